@@ -1,0 +1,5 @@
+"""`python -m bftrainer` is `bftrainer`."""
+
+from bftrainer.cli import main
+
+main()

@@ -1,0 +1,46 @@
+"""The published baseline: nodes shared out equally (section 5.1).
+
+Every trainer gets the same number of nodes, within its limits; what is left over goes one by one in
+first-come-first-served order. Where there are too few nodes for everybody's minimum, the last in
+order wait. Neither curves nor rescale costs matter to it.
+"""
+
+from __future__ import annotations
+
+from bftrainer import objective
+from bftrainer.model import Candidate, Plan, PlanStatus, Problem
+
+
+def allocate(problem: Problem) -> Plan:
+    """Equal shares.
+
+    Raises:
+        ValueError: the problem has constraints across trainers, which equal shares do not know.
+    """
+    if problem.caps:
+        raise ValueError(f"{len(problem.caps)} caps across trainers: use the allocator milp or auto")
+    counts = dict.fromkeys((c.trainer for c in problem.candidates), 0)
+    served: list[Candidate] = []
+    free = problem.pool_size
+    for candidate in problem.candidates:  # minima first, in order: nobody may hold less
+        if candidate.n_min <= free:
+            counts[candidate.trainer] = candidate.n_min
+            free -= candidate.n_min
+            served.append(candidate)
+    while free > 0:  # raise the smallest shares, first come first served among equals
+        open_ = [c for c in served if counts[c.trainer] < c.n_max]
+        if not open_:
+            break
+        lowest = min(counts[c.trainer] for c in open_)
+        for candidate in open_:
+            if free > 0 and counts[candidate.trainer] == lowest:
+                counts[candidate.trainer] += 1
+                free -= 1
+    return Plan(
+        allocator="equal",
+        status=PlanStatus.HEURISTIC,
+        counts=counts,
+        objective=objective.total(problem, counts),
+        bound=float("inf"),
+        note="equal shares claim nothing",
+    )

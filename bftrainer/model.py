@@ -1,0 +1,378 @@
+"""The vocabulary of bftrainer as frozen dataclasses: what the pure core reasons about.
+
+Nothing here does I/O or reads a clock. Times are seconds since the Unix epoch, durations are in
+seconds and say so in their names (`stall_s`), nodes are known by the name that the scheduler gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+Points = tuple[tuple[int, float], ...]
+"""Points of a scalability curve: (nodes, samples/s), nodes ascending and above 0; (0, 0) is implied."""
+
+
+class NodeState(StrEnum):
+    """What the main scheduler says of a node, reduced to what matters to us."""
+
+    IDLE = "idle"  # no job uses it and none can be backfilled on it: ours to use
+    BUSY = "busy"  # the main scheduler uses it or has plans for it: hands off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node as a poll saw it."""
+
+    name: str
+    state: NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole machine at one poll."""
+
+    time: float
+    nodes: tuple[Node, ...]
+
+    @property
+    def idle(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.state is NodeState.IDLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """A preemptible one-node job of ours, as the scheduler shows it."""
+
+    tag: str  # unique name that we gave it: survives a submission whose answer was lost
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one rescale costs: `stall_s` stops every member, `init_s` only the new nodes."""
+
+    stall_s: float = 0.0
+    init_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleCosts:
+    """Costs per direction. The published model is `stall_s` = R_up or R_dw and `init_s` = 0 (eq. 13)."""
+
+    up: Cost = Cost()
+    down: Cost = Cost()
+
+
+ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s=0.5))
+"""What a rescale is assumed to cost until one has been measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSpec:
+    """What a user asks for: one elastic training run (section 3.1 of the paper).
+
+    `samples` is the work to do; None means until the script ends by itself. `curve` None means
+    "assume linear until measured", `costs` None means "measure".
+    """
+
+    name: str
+    command: tuple[str, ...]
+    n_min: int
+    n_max: int
+    samples: int | None = None
+    curve: Points | None = None
+    costs: RescaleCosts | None = None
+    weight: float = 1.0
+    workdir: str = "."
+    env: tuple[tuple[str, str], ...] = ()
+    checkpoint_dir: str = ""
+    checkpoint_every_s: float = 5.0
+
+
+class TrainerStatus(StrEnum):
+    """Where a trainer is in its life. Only the last three are final."""
+
+    WAITING = "waiting"  # submitted; has no nodes
+    STARTING = "starting"  # has nodes, but no worker of it is a member yet
+    RUNNING = "running"  # its members train
+    COMPLETED = "completed"  # did its work
+    CANCELLED = "cancelled"  # its user, or a shutdown for good, ended it
+    FAILED = "failed"  # its program failed repeatedly without progress between
+
+    @property
+    def final(self) -> bool:
+        return self in (TrainerStatus.COMPLETED, TrainerStatus.CANCELLED, TrainerStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """An unfinished trainer inside the engine.
+
+    `nodes` is what the last plan gave it, `members` the published membership in rank order (rank 0
+    first, always a survivor where there is one), `joining` the nodes whose workers are being started,
+    each with the generation that started it. `generation` grows with everything that is done to the
+    trainer, `published` is the one in which its current membership was published.
+    """
+
+    id: int
+    spec: TrainerSpec
+    submitted_at: float
+    generation: int = 0
+    published: int = 0
+    nodes: frozenset[str] = frozenset()
+    members: tuple[str, ...] = ()
+    joining: Mapping[str, int] = field(default_factory=dict)
+    warm: frozenset[str] = frozenset()
+    measured: Points = ()
+    measured_costs: RescaleCosts | None = None
+    failures: int = 0
+    progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
+
+    @property
+    def status(self) -> TrainerStatus:
+        if not self.nodes:
+            return TrainerStatus.WAITING
+        return TrainerStatus.RUNNING if self.members else TrainerStatus.STARTING
+
+
+Allocation = Mapping[int, frozenset[str]]
+"""Trainer id -> the nodes that it has. Nodes of different trainers are disjoint."""
+
+
+# --- the allocation problem and its answer -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One trainer as the allocators see it.
+
+    `curve` is the objective metric O_j in its own unit (samples/s for throughput), `current` is C_j:
+    the nodes that it holds of those still in the pool. The weight multiplies its whole value.
+    """
+
+    trainer: int
+    n_min: int
+    n_max: int
+    current: int
+    curve: Points
+    weight: float = 1.0
+    costs: RescaleCosts = RescaleCosts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """A side constraint: these trainers may hold at most `n_max` nodes together."""
+
+    trainers: frozenset[int]
+    n_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Which of `candidates` (in first-come-first-served order) gets how many of `pool_size` nodes?"""
+
+    pool_size: int
+    t_fwd_s: float
+    candidates: tuple[Candidate, ...]
+    caps: tuple[Cap, ...] = ()
+
+
+class PlanStatus(StrEnum):
+    """How a plan came about; anything but OPTIMAL is not proven to be the best."""
+
+    OPTIMAL = "optimal"  # proven, within the plan's gap
+    FEASIBLE = "feasible"  # the time limit struck; the solver's incumbent was better than the current map
+    FALLBACK = "fallback"  # the time limit struck; the current map was kept (section 3.6)
+    HEURISTIC = "heuristic"  # a rule without a claim (equal shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An allocator's answer. `bound` is the best that any plan could reach, as far as is known."""
+
+    allocator: str
+    status: PlanStatus
+    counts: Mapping[int, int]
+    objective: float
+    bound: float
+    note: str = ""
+    allocation: Allocation = field(default_factory=dict)
+    solve_s: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between objective and bound; 0 where optimality is proven exactly."""
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-9)
+
+    @property
+    def proven(self) -> bool:
+        return self.status is PlanStatus.OPTIMAL
+
+
+# --- events: what happened -----------------------------------------------------------------------
+# Events at one moment are taken in the order of their priority, then in the order of arrival.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerEnded:
+    """A trainer's members report that it is over. Carries the members' generation."""
+
+    priority: ClassVar[int] = 0
+    time: float
+    trainer: int
+    generation: int
+    status: TrainerStatus = TrainerStatus.COMPLETED
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLost:
+    """A worker died though its node is there. `generation` is the one that started or last published it.
+
+    `blame` says whether the program itself failed (an exit code above 0) rather than being killed.
+    """
+
+    priority: ClassVar[int] = 1
+    time: float
+    trainer: int
+    node: str
+    generation: int
+    reason: str = ""
+    blame: bool = False
+    samples: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChanged:
+    """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event."""
+
+    priority: ClassVar[int] = 2
+    time: float
+    left: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerCancelled:
+    priority: ClassVar[int] = 3
+    time: float
+    trainer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSubmitted:
+    priority: ClassVar[int] = 4
+    time: float
+    trainer: int
+    spec: TrainerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersReady:
+    """Workers that `generation` started are up and warm: they can join without anybody waiting."""
+
+    priority: ClassVar[int] = 5
+    time: float
+    trainer: int
+    generation: int
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A trainer's behaviour was measured: its speed on some number of nodes, or what rescaling it costs."""
+
+    priority: ClassVar[int] = 6
+    time: float
+    trainer: int
+    generation: int
+    point: tuple[int, float] | None = None
+    up: Cost | None = None
+    down: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Members no longer agree on their membership (the daemon died in mid-change): publish it anew."""
+
+    priority: ClassVar[int] = 7
+    time: float
+    trainer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Take every node from every trainer, with a checkpoint, and give none until the daemon restarts."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+Event = (
+    TrainerEnded
+    | WorkerLost
+    | NodesChanged
+    | TrainerCancelled
+    | TrainerSubmitted
+    | WorkersReady
+    | Measured
+    | Resync
+    | Drain
+)
+
+
+# --- actions: what is to be done -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartWorker:
+    """Start a worker of a trainer on a node; it reports when it is warm. `attempt` > 0 asks for a delay."""
+
+    trainer: int
+    generation: int
+    node: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Publish a membership, in rank order. `leaving` workers leave at the same step boundary.
+
+    No members: checkpoint and stop.
+    """
+
+    trainer: int
+    generation: int
+    members: tuple[str, ...]
+    leaving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWorker:
+    """Stop a worker that is not a member (it was starting, or the trainer is over)."""
+
+    trainer: int
+    generation: int
+    node: str
+
+
+Action = StartWorker | Regroup | StopWorker
+
+
+# --- settings of the engine ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """What a site sets for the decisions (the command line's `Settings` are wider)."""
+
+    allocator: str = "auto"
+    objective: str = "throughput"
+    t_fwd_s: float = 120.0
+    max_parallel: int = 10
+    milp_time_limit_s: float = 10.0
+    max_failures: int = 3

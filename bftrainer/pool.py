@@ -1,0 +1,44 @@
+"""snapshot x snapshot -> event: which nodes joined and left the pool. Pure.
+
+A node joins only after it has been idle for `debounce_s`: between the end of one job and the start
+of the next a node looks idle for a moment (the paper drops these records too, section 2.1). It
+leaves at once. A failed poll never gets here: the pool stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bftrainer.model import NodesChanged, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The nodes that are ours to use, and since when the idle others have been seen idle."""
+
+    nodes: frozenset[str] = frozenset()
+    idle_since: Mapping[str, float] = field(default_factory=dict)
+
+
+def observe(pool: Pool, snapshot: Snapshot, debounce_s: float = 0.0) -> tuple[Pool, NodesChanged | None]:
+    """Take one poll in. Returns the new pool and its changes as one event, None if there are none."""
+    idle = snapshot.idle
+    since = {node: pool.idle_since.get(node, snapshot.time) for node in idle - pool.nodes}
+    joined = frozenset(node for node, first in since.items() if snapshot.time - first >= debounce_s)
+    left = pool.nodes - idle
+    after = Pool(
+        nodes=(pool.nodes & idle) | joined,
+        idle_since={node: first for node, first in since.items() if node not in joined},
+    )
+    if not joined and not left:
+        return after, None
+    return after, NodesChanged(time=snapshot.time, joined=joined, left=left, reason="poll")
+
+
+def lose(pool: Pool, node: str, time: float, reason: str) -> tuple[Pool, NodesChanged | None]:
+    """A node is gone before a poll says so (its agent died). It may join again like any other."""
+    if node not in pool.nodes:
+        return pool, None
+    after = replace(pool, nodes=pool.nodes - {node})
+    return after, NodesChanged(time=time, left=frozenset({node}), reason=reason)

@@ -1,0 +1,1 @@
+"""The engine on a virtual clock: log readers, a simulated launcher, metrics."""

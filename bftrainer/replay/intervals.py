@@ -1,0 +1,113 @@
+"""Idle-interval logs: when which node could not be used by the main scheduler.
+
+A CSV (plain, .gz or .xz) with the columns `idle_start,idle_end,node` in Unix seconds; further columns
+are ignored, an empty `idle_end` means still idle at the end of the log.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model import NodesChanged
+
+COLUMNS = ("idle_start", "idle_end", "node")
+
+
+class LogError(BftrainerError, ValueError):
+    """A log that cannot be read. The message names file, line, value and what is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One fragment: `node` is idle from `start` until just before `end`."""
+
+    start: float
+    end: float
+    node: str
+
+
+def open_text(path: Path) -> TextIO:
+    """Open a plain, gzip or xz file as text, by its first bytes."""
+    with path.open("rb") as file:
+        magic = file.read(6)
+    if magic.startswith(b"\x1f\x8b"):
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return lzma.open(path, "rt", encoding="utf-8", newline="")
+    return path.open("r", encoding="utf-8", newline="")
+
+
+def read(path: Path) -> list[Interval]:
+    """All intervals of a log, in its order.
+
+    Raises:
+        LogError: no such file, a missing column, or a line that is no interval.
+    """
+    try:
+        with open_text(path) as file:
+            return list(_parse(csv.reader(file), str(path)))
+    except (OSError, lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise LogError(f"{path}: {error}") from error
+
+
+def _parse(rows: Iterator[list[str]], name: str) -> Iterator[Interval]:
+    header = next(rows, [])
+    try:
+        start, end, node = (header.index(column) for column in COLUMNS)
+    except ValueError:
+        raise LogError(
+            f"{name}:1: columns {header}; an idle-interval log has the columns {', '.join(COLUMNS)}"
+        ) from None
+    for number, row in enumerate(rows, start=2):
+        try:
+            begin, until = float(row[start]), float(row[end]) if row[end] else float("inf")
+        except (ValueError, IndexError):
+            raise LogError(
+                f"{name}:{number}: {','.join(row)!r} is no interval; expected start and end in Unix "
+                "seconds (end may be empty) and a node name"
+            ) from None
+        if not begin <= until or not row[node]:
+            raise LogError(f"{name}:{number}: {','.join(row)!r}: the end is before the start, or no node")
+        yield Interval(begin, until, row[node])
+
+
+def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
+    """The first `n` names in sorted order of those that occur; all of them for None.
+
+    Raises:
+        LogError: the log has fewer nodes.
+    """
+    names = sorted({interval.node for interval in intervals})
+    if n is not None and n > len(names):
+        raise LogError(f"--nodes {n}: the log has {len(names)} nodes; ask for at most that many")
+    return frozenset(names[:n])
+
+
+def changes(
+    intervals: Iterable[Interval], nodes: frozenset[str], begin: float, end: float
+) -> list[NodesChanged]:
+    """What happens to `nodes` in [begin, end), in time order, one event per moment.
+
+    The first event is always at `begin` and joins what the log says is idle then.
+    """
+    joins: dict[float, set[str]] = defaultdict(set)
+    leaves: dict[float, set[str]] = defaultdict(set)
+    for interval in intervals:
+        if interval.node not in nodes or interval.end <= begin or interval.start >= end:
+            continue
+        joins[max(interval.start, begin)].add(interval.node)
+        if interval.end < end:
+            leaves[interval.end].add(interval.node)
+    times = sorted({begin} | joins.keys() | leaves.keys())
+    return [
+        NodesChanged(time=t, left=frozenset(leaves[t]), joined=frozenset(joins[t]), reason="log")
+        for t in times
+    ]

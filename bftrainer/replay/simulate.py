@@ -1,0 +1,165 @@
+"""The simulated launcher: what trainers do between events, on a virtual clock.
+
+A regrouped trainer stands still for `stall_s` of the direction of change: up where nodes join, down
+where none does. A trainer regrouped while it still stands still adds the new stall to what is left
+of the old. New nodes initialise for `init_s` while the members train on, then report ready. The
+published model is init_s = 0: newcomers are ready at once and everybody waits R_up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bftrainer import curve
+from bftrainer.curve import Floats
+from bftrainer.model import (
+    ASSUMED_COSTS,
+    Action,
+    Event,
+    Regroup,
+    RescaleCosts,
+    StartWorker,
+    StopWorker,
+    TrainerEnded,
+    TrainerSpec,
+    WorkersReady,
+)
+
+
+@dataclass(slots=True)
+class Run:
+    """One simulated trainer. `clock` is the moment up to which samples have been counted."""
+
+    spec: TrainerSpec
+    costs: RescaleCosts
+    rates: Floats
+    clock: float
+    members: tuple[str, ...] = ()
+    stalled_until: float = float("-inf")
+    samples: float = 0.0
+    stall_node_s: float = 0.0
+    init_node_s: float = 0.0
+    starting: dict[str, float] = field(default_factory=dict)  # node -> start of its initialisation
+    due: float = float("inf")  # when it will have done its work
+    started_at: float | None = None
+    ended_at: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Samples/s while it does not stand still; too few members cannot train."""
+        enough = len(self.members) >= self.spec.n_min
+        return float(self.rates[len(self.members)]) if enough else 0.0
+
+    def advance(self, now: float) -> None:
+        """Count what happens up to `now`: first the rest of a stall, then training."""
+        stall = max(0.0, min(self.stalled_until, now) - self.clock)
+        train = max(0.0, now - self.clock - stall)
+        self.stall_node_s += stall * len(self.members)
+        self.samples += train * self.rate
+        self.clock = now
+
+    def expect(self) -> None:
+        """Set `due` from what is left to do if nothing changes."""
+        if self.rate > 0 and self.spec.samples is not None:
+            left = max(0.0, self.spec.samples - self.samples)
+            self.due = max(self.clock, self.stalled_until) + left / self.rate
+        else:
+            self.due = float("inf")
+
+
+class SimulatedLauncher:
+    """Performs actions by arithmetic. `emit` takes the events that follow, at their own times."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self.runs: dict[int, Run] = {}
+        self._busy: set[int] = set()  # trainers that have had nodes and are not over
+
+    def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
+        """Make a trainer known before any action names it."""
+        self.runs[trainer] = Run(
+            spec=spec,
+            costs=spec.costs or ASSUMED_COSTS,
+            rates=curve.table(spec.curve or (), spec.n_max),
+            clock=now,
+        )
+
+    def perform(self, actions: tuple[Action, ...], now: float) -> None:
+        """Perform `actions` at `now`; workers that one action batch starts are ready together."""
+        started: dict[tuple[int, int], set[str]] = {}
+        for action in actions:
+            run = self.runs[action.trainer]
+            if run.ended_at is not None:
+                continue
+            self._busy.add(action.trainer)
+            match action:
+                case StartWorker():
+                    run.starting[action.node] = now
+                    started.setdefault((action.trainer, action.generation), set()).add(action.node)
+                case StopWorker():
+                    self._initialised(run, action.node, now)
+                case Regroup():
+                    self._regroup(run, action, now)
+        for (trainer, generation), nodes in started.items():
+            ready = now + self.runs[trainer].costs.up.init_s
+            self._emit(
+                WorkersReady(time=ready, trainer=trainer, generation=generation, nodes=frozenset(nodes))
+            )
+
+    def lose(self, nodes: frozenset[str], now: float) -> None:
+        """Nodes are gone: whoever was initialising on them wasted the time.
+
+        A trainer with too few members left stands still until the engine regroups it.
+        """
+        for id_ in sorted(self._busy):
+            run = self.runs[id_]
+            for node in nodes & run.starting.keys():
+                self._initialised(run, node, now)
+            if not nodes.isdisjoint(run.members):
+                run.advance(now)
+                run.members = tuple(n for n in run.members if n not in nodes)
+                run.due = float("inf")
+
+    def over(self, event: TrainerEnded) -> bool:
+        """Whether a predicted end is still true; what has happened since may have put it off."""
+        run = self.runs[event.trainer]
+        return run.ended_at is None and run.due == event.time
+
+    def end(self, trainer: int, now: float) -> None:
+        """A trainer is over; close its books at exactly its work."""
+        run = self.runs[trainer]
+        run.advance(now)
+        if run.spec.samples is not None:
+            run.samples = float(run.spec.samples)
+        for node in list(run.starting):
+            self._initialised(run, node, now)
+        run.members, run.ended_at = (), now
+        self._busy.discard(trainer)
+
+    def close(self, now: float) -> None:
+        """The replay is over: count up to `now`."""
+        for run in self.runs.values():
+            if run.ended_at is None:
+                run.advance(now)
+                for node in list(run.starting):
+                    self._initialised(run, node, now)
+
+    def _regroup(self, run: Run, action: Regroup, now: float) -> None:
+        run.advance(now)
+        newcomers = [node for node in action.members if node in run.starting]
+        for node in newcomers:
+            self._initialised(run, node, now)
+        run.members = action.members
+        if run.members:
+            run.started_at = now if run.started_at is None else run.started_at
+            stall = run.costs.up.stall_s if newcomers else run.costs.down.stall_s
+            run.stalled_until = max(run.stalled_until, now) + stall
+        run.expect()
+        if run.due < float("inf"):
+            self._emit(TrainerEnded(time=run.due, trainer=action.trainer, generation=action.generation))
+
+    def _initialised(self, run: Run, node: str, now: float) -> None:
+        begun = run.starting.pop(node, None)
+        if begun is not None:
+            run.init_node_s += now - begun

@@ -1,0 +1,122 @@
+"""What a replay runs: the published job tables, or trainer specs.
+
+A job table is a CSV `job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model`: name, scale-up and -down cost (s, every
+member stands still), nodes, samples, submission time (UTC) and the curve's name. Curves come from a
+CSV `model,nodes,images_per_s`.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bftrainer import curve
+from bftrainer.errors import BftrainerError
+from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
+from bftrainer.replay.intervals import open_text
+from bftrainer.spec import SpecError, parse_many
+
+JOB_COLUMNS = ("job", "Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub", "model")
+CURVE_COLUMNS = ("model", "nodes", "images_per_s")
+
+
+class WorkloadError(BftrainerError, ValueError):
+    """A workload that cannot be read. The message names file, line, value and remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A trainer and when it arrives (Unix seconds)."""
+
+    time: float
+    spec: TrainerSpec
+
+
+def read(path: Path, curves: Path | None) -> list[Submission]:
+    """The workload in `path`, by arrival.
+
+    Raises:
+        WorkloadError: unreadable, not a workload, or without the curves that it needs.
+    """
+    known = read_curves(curves) if curves is not None else {}
+    if path.suffix in (".yaml", ".yml"):
+        return _read_specs(path)
+    rows = _rows(path, JOB_COLUMNS, "a job table")
+    found = [_submission(path, number, row, known) for number, row in rows]
+    return sorted(found, key=lambda submission: submission.time)
+
+
+def read_curves(path: Path) -> dict[str, Points]:
+    """Scalability curves by model name; the point (0, 0) may be given or not."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for number, row in _rows(path, CURVE_COLUMNS, "a table of curves"):
+        try:
+            n, rate = int(row["nodes"]), float(row["images_per_s"])
+        except ValueError:
+            raise WorkloadError(f"{path}:{number}: nodes and images_per_s must be numbers") from None
+        if (n, rate) != (0, 0.0):
+            points.setdefault(row["model"], []).append((n, rate))
+    try:
+        return {model: curve.make(pairs) for model, pairs in points.items()}
+    except curve.CurveError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, Points]) -> Submission:
+    model = row["model"]
+    if model not in known:
+        have = ", ".join(sorted(known)) or "none"
+        raise WorkloadError(
+            f"{path}:{number}: no curve for model {model!r} (known: {have}); give a table with it as --curves"
+        )
+    try:
+        spec = TrainerSpec(
+            name=row["job"],
+            command=(),
+            n_min=int(float(row["Jmin"])),
+            n_max=int(float(row["Jmax"])),
+            samples=int(float(row["Pmax"])),
+            curve=known[model],
+            costs=RescaleCosts(up=Cost(stall_s=float(row["Tcup"])), down=Cost(stall_s=float(row["Tcdw"]))),
+        )
+        time = datetime.fromisoformat(row["Tsub"]).replace(tzinfo=UTC).timestamp()
+    except ValueError as error:
+        raise WorkloadError(f"{path}:{number}: {error}") from error
+    if not 1 <= spec.n_min <= spec.n_max or spec.samples is None or spec.samples < 1:
+        raise WorkloadError(f"{path}:{number}: need 1 <= Jmin <= Jmax and Pmax >= 1")
+    return Submission(time, spec)
+
+
+def _read_specs(path: Path) -> list[Submission]:
+    try:
+        specs = parse_many(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, SpecError) as error:
+        raise WorkloadError(str(error)) from error
+    for spec in specs:
+        if spec.samples is None or spec.curve is None:
+            raise WorkloadError(
+                f"{path}: trainer {spec.name!r}: a replay needs its work in samples and its curve"
+            )
+    return [Submission(0.0, spec) for spec in specs]
+
+
+def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with open_text(path) as file:
+            reader = csv.DictReader(file)
+            header = reader.fieldnames or []
+            missing = [column for column in columns if column not in header]
+            if missing:
+                raise WorkloadError(
+                    f"{path}:1: no column {', '.join(missing)}; {what} has {', '.join(columns)}"
+                )
+            found = []
+            for number, row in enumerate(reader, start=2):
+                if any(row[column] is None for column in columns):
+                    raise WorkloadError(f"{path}:{number}: too few columns; {what} has {', '.join(columns)}")
+                found.append((number, row))
+            return found
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WorkloadError(f"{path}: {error}") from error

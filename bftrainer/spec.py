@@ -1,0 +1,325 @@
+"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here.
+
+Errors name the file, the line, the value and what to do; all of a spec's errors come at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from bftrainer import curve
+from bftrainer.errors import BftrainerError
+from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
+
+MAX_BYTES = 256 * 1024
+MAX_NODES = 1_000_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("contains a NUL character: remove it")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+
+
+class SpecError(BftrainerError, ValueError):
+    """One or more things wrong with a spec, one line each: `file:line: where: what; remedy`."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Range(_Strict):
+    min: Nodes = 1
+    max: Nodes
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Range:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}; lower min or raise max")
+        return self
+
+
+class _Cost(_Strict):
+    stall_s: Seconds = 0.0
+    init_s: Seconds = 0.0
+
+
+class _Rescale(_Strict):
+    up: _Cost
+    down: _Cost
+
+    @model_validator(mode="after")
+    def _no_newcomers_in_shrinking(self) -> _Rescale:
+        if self.down.init_s:
+            raise ValueError(
+                f"down.init_s is {self.down.init_s}, but shrinking has no new nodes; leave it out"
+            )
+        return self
+
+
+class _Work(_Strict):
+    samples: Annotated[int, Field(ge=1, le=10**15)]
+
+
+class _Checkpoint(_Strict):
+    dir: Text | None = None
+    every_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 5.0
+
+
+class _Spec(_Strict):
+    name: Text
+    command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    nodes: _Range
+    work: _Work | Literal["until_exit"] = "until_exit"
+    curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None
+    rescale: _Rescale | None = None
+    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    workdir: Text = "."
+    env: dict[str, Text] = {}
+    checkpoint: _Checkpoint = _Checkpoint()
+
+    @field_validator("name")
+    @classmethod
+    def _usable_in_paths(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r}: use lower-case letters, digits, '.', '_' and '-', at most 63, starting with "
+                "a letter or digit"
+            )
+        return name
+
+    @field_validator("env")
+    @classmethod
+    def _settable(cls, env: dict[str, str]) -> dict[str, str]:
+        for key in env:
+            if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
+                raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
+        return env
+
+    @field_validator("curve")
+    @classmethod
+    def _possible(cls, pairs: list[list[float]] | None) -> list[list[float]] | None:
+        if pairs is not None:
+            for n, _ in pairs:
+                if n != int(n):
+                    raise ValueError(f"{n} nodes: node counts are whole numbers")
+            curve.make((int(n), rate) for n, rate in pairs)
+        return pairs
+
+    def points(self) -> Points | None:
+        return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)
+
+
+def load(path: Path) -> TrainerSpec:
+    """Read one spec from a file; relative paths in it count from the file's folder.
+
+    Raises:
+        SpecError: unreadable or not a valid spec.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: {error}") from error
+    return parse(text, str(path), path.parent)
+
+
+def parse(text: str, name: str, base: Path) -> TrainerSpec:
+    """One spec from its YAML text. `name` is shown in errors, `base` is where relative paths start."""
+    document = _compose(text, name)
+    return _convert(document, (), base)
+
+
+def parse_many(text: str, name: str) -> list[TrainerSpec]:
+    """A YAML list of specs, for replays. Raises `SpecError` also for names that occur twice."""
+    document = _compose(text, name)
+    if not isinstance(document.value, list):
+        raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
+    specs = [_convert(document, (i,), Path()) for i in range(len(document.value))]
+    seen: set[str] = set()
+    for i, spec in enumerate(specs):
+        if spec.name in seen:
+            raise SpecError(f"{name}:{document.line((i,))}: the name {spec.name!r} occurs twice; rename one")
+        seen.add(spec.name)
+    return specs
+
+
+# --- YAML with line numbers ----------------------------------------------------------------------
+
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    name: str
+    value: Any
+    lines: dict[Location, int]
+
+    def line(self, where: Location) -> int:
+        while where not in self.lines and where:
+            where = where[:-1]
+        return self.lines.get(where, 1)
+
+    def at(self, where: Location) -> Any:
+        value = self.value
+        for key in where:
+            value = value[key]
+        return value
+
+
+def _compose(text: str, name: str) -> _Document:
+    if len(text.encode()) > MAX_BYTES:
+        raise SpecError(f"{name}: {len(text.encode())} bytes; a spec has at most {MAX_BYTES}")
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise SpecError(f"{name}:{line}: *{event.anchor}: write the value out")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            raise SpecError(f"{name}:1: empty; a spec needs at least name, command and nodes")
+        lines: dict[Location, int] = {}
+        return _Document(name, _plain(root, (), lines, name), lines)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if isinstance(error, SpecError):
+            raise
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or (
+            "nested too deeply" if isinstance(error, RecursionError) else error
+        )
+        raise SpecError(f"{name}{line}: not YAML: {problem}") from error
+
+
+def _plain(node: yaml.Node, where: Location, lines: dict[Location, int], name: str) -> Any:
+    lines.setdefault(where, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise SpecError(f"{name}:{line}: a key must be a plain word")
+            if key in found:
+                raise SpecError(f"{name}:{line}: {key!r} is given twice; keep one of them")
+            lines[(*where, key)] = line
+            found[key] = _plain(value_node, (*where, key), lines, name)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(child, (*where, i), lines, name) for i, child in enumerate(node.value)]
+    return yaml.SafeLoader("").construct_object(node)
+
+
+# --- from checked data to the domain -------------------------------------------------------------
+
+
+def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
+    data = document.at(where)
+    if not isinstance(data, dict):
+        raise SpecError(f"{document.name}:{document.line(where)}: {data!r} is no spec; expected 'name: ...'")
+    try:
+        spec = _Spec.model_validate(data)
+    except ValidationError as error:
+        # "work" is a choice of forms: report what is wrong with the form that was meant
+        errors = [_explain(document, where, e) for e in error.errors() if not _other_form(e, data)]
+        raise SpecError("\n".join(text for _, text in sorted(errors))) from error
+    return TrainerSpec(
+        name=spec.name,
+        command=tuple(spec.command),
+        n_min=spec.nodes.min,
+        n_max=spec.nodes.max,
+        samples=spec.work.samples if isinstance(spec.work, _Work) else None,
+        curve=spec.points(),
+        costs=_costs(spec.rescale),
+        weight=spec.weight,
+        workdir=str((base / spec.workdir).resolve()),
+        env=tuple(sorted(spec.env.items())),
+        checkpoint_dir=str((base / spec.checkpoint.dir).resolve()) if spec.checkpoint.dir else "",
+        checkpoint_every_s=spec.checkpoint.every_s,
+    )
+
+
+def _costs(rescale: _Rescale | None) -> RescaleCosts | None:
+    if rescale is None:
+        return None
+    return RescaleCosts(
+        up=Cost(stall_s=rescale.up.stall_s, init_s=rescale.up.init_s), down=Cost(stall_s=rescale.down.stall_s)
+    )
+
+
+def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
+    if error["loc"][:1] != ("work",):
+        return False
+    return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
+
+
+def _explain(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+    line, text = _said(document, where, error)
+    return line, f"{document.name}:{line}: {text}"
+
+
+def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+    loc = tuple(part for part in error["loc"] if part not in ("_Work", "literal['until_exit']"))
+    line = document.line((*where, *loc))
+    place = ".".join(str(part) for part in loc)
+    value = error["input"]
+    shown = "" if isinstance(value, dict | list) else f"{value!r}: "
+    kind, message = error["type"], error["msg"]
+    if kind == "extra_forbidden":
+        key = str(loc[-1])
+        valid = _valid_keys(loc[:-1])
+        near = difflib.get_close_matches(key, valid, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
+        return line, f"unknown key {place!r}; {hint}"
+    if kind == "missing":
+        return line, f"{place!r} is missing; add it"
+    if kind == "value_error":
+        text = message.removeprefix("Value error, ")
+        return line, f"{place + ': ' if place else ''}{text}"
+    remedy = {
+        "string_type": "; quote it if it is meant as text",
+        "int_type": "; give a whole number",
+        "int_from_float": "; give a whole number",
+        "float_type": "; give a number",
+        "literal_error": "; give 'until_exit' or 'samples: N'",
+        "model_type": "; expected further keys below it",
+    }.get(kind, "")
+    return line, f"{place}: {shown}{_decapitalised(message)}{remedy}"
+
+
+def _valid_keys(loc: Location) -> list[str]:
+    model: Any = _Spec
+    for part in loc:
+        if not isinstance(part, str):
+            continue
+        annotation = model.model_fields[part].annotation
+        options = [annotation, *get_args(annotation)]
+        model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
+    return list(model.model_fields)
+
+
+def _decapitalised(message: str) -> str:
+    return message[:1].lower() + message[1:]
