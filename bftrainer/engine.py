@@ -34,6 +34,7 @@ from bftrainer.model import (
     NodesChanged,
     Plan,
     Points,
+    PollFailed,
     Problem,
     Regroup,
     RescaleCosts,
@@ -296,7 +297,8 @@ def _(event: Measured, state: State) -> _Taken:
 @_take.register
 def _(event: Resync, state: State) -> _Taken:
     taken = _facts(state)
-    if event.trainer in state.active and state.active[event.trainer].members:
+    trainer = state.active.get(event.trainer)
+    if trainer is not None and trainer.members and trainer.published == event.generation:
         taken.regroup = frozenset({event.trainer})
     return taken
 
@@ -306,6 +308,11 @@ def _(event: Drain, state: State) -> _Taken:
     taken = _facts(state)
     taken.decide = taken.draining = True
     return taken
+
+
+@_take.register
+def _(event: PollFailed, state: State) -> _Taken:
+    return _facts(state)
 
 
 def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:

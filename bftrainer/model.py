@@ -302,6 +302,7 @@ class Resync:
     priority: ClassVar[int] = 7
     time: float
     trainer: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +311,15 @@ class Drain:
 
     priority: ClassVar[int] = 8
     time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollFailed:
+    """The scheduler could not be asked. The pool stays as it was: a failed poll is no empty pool."""
+
+    priority: ClassVar[int] = 9
+    time: float
+    reason: str
 
 
 Event = (
@@ -322,6 +332,7 @@ Event = (
     | Measured
     | Resync
     | Drain
+    | PollFailed
 )
 
 

@@ -208,11 +208,11 @@ def _compose(text: str, name: str) -> _Document:
         if isinstance(error, SpecError):
             raise
         mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
+        at = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or (
             "nested too deeply" if isinstance(error, RecursionError) else error
         )
-        raise SpecError(f"{name}{line}: not YAML: {problem}") from error
+        raise SpecError(f"{name}{at}: not YAML: {problem}") from error
 
 
 def _plain(node: yaml.Node, where: Location, lines: dict[Location, int], name: str) -> Any:
@@ -277,8 +277,8 @@ def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
 
 
 def _explain(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
-    line, text = _said(document, where, error)
-    return line, f"{document.name}:{line}: {text}"
+    at, text = _said(document, where, error)
+    return at, f"{document.name}:{at}: {text}"
 
 
 def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:

@@ -14,6 +14,15 @@ from bftrainer import __version__
 from bftrainer.errors import BftrainerError
 
 COMMANDS: dict[str, str] = {
+    "daemon": "Run the daemon: watch for idle nodes, decide, and train.",
+    "submit": "Submit a trainer from a YAML spec.",
+    "list": "List the trainers.",
+    "show": "Show all about one trainer.",
+    "cancel": "End a trainer; it writes a checkpoint first.",
+    "pool": "Show the nodes and who trains on them.",
+    "events": "Show what happened, what was decided and what was done.",
+    "logs": "Show what a trainer's workers printed.",
+    "status": "Show the state of the daemon.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",
 }
 
@@ -27,7 +36,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"bftrainer.cli.{cmd_name}")
+        module = importlib.import_module(f"bftrainer.cli.{cmd_name}_command")
         command: click.Command = module.command
         return command
 

@@ -1,16 +1,21 @@
-"""Options that several commands share, and how they become Settings."""
+"""Options that several commands share, how they become Settings, and how tables are printed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from bftrainer import settings
+from bftrainer.errors import BftrainerError
 from bftrainer.settings import Settings
+
+if TYPE_CHECKING:
+    from bftrainer.api.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +34,7 @@ def setting_options(*names: str) -> Callable[[F], F]:
                 name,
                 default=None,
                 metavar="SECONDS" if name.endswith("_s") else name.upper(),
-                help=f"{(field.description or '').capitalize()}  [default: {shown}]",
+                help=f"{(field.description or '').capitalize()}.  [default: {shown}]",
             )(command)
         return click.option(
             "--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML)."
@@ -42,5 +47,45 @@ def load_settings(config: Path | None, overrides: dict[str, Any]) -> Settings:
     return settings.load(overrides, file=config)
 
 
+def client_options(command: F) -> F:
+    """What every command that talks to a daemon takes."""
+    return json_option(setting_options("state_dir")(command))
+
+
+def connect(config: Path | None, state_dir: str | None) -> Client:
+    """The client of the daemon that the settings name."""
+    from bftrainer.api.client import Client
+
+    return Client(load_settings(config, {"state_dir": state_dir}).socket)
+
+
+def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tab completion of trainers' names; silent where no daemon answers."""
+    try:
+        found = connect(ctx.params.get("config"), ctx.params.get("state_dir")).call("GET", "trainers")
+    except BftrainerError:
+        return []
+    return [CompletionItem(t["name"], help=t["status"]) for t in found if t["name"].startswith(incomplete)]
+
+
+trainer_argument = click.argument("trainer", shell_complete=complete_trainer)
+
+
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
+    """A plain table; `empty` is what to say where there is nothing to show."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows and empty:
+        click.echo(empty)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    Console().print(table)

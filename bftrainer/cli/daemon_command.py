@@ -1,0 +1,112 @@
+"""bftrainer daemon"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer.cli.options import load_settings, setting_options
+from bftrainer.errors import BftrainerError
+
+GENERATED_S = 30 * 86_400.0
+
+
+@click.command("daemon")
+@click.option("--scheduler", type=click.Choice(["local"]), required=True, help="Whose idle nodes to use.")
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="local: play this idle-interval log (CSV, plain, .gz or .xz) instead of a generated one.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="local: seconds of the log per second.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1, max=1024),
+    default=4,
+    show_default=True,
+    help="local: number of nodes (slots of this machine).",
+)
+@click.option("--seed", default=0, show_default=True, help="local: of the generated log.")
+@setting_options(
+    "state_dir",
+    "allocator",
+    "objective",
+    "t_fwd_s",
+    "max_parallel",
+    "milp_time_limit_s",
+    "poll_s",
+    "debounce_s",
+    "orphan_s",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(
+    scheduler: str,
+    log: Path | None,
+    speed: float,
+    nodes: int,
+    seed: int,
+    verbose: bool,
+    config: Path | None,
+    **overrides: Any,
+) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C; every trainer then writes a checkpoint and waits for the
+    next start. Killed without notice, a new daemon takes over what it left running.
+
+    The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, and at
+    the end of an idle interval everything on the node is killed.
+    """
+    from bftrainer.daemon import Daemon, WallClock
+    from bftrainer.replay import intervals, synth
+    from bftrainer.schedulers.local import LocalScheduler, Playback
+    from bftrainer.store import SqlStore
+
+    settings = load_settings(config, overrides)
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    for noisy in ("asyncio", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    fragments = intervals.read(log) if log else synth.generate(nodes, GENERATED_S, seed=seed)
+    if not fragments:
+        raise BftrainerError(f"{log}: no intervals")
+    begin = min(fragment.start for fragment in fragments)
+    names = intervals.first_nodes(fragments, nodes)
+    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    store, clock = SqlStore(settings.database), WallClock()
+    # the machine goes on while the daemon is down: a restart must find the log where it would be
+    what = json.dumps([str(log), speed, nodes, seed])
+    remembered = json.loads(store.get("local") or "[null, 0]")
+    origin = remembered[1] if remembered[0] == what else clock.now()
+    store.put("local", json.dumps([what, origin]))
+    local = LocalScheduler(
+        nodes=names,
+        changes=intervals.changes(fragments, names, begin, float("inf")),
+        playback=Playback(begin=begin, origin=origin, speed=speed),
+        socket=settings.socket,
+        log_dir=settings.state_dir / "logs",
+        orphan_s=settings.orphan_s,
+        clock=clock,
+    )
+    daemon = Daemon(settings, local, store, clock)
+
+    async def serve() -> None:
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(sign, daemon.stop)
+        await daemon.run(ready=lambda: click.echo(f"ready: {settings.socket}", err=True))
+
+    try:
+        asyncio.run(serve())
+    finally:
+        store.close()

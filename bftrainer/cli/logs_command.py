@@ -1,0 +1,47 @@
+"""bftrainer logs"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import client_options, connect, print_json, trainer_argument
+
+
+@click.command("logs")
+@trainer_argument
+@click.option("--node", help="Only this node's worker.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Per node."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on showing what is added, until Ctrl-C.")
+@client_options
+def command(
+    trainer: str,
+    node: str | None,
+    lines: int,
+    follow: bool,
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Show the ends of what TRAINER's workers printed, node by node."""
+    client = connect(config, state_dir)
+    found = client.call("GET", f"trainers/{trainer}/logs", node=node, lines=lines)
+    if as_json:
+        print_json({name: part["text"] for name, part in found.items()})
+        return
+    if not found and not follow:
+        click.echo("nothing has been printed yet")
+    while True:
+        for name, part in found.items():
+            for line in part["text"].splitlines():
+                click.echo(f"{name}: {line}")
+        if not follow:
+            return
+        time.sleep(0.5)
+        after = json.dumps({name: part["end"] for name, part in found.items()})
+        found = client.call("GET", f"trainers/{trainer}/logs", node=node, lines=lines, after=after)

@@ -1,0 +1,33 @@
+"""bftrainer status"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import client_options, connect, print_json, print_table
+
+
+@click.command("status")
+@client_options
+def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Show whether all is well, how much of the pool is used, and the last decision."""
+    s = connect(config, state_dir).call("GET", "status")
+    if as_json:
+        print_json(s)
+        return
+    plan = s["last_plan"]
+    lines = {
+        "daemon": f"bftrainer {s['version']}, pid {s['pid']}, up {timedelta(seconds=int(s['up_s']))}",
+        "state": s["state"] + "".join(f"\n{problem}" for problem in s["problems"]),
+        "pool": f"{s['pool']} nodes, {s['unused']} unused, {s['pilots']} pilots",
+        "trainers": ", ".join(f"{n} {status}" for status, n in s["trainers"].items()) or "none",
+        "last plan": "none yet"
+        if plan is None
+        else f"{plan['allocator']}: {plan['status']}, {'proven' if plan['proven'] else 'not proven'}, "
+        f"objective {plan['objective']:.6g}, {plan['solve_ms']:.1f} ms"
+        + (f" ({plan['note']})" if plan["note"] else ""),
+    }
+    print_table(("", ""), list(lines.items()))

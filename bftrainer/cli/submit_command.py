@@ -1,0 +1,49 @@
+"""bftrainer submit"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import client_options, connect, print_json
+
+
+@click.command("submit")
+@click.argument("spec", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@client_options
+def command(spec: Path, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Submit the trainer that the YAML file SPEC describes. Nothing is stored if anything in it is wrong.
+
+    \b
+    name: digits                      # unique among unfinished trainers
+    command: [python, digits.py]      # words, never a shell line
+    nodes: {min: 1, max: 4}
+    work: {samples: 500000}           # or until_exit: until the script ends (default)
+    curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: linear until measured
+    rescale:                          # seconds; without: measured
+      up: {stall_s: 0.1, init_s: 5}   # everybody stands still, new nodes initialise
+      down: {stall_s: 0.1}
+    weight: 1.0
+    workdir: .                        # relative to the spec
+    env: {KEY: "value"}
+    checkpoint: {dir: ckpt, every_s: 5}
+    """
+    from bftrainer import spec as specs
+
+    wanted = specs.load(spec)  # complain before asking anybody
+    answer = connect(config, state_dir).call(
+        "POST",
+        "trainers",
+        body={
+            "spec": spec.read_text(encoding="utf-8"),
+            "name": str(spec),
+            "base": str(spec.parent.resolve()),
+        },
+    )
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(
+            f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}"
+        )

@@ -1,0 +1,479 @@
+"""The daemon: composes scheduler, engine, launcher, store and API, and owns the event loop.
+
+Events are taken one at a time, in total order. For each: the engine decides, the decision is stored,
+then it is acted on (write-ahead). After a crash, `_recover` makes store, scheduler and agents agree
+by feeding the engine what it missed; nothing is started that may still run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from bftrainer import engine, pool
+from bftrainer.allocate import ALLOCATORS
+from bftrainer.api.hub import Hub
+from bftrainer.api.server import application, listen
+from bftrainer.errors import BftrainerError
+from bftrainer.launch.native import NativeLauncher
+from bftrainer.model import (
+    Drain,
+    Event,
+    NodesChanged,
+    Pilot,
+    Plan,
+    PollFailed,
+    Problem,
+    Resync,
+    TrainerCancelled,
+    TrainerSpec,
+    TrainerSubmitted,
+    WorkerLost,
+    WorkersReady,
+)
+from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
+from bftrainer.service import DaemonService
+from bftrainer.settings import Settings
+from bftrainer.store import StoreError
+
+log = logging.getLogger(__name__)
+
+FLUSH_S = 0.5
+MAX_POLL_S = 30.0
+
+
+class WallClock:
+    """`ports.Clock` of this machine."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+@dataclass(slots=True)
+class Held:
+    """A pilot that was submitted for a node of the pool."""
+
+    pilot: Pilot
+    since: float
+
+
+@dataclass(slots=True)
+class Health:
+    """What is not as it should be, for `bftrainer status`; empty texts are good."""
+
+    scheduler: str = ""
+    store: str = ""
+    failed_polls: int = 0
+
+
+class Daemon:
+    """Runs until `stop` is called. `settings.state_dir` belongs to one daemon at a time."""
+
+    def __init__(
+        self, settings: Settings, scheduler: Scheduler, store: Store, clock: Clock | None = None
+    ) -> None:
+        self.settings, self.scheduler, self.store = settings, scheduler, store
+        self.clock = clock or WallClock()
+        self.state = engine.State(settings=settings.engine)
+        self.health = Health()
+        self.last_plan: Plan | None = None
+        self.started_at = self.clock.now()
+        self.progress: dict[int, Progress] = {}
+        self.known: dict[int, TrainerSpec] = {}
+        self.pilots: dict[str, Held] = {}
+        self.nodes: tuple[str, ...] = ()
+        self._pool = pool.Pool()
+        self._recovering = True
+        self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
+        self._unstored: set[int] = set()  # trainers whose last change could not be stored
+        self._unflushed: dict[int, Progress] = {}
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._idle = asyncio.Event()
+        self._stop = asyncio.Event()
+        self.hub = Hub(up=self._agent_up, down=self._agent_down, said=self._agent_said)
+        self.launcher = NativeLauncher(
+            self.hub,
+            self.emit,
+            self,
+            log_dir=settings.state_dir / "logs",
+            checkpoint_dir=settings.state_dir / "checkpoints",
+            grace_s=settings.stop_grace_s,
+            clock=self.clock.now,
+        )
+
+    # life
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stop`; then let every trainer checkpoint, and leave no process behind.
+
+        Raises:
+            BftrainerError: another daemon has the state directory, or its socket cannot be made.
+        """
+        with _lock(self.settings.state_dir):
+            stored = await self._survey()
+            runner = await listen(application(DaemonService(self), self.hub), self.settings.socket)
+            try:
+                await self._recover(stored)
+                tasks = [
+                    asyncio.create_task(run(), name=name)
+                    for name, run in (
+                        ("events", self._take_events),
+                        ("polls", self._poll_for_ever),
+                        ("flush", self._flush_for_ever),
+                    )
+                ]
+                ready()
+                stopping = asyncio.create_task(self._stop.wait())
+                await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+                for task in tasks:
+                    if task.done():
+                        task.result()  # a bug: crash loudly, the restart recovers
+                await self._wind_down()
+                for task in tasks:
+                    task.cancel()
+            finally:
+                self._flush()
+                await self.scheduler.close()
+                await runner.cleanup()
+                self.settings.socket.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def _wind_down(self) -> None:
+        """Drain: every trainer checkpoints and leaves, then the pilots go."""
+        self.emit(Drain(time=self.clock.now()))
+        deadline = self.clock.now() + self.settings.stop_grace_s + 5.0
+        while self.clock.now() < deadline:
+            await asyncio.sleep(0.05)
+            if self._idle.is_set() and not any(self.launcher.workers(t) for t in self.known):
+                break
+        for pilot in await self.scheduler.pilots():
+            await self.scheduler.cancel(pilot)
+        while await self.scheduler.pilots() and self.clock.now() < deadline:
+            await asyncio.sleep(0.05)
+
+    # events
+
+    def emit(self, event: Event) -> None:
+        """Queue an event; one that lies in the future is queued when it is due."""
+        delay = event.time - self.clock.now()
+        if delay > 0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay, self._enqueue, event)
+        else:
+            self._enqueue(event)
+
+    def _enqueue(self, event: Event) -> None:
+        self._idle.clear()
+        self._events.put_nowait(event)
+
+    async def _take_events(self) -> None:
+        while True:
+            batch = [await self._events.get()]
+            while not self._events.empty():
+                batch.append(self._events.get_nowait())
+            for event in sorted(batch, key=lambda e: (e.time, e.priority)):
+                await self._take(event)
+            if self._events.empty():
+                self._idle.set()
+
+    async def _take(self, event: Event) -> None:
+        before = self.state
+        step = await asyncio.to_thread(engine.step, before, event, self._solve)
+        self.state = step.state
+        if step.plan is not None:
+            self.last_plan = step.plan
+        changed = {
+            t.id for t in step.state.active.values() if before.active.get(t.id) is not t
+        } | self._unstored
+        rows = [t for id_, t in step.state.trainers.items() if id_ in changed]
+        ended = step.ended and (step.ended.trainer, step.ended.status, step.ended.reason)
+        actions: list[int] = []
+        if step.actions or step.plan is not None or step.ended or not _routine(event):
+            try:
+                actions = self.store.record(
+                    event, rows, step.plan, step.actions, ended or None, step.state.pool
+                )
+                self._unstored, self.health.store = set(), ""
+            except StoreError as error:
+                # the machine does not wait for our disk: go on in memory, store it with the next event
+                self._unstored |= changed
+                self.health.store = str(error)
+                log.error("%s; going on in memory", error)
+        for action in step.actions:
+            self.launcher.perform(action)
+        if actions:
+            try:
+                self.store.performed(actions, self.clock.now())
+            except StoreError as error:
+                self.health.store = str(error)
+        if step.ended is not None:
+            self._flush()
+            log.info("trainer %d is %s: %s", step.ended.trainer, step.ended.status, step.ended.reason)
+
+    def _solve(self, problem: Problem) -> Plan:
+        started = time.perf_counter()
+        plan = ALLOCATORS[self.settings.allocator](problem, self.settings.milp_time_limit_s)
+        return replace(plan, solve_s=time.perf_counter() - started)
+
+    # the scheduler
+
+    async def _poll_for_ever(self) -> None:
+        while True:
+            wait = self.settings.poll_s
+            try:
+                await self._poll()
+                self.health.failed_polls, self.health.scheduler = 0, ""
+            except SchedulerError as error:
+                self.health.failed_polls += 1
+                if self.health.failed_polls >= self.settings.failed_polls:
+                    self.health.scheduler = f"{self.health.failed_polls} polls failed: {error}"
+                self.emit(PollFailed(time=self.clock.now(), reason=str(error)))
+                wait = min(MAX_POLL_S, wait * 2**self.health.failed_polls)
+            await asyncio.sleep(wait)
+
+    async def _poll(self) -> None:
+        snapshot = await self.scheduler.poll()
+        self.nodes = tuple(node.name for node in snapshot.nodes)
+        self._pool, change = pool.observe(self._pool, snapshot, self.settings.debounce_s)
+        if change is not None:
+            for node in change.left:
+                await self._drop(node)
+            self.emit(change)
+        if not self._stop.is_set():
+            await self._hold_pool()
+
+    async def _hold_pool(self) -> None:
+        """One pilot on every node of the pool; those that do not report in time are given up."""
+        now = self.clock.now()
+        for node in sorted(self._pool.nodes):
+            held = self.pilots.get(node)
+            if held is None:
+                pilot = Pilot(tag=uuid.uuid4().hex, node=node)
+                self.pilots[node] = Held(pilot, now)
+                try:
+                    await self.scheduler.submit(pilot)
+                except SchedulerError as error:
+                    log.warning("no pilot on %s: %s", node, error)
+                    del self.pilots[node]
+            elif not self.hub.connected(node) and now - held.since > self.settings.pilot_start_s:
+                log.warning("the pilot on %s did not report within %g s", node, now - held.since)
+                self._lose(node, "its pilot did not start")
+                await self._drop(node)
+
+    async def _drop(self, node: str) -> None:
+        held = self.pilots.pop(node, None)
+        if held is not None:
+            try:
+                await self.scheduler.cancel(held.pilot)
+            except SchedulerError as error:
+                log.warning("cannot cancel the pilot on %s: %s", node, error)
+
+    def _lose(self, node: str, reason: str) -> None:
+        self._pool, change = pool.lose(self._pool, node, self.clock.now(), reason)
+        if change is not None:
+            self.emit(change)
+
+    # agents
+
+    def _agent_up(self, node: str, tag: str, inventory: list[Message]) -> bool:
+        held = self.pilots.get(node)
+        if held is None or held.pilot.tag != tag:
+            log.warning("an agent on %s that belongs to no pilot of ours: sent away", node)
+            return False
+        wanted = (
+            self._wanted.get(node, set())
+            if self._recovering
+            else {t.id for t in self.state.active.values() if node in t.nodes}
+        )
+        asyncio.get_running_loop().call_soon(self.launcher.agent_up, node, inventory, wanted)
+        return True
+
+    def _agent_down(self, node: str) -> None:
+        self.launcher.agent_down(node)
+        self._lose(node, "its agent is gone")
+        if node in self.pilots and not self._stop.is_set():
+            task = asyncio.get_running_loop().create_task(self._drop(node))
+            task.add_done_callback(lambda t: t.exception())
+
+    def _agent_said(self, node: str, message: Message) -> None:
+        self.launcher.said(node, message)
+
+    # ports.Books
+
+    def progressed(self, progress: Progress) -> None:
+        self.progress[progress.trainer] = self._unflushed[progress.trainer] = progress
+
+    def pause(self, pause: Pause) -> None:
+        try:
+            self.store.pause(pause)
+        except StoreError as error:
+            self.health.store = str(error)
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unflushed:
+            rows, self._unflushed = list(self._unflushed.values()), {}
+            try:
+                self.store.progress(rows)
+            except StoreError as error:
+                self.health.store = str(error)
+                self._unflushed = {row.trainer: row for row in rows} | self._unflushed
+
+    # users
+
+    async def submit(self, wanted: TrainerSpec) -> int:
+        """Store a trainer, then tell the engine. Raises `StoreError`: then nothing was stored."""
+        now = self.clock.now()
+        id_ = self.store.submit(wanted, now)
+        self._add(id_, wanted)
+        self.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))
+        return id_
+
+    def cancel(self, trainer: int) -> None:
+        self.emit(TrainerCancelled(time=self.clock.now(), trainer=trainer))
+
+    def _add(self, id_: int, wanted: TrainerSpec) -> None:
+        self.known[id_] = wanted
+        self.launcher.add(id_, wanted)
+
+    # recovery
+
+    async def _survey(self) -> list[StoredTrainer]:
+        """What there is, before any agent is let in: unfinished trainers, and pilots on idle nodes."""
+        stored = [t for t in self.store.trainers() if not t.status.final]
+        for t in stored:
+            self.known[t.id] = t.spec
+            self.launcher.add(
+                t.id,
+                t.spec,
+                published=t.engine.published,
+                members=t.engine.members,
+                step=t.step,
+                samples=t.samples,
+            )
+            for node in t.engine.nodes:
+                self._wanted.setdefault(node, set()).add(t.id)
+        idle = await self._first_poll()
+        now = self.clock.now()
+        for pilot in await self.scheduler.pilots():
+            if pilot.node in idle and pilot.node not in self.pilots:
+                self.pilots[pilot.node] = Held(pilot, now)
+            else:
+                await self.scheduler.cancel(pilot)
+        return stored
+
+    async def _recover(self, stored: list[StoredTrainer]) -> None:
+        """Make store, scheduler and agents agree after a restart.
+
+        Pilots that still run on idle nodes are taken over with their workers; the engine is told of
+        every node and worker that is missing, and of memberships that were not carried through.
+        """
+        recorded = frozenset(node for t in stored for node in t.engine.nodes)
+        now = self.clock.now()
+        deadline = now + self.settings.reconnect_s
+        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.pilots):
+            await asyncio.sleep(0.02)
+        for node in [n for n in self.pilots if not self.hub.connected(n)]:
+            await self._drop(node)
+        await asyncio.sleep(0)  # the agents' inventories have been taken in
+        present = frozenset(self.pilots)
+        self._recovering = False
+        self._pool = pool.Pool(nodes=present)
+        self.state = engine.restore(
+            self.settings.engine, recorded | present, [replace(t.engine, spec=t.spec) for t in stored]
+        )
+        if recorded - present:
+            self.emit(
+                NodesChanged(time=self.clock.now(), left=recorded - present, reason="gone after a restart")
+            )
+        for event in self._missed(present):
+            self.emit(event)
+        if stored:
+            log.info(
+                "recovered %d trainers; %d pilots taken over, %d nodes lost",
+                *(len(stored), len(present), len(recorded - present)),
+            )
+
+    async def _first_poll(self) -> frozenset[str]:
+        while True:
+            try:
+                return (await self.scheduler.poll()).idle
+            except SchedulerError as error:
+                self.health.scheduler = str(error)
+                log.warning("cannot ask the scheduler yet: %s", error)
+                await asyncio.sleep(self.settings.poll_s)
+
+    def _missed(self, present: frozenset[str]) -> list[Event]:
+        """What agents say of the engine's trainers, where it differs from what was stored."""
+        now = self.clock.now()
+        missed: list[Event] = []
+        for t in self.state.active.values():
+            views = self.launcher.views(t.id)
+            apart = False
+            for node in sorted(t.nodes & present):
+                view = views.get(node)
+                started = t.joining.get(node)
+                if view is None or (started is not None and view.generation != started):
+                    missed.append(
+                        WorkerLost(
+                            time=now,
+                            trainer=t.id,
+                            node=node,
+                            generation=t.generation,
+                            reason="gone after a restart",
+                        )
+                    )
+                elif started is not None and view.phase == "ready":
+                    missed.append(
+                        WorkersReady(time=now, trainer=t.id, generation=started, nodes=frozenset({node}))
+                    )
+                elif started is None and view.joined != t.published and view.phase != "finished":
+                    apart = True
+            if apart:
+                missed.append(Resync(time=now, trainer=t.id, generation=t.published))
+        return missed
+
+
+def _routine(event: Event) -> bool:
+    """Events that are only worth a row when something follows from them."""
+    return isinstance(event, WorkersReady | Resync)
+
+
+class _lock:  # noqa: N801  used like a function
+    """Hold the state directory; the lock goes with the process, however it ends."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "daemon.lock"
+
+    def __enter__(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file: IO[str] = self._path.open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            pid = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise BftrainerError(
+                f"another daemon (pid {pid}) uses {self._path.parent}; stop it, or take another --state-dir"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def __exit__(self, *args: object) -> None:
+        self._file.close()

@@ -1,0 +1,16 @@
+"""What a training script imports: a data-parallel loop that grows and shrinks under its feet.
+
+    run = elastic.Run(model, optimizer, dataset, batch_size=64)
+    for x, y in run:                       # this node's share of every global batch
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        run.step(loss=loss.item())         # instead of optimizer.step()
+
+Started by bftrainer, the loop runs on as many nodes as it is given at the moment; started by hand it
+is an ordinary training loop on one. Nothing else of bftrainer imports torch.
+"""
+
+from bftrainer.elastic.loop import Run
+
+__all__ = ["Run"]

@@ -1,0 +1,91 @@
+"""Checkpoints: atomic, asynchronous, pruned, plain `torch.save` dictionaries.
+
+A file `g<generation>-s<step>.pt` holds {"format", "position", "parts": {"model": ..., "optimizer":
+...}}, loadable with `torch.load(path, weights_only=True)` and without bftrainer. The newest is the
+one of the highest generation, then step: a stray worker of an older generation cannot overtake.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+
+log = logging.getLogger(__name__)
+
+KEEP = 2
+_NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
+
+
+class Checkpoints:
+    """The checkpoints of one trainer in one directory."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+        self._writer: threading.Thread | None = None
+        self.error = ""
+
+    @property
+    def busy(self) -> bool:
+        return self._writer is not None and self._writer.is_alive()
+
+    def save_in_background(self, snapshot: dict[str, Any], generation: int) -> None:
+        """Write `snapshot` in a thread; the caller sees to it that none is under way (`busy`)."""
+        self._writer = threading.Thread(
+            target=self.save, args=(snapshot, generation), name="bftrainer-checkpoint", daemon=True
+        )
+        self._writer.start()
+
+    def save(self, snapshot: dict[str, Any], generation: int) -> bool:
+        """Write `snapshot` now. A full or missing disk is remembered in `error`, training goes on."""
+        name = f"g{generation:08}-s{snapshot['position']['step']:012}.pt"
+        partial = self._directory / f".{name}.{os.getpid()}"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                torch.save(snapshot, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self._directory / name)
+            self._prune()
+            self.error = ""
+        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+            self.error = f"checkpoint {self._directory / name}: {error}"
+            log.error("%s", self.error)
+            partial.unlink(missing_ok=True)
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Wait for a write that is under way."""
+        if self._writer is not None:
+            self._writer.join()
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest readable checkpoint, None if there is none; clears what a crash left half-written."""
+        for path in self._directory.glob(".g*-s*.pt.*"):
+            path.unlink(missing_ok=True)
+        for path in self._found():
+            try:
+                snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+                if snapshot["format"] == 1:
+                    return snapshot
+            except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
+                log.error("checkpoint %s is not readable, trying the one before: %s", path, error)
+        return None
+
+    def _found(self) -> list[Path]:
+        if not self._directory.is_dir():
+            return []
+        named = [(m, path) for path in self._directory.iterdir() if (m := _NAME.fullmatch(path.name))]
+        return [p for _, p in sorted(((int(m[1]), int(m[2])), p) for m, p in named)][::-1]
+
+    def _prune(self) -> None:
+        for path in self._found()[KEEP:]:
+            path.unlink(missing_ok=True)

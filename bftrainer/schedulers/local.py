@@ -1,0 +1,166 @@
+"""One machine as a cluster: its "nodes" are slots, their idleness is played from a log.
+
+The log plays the main scheduler's part: at the moment when it says that a node is taken, the pilot
+there is killed with SIGKILL, agent, workers and all, without notice. Pilots are ordinary processes
+in sessions of their own; they survive the daemon as a batch job would, and a restarted daemon finds
+them in the process table, whatever it had written down before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from bftrainer.model import Node, NodesChanged, NodeState, Pilot, Snapshot
+from bftrainer.ports import Clock, SchedulerError
+
+log = logging.getLogger(__name__)
+
+AGENT = "bftrainer.agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playback:
+    """Which moment of the log is when: log time = begin + (now - origin) * speed."""
+
+    begin: float
+    origin: float
+    speed: float
+
+    def log_time(self, now: float) -> float:
+        return self.begin + (now - self.origin) * self.speed
+
+    def wall_time(self, log_time: float) -> float:
+        return self.origin + (log_time - self.begin) / self.speed
+
+
+class LocalScheduler:
+    """Implements `ports.Scheduler` with processes of this machine."""
+
+    def __init__(
+        self,
+        *,
+        nodes: frozenset[str],
+        changes: Sequence[NodesChanged],
+        playback: Playback,
+        socket: Path,
+        log_dir: Path,
+        orphan_s: float,
+        clock: Clock,
+    ) -> None:
+        self._nodes, self._changes, self._playback = nodes, changes, playback
+        self._socket, self._log_dir, self._orphan_s, self._clock = socket, log_dir, orphan_s, clock
+        self._idle: frozenset[str] = frozenset()
+        self._next = 0  # the change to come
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._player: asyncio.Task[None] | None = None
+
+    async def poll(self) -> Snapshot:
+        self._advance()
+        if self._player is None:
+            self._player = asyncio.create_task(self._play())
+        return Snapshot(
+            time=self._clock.now(),
+            nodes=tuple(
+                Node(name=name, state=NodeState.IDLE if name in self._idle else NodeState.BUSY)
+                for name in sorted(self._nodes)
+            ),
+        )
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        return tuple(pilot for _, pilot in self._running())
+
+    async def submit(self, pilot: Pilot) -> None:
+        self._advance()
+        if pilot.node not in self._idle:
+            raise SchedulerError(f"{pilot.node} is busy")
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
+        try:
+            with (self._log_dir / f"agent-{pilot.node}.log").open("ab") as output:
+                child = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
+                        *("--socket", str(self._socket), "--orphan-s", str(self._orphan_s)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    env={"OMP_NUM_THREADS": str(threads), **os.environ},
+                )
+        except OSError as error:
+            raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
+        self._children.append(child)
+
+    async def cancel(self, pilot: Pilot) -> None:
+        for pid, running in self._running():
+            if running == pilot:
+                _kill_session(pid)
+        self._reap()
+
+    async def close(self) -> None:
+        if self._player is not None:
+            self._player.cancel()
+        self._reap()
+
+    async def _play(self) -> None:
+        """Take nodes away at the very moment of the log."""
+        while self._next < len(self._changes):
+            due = self._playback.wall_time(self._changes[self._next].time)
+            await asyncio.sleep(max(0.0, due - self._clock.now()))
+            self._advance()
+        log.warning("the log is over: every node is busy from now on")
+
+    def _advance(self) -> None:
+        now = self._playback.log_time(self._clock.now())
+        taken: frozenset[str] = frozenset()
+        while self._next < len(self._changes) and self._changes[self._next].time <= now:
+            change = self._changes[self._next]
+            self._idle = (self._idle - change.left) | change.joined
+            taken |= change.left
+            self._next += 1
+        if self._next == len(self._changes):
+            taken, self._idle = self._nodes, frozenset()
+        if taken:
+            for pid, pilot in self._running():
+                if pilot.node in taken:
+                    _kill_session(pid)
+        self._reap()
+
+    def _running(self) -> list[tuple[int, Pilot]]:
+        """Our pilots in the process table: (pid, pilot), whoever started them."""
+        found = []
+        for pid in _pids():
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue  # it ended meanwhile
+            if AGENT in words and str(self._socket) in words and Path(words[0]).name.startswith("python"):
+                option = dict(pairwise(words))
+                found.append((pid, Pilot(tag=option["--tag"], node=option["--node"])))
+        return found
+
+    def _reap(self) -> None:
+        self._children = [child for child in self._children if child.poll() is None]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _kill_session(leader: int) -> None:
+    """SIGKILL to every process of a pilot's session: nothing of it may stay on a node that is taken."""
+    for pid in [leader, *_pids()]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if pid == leader or os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)

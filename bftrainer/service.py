@@ -1,0 +1,170 @@
+"""What the daemon answers to its users: implements `api.server.Service`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bftrainer import __version__, engine, spec
+from bftrainer.api.server import UnknownTrainerError
+from bftrainer.ports import StoredTrainer
+
+if TYPE_CHECKING:
+    from bftrainer.daemon import Daemon
+
+MAX_LOG_BYTES = 256 * 1024
+
+
+class DaemonService:
+    """Reads the daemon's state and store, and passes on what users want."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    async def submit(self, text: str, name: str, base: str) -> dict[str, Any]:
+        wanted = spec.parse(text, name, Path(base))
+        id_ = await self._daemon.submit(wanted)
+        return {"id": id_, "name": wanted.name}
+
+    def trainers(self) -> list[dict[str, Any]]:
+        return [self._brief(t) for t in self._daemon.store.trainers()]
+
+    def show(self, trainer: str) -> dict[str, Any]:
+        stored = self._find(trainer)
+        live = self._daemon.state.trainers.get(stored.id, stored.engine)
+        points = engine.curves_of((live,))[0]
+        costs = engine.costs_of(live)
+        own = stored.spec
+        return {
+            **self._brief(stored),
+            "command": list(own.command),
+            "n_min": own.n_min,
+            "n_max": own.n_max,
+            "weight": own.weight,
+            "workdir": own.workdir,
+            "checkpoint_dir": own.checkpoint_dir
+            or str(self._daemon.settings.state_dir / "checkpoints" / f"{stored.id}-{own.name}"),
+            "curve": {
+                "source": "given" if own.curve else "measured" if live.measured else "assumed linear",
+                "points": [list(point) for point in points],
+            },
+            "measured": [list(point) for point in live.measured],
+            "costs": {
+                "source": "given" if own.costs else "measured" if live.measured_costs else "assumed",
+                "up": {"stall_s": costs.up.stall_s, "init_s": costs.up.init_s},
+                "down": {"stall_s": costs.down.stall_s},
+            },
+            "generation": live.generation,
+            "failures": live.failures,
+            "pauses": self._daemon.store.rows("pauses", 10, stored.id),
+        }
+
+    async def cancel(self, trainer: str) -> dict[str, Any]:
+        stored = self._find(trainer)
+        if not stored.status.final:
+            self._daemon.cancel(stored.id)
+        return self._brief(stored)
+
+    def pool(self) -> dict[str, Any]:
+        daemon = self._daemon
+        holder = {node: t for t in daemon.state.active.values() for node in t.nodes}
+        rows = []
+        for node in sorted({*daemon.nodes, *daemon.state.pool}):
+            trainer = holder.get(node)
+            rows.append(
+                {
+                    "node": node,
+                    "state": "idle" if node in daemon.state.pool else "busy",
+                    "pilot": "up"
+                    if daemon.hub.connected(node)
+                    else "starting"
+                    if node in daemon.pilots
+                    else None,
+                    "trainer": trainer.spec.name if trainer else None,
+                    "role": None if trainer is None else "member" if node in trainer.members else "joining",
+                }
+            )
+        return {"size": len(daemon.state.pool), "nodes": rows}
+
+    def rows(self, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]:
+        id_ = None if trainer is None else self._find(trainer).id
+        return self._daemon.store.rows(what, limit, id_)
+
+    def logs(self, trainer: str, node: str | None, lines: int, after: dict[str, int]) -> dict[str, Any]:
+        """The ends of the workers' logs by node, or what has come after given offsets."""
+        stored = self._find(trainer)
+        folder = self._daemon.settings.state_dir / "logs" / f"{stored.id}-{stored.spec.name}"
+        found: dict[str, Any] = {}
+        for path in sorted(folder.glob("*.log")):
+            if node is None or path.stem == node:
+                size = path.stat().st_size
+                start = min(size, after.get(path.stem, max(0, size - MAX_LOG_BYTES)))
+                with path.open("rb") as file:
+                    file.seek(start)
+                    data = file.read(MAX_LOG_BYTES)
+                tail = data if path.stem in after else b"".join(data.splitlines(keepends=True)[-lines:])
+                found[path.stem] = {"text": tail.decode(errors="replace"), "end": start + len(data)}
+        return found
+
+    def status(self) -> dict[str, Any]:
+        daemon = self._daemon
+        counts: dict[str, int] = {}
+        for t in self.trainers():
+            counts[t["status"]] = counts.get(t["status"], 0) + 1
+        plan = daemon.last_plan
+        problems = [text for text in (daemon.health.scheduler, daemon.health.store) if text]
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "up_s": daemon.clock.now() - daemon.started_at,
+            "state": "degraded" if problems else "draining" if daemon.state.draining else "ok",
+            "problems": problems,
+            "pool": len(daemon.state.pool),
+            "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),
+            "pilots": len(daemon.pilots),
+            "trainers": counts,
+            "last_plan": None
+            if plan is None
+            else {
+                "allocator": plan.allocator,
+                "status": plan.status.value,
+                "proven": plan.proven,
+                "objective": plan.objective,
+                "gap": plan.gap if plan.bound < float("inf") else None,
+                "solve_ms": plan.solve_s * 1e3,
+                "note": plan.note,
+            },
+            "settings": daemon.settings.model_dump(mode="json"),
+        }
+
+    def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
+        """A trainer's line in a list; what is newer in memory than in the store wins."""
+        live = self._daemon.state.trainers.get(stored.id)
+        progress = self._daemon.progress.get(stored.id)
+        running = live is not None and bool(live.members)
+        source: Any = progress or stored
+        return {
+            "id": stored.id,
+            "name": stored.spec.name,
+            "status": live.status.value if live else stored.status.value,
+            "reason": stored.reason,
+            "nodes": sorted(live.nodes) if live else [],
+            "members": list(live.members) if live else [],
+            "workers": self._daemon.launcher.workers(stored.id),
+            "step": source.step,
+            "epoch": source.epoch,
+            "samples": source.samples,
+            "work": stored.spec.samples,
+            "rate": source.rate if running else None,
+            "metrics": dict(source.metrics),
+            "submitted_at": stored.submitted_at,
+            "ended_at": stored.ended_at,
+        }
+
+    def _find(self, trainer: str) -> StoredTrainer:
+        """By number, or by name: the latest of that name."""
+        for t in reversed(self._daemon.store.trainers()):
+            if t.spec.name == trainer or str(t.id) == trainer:
+                return t
+        raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")

@@ -1,0 +1,117 @@
+"""The tables. Domain objects are never rows: `sql.py` translates."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    text,
+)
+
+metadata = MetaData()
+
+trainers = Table(
+    "trainers",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("name", String, nullable=False),
+    Column("spec", JSON, nullable=False),
+    Column("status", String, nullable=False),
+    Column("reason", String, nullable=False, default=""),
+    Column("submitted_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("samples", Integer, nullable=False, default=0),
+    Column("step", Integer, nullable=False, default=0),
+    Column("epoch", Integer, nullable=False, default=0),
+    Column("rate", Float),
+    Column("metrics", JSON, nullable=False),
+    Column("engine", JSON, nullable=False),  # generation, nodes, members, ...: see sql.py
+    sqlite_autoincrement=True,
+)
+Index(
+    "unfinished_names",
+    trainers.c.name,
+    unique=True,
+    sqlite_where=text("ended_at IS NULL"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", Float, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("trainer", Integer, index=True),
+    Column("data", JSON, nullable=False),
+    Column("pool_size", Integer, nullable=False),
+)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("event", Integer, ForeignKey("events.id"), primary_key=True),
+    Column("allocator", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("proven", Boolean, nullable=False),
+    Column("objective", Float, nullable=False),
+    Column("bound", Float),  # NULL: none is known
+    Column("note", String, nullable=False),
+    Column("solve_s", Float, nullable=False),
+    Column("allocation", JSON, nullable=False),
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("event", Integer, ForeignKey("events.id"), nullable=False, index=True),
+    Column("kind", String, nullable=False),
+    Column("trainer", Integer, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("data", JSON, nullable=False),
+    Column("performed_at", Float),  # NULL: decided, but not known to have been carried out
+)
+
+pauses = Table(
+    "pauses",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", Float, nullable=False),
+    Column("trainer", Integer, nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("node", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("pause_s", Float, nullable=False),
+    Column("lost_steps", Integer, nullable=False),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", Float, nullable=False),
+    Column("trainer", Integer, nullable=False, index=True),
+    Column("generation", Integer, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("samples", Integer, nullable=False),
+    Column("rate", Float),
+    Column("metrics", JSON, nullable=False),
+)
+
+memory = Table(
+    "memory",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)

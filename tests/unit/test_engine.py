@@ -1,0 +1,721 @@
+"""The engine: scenarios of a trainer's life, and invariants that hold after any sequence of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer import engine
+from bftrainer.allocate import ALLOCATORS
+from bftrainer.model import (
+    ASSUMED_COSTS,
+    Action,
+    Cost,
+    Drain,
+    EngineSettings,
+    Event,
+    Measured,
+    NodesChanged,
+    Plan,
+    Points,
+    PollFailed,
+    Problem,
+    Regroup,
+    RescaleCosts,
+    Resync,
+    StartWorker,
+    StopWorker,
+    Trainer,
+    TrainerCancelled,
+    TrainerEnded,
+    TrainerSpec,
+    TrainerStatus,
+    TrainerSubmitted,
+    WorkerLost,
+    WorkersReady,
+)
+
+
+def solve(problem: Problem) -> Plan:
+    return ALLOCATORS["knapsack"](problem, 10.0)
+
+
+def make_spec(
+    n_min: int = 1, n_max: int = 8, rate: float = 1.0, weight: float = 1.0, curve: Points | None = ()
+) -> TrainerSpec:
+    """A trainer that scales linearly, unless told otherwise, and rescales for nothing."""
+    return TrainerSpec(
+        name="t",
+        command=("train",),
+        n_min=n_min,
+        n_max=n_max,
+        curve=((n_max, n_max * rate),) if curve == () else curve,
+        costs=RescaleCosts(),
+        weight=weight,
+    )
+
+
+@dataclass
+class World:
+    """An engine's state and a clock; every method takes one event in and returns its step."""
+
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    now: float = 0.0
+    state: engine.State = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = engine.State(settings=self.settings)
+
+    def take(self, event: Event) -> engine.Step:
+        step = engine.step(self.state, replace(event, time=self.now), solve)
+        self.state, self.now = step.state, self.now + 1.0
+        return step
+
+    def nodes(self, joined: str = "", left: str = "") -> engine.Step:
+        return self.take(NodesChanged(time=0.0, joined=frozenset(joined), left=frozenset(left)))
+
+    def submit(self, trainer: int, **changes: object) -> engine.Step:
+        return self.take(TrainerSubmitted(time=0.0, trainer=trainer, spec=make_spec(**changes)))  # type: ignore[arg-type]
+
+    def ready(self, trainer: int, nodes: str, generation: int | None = None) -> engine.Step:
+        started = self.trainer(trainer).joining[nodes[0]] if generation is None else generation
+        return self.take(WorkersReady(time=0.0, trainer=trainer, generation=started, nodes=frozenset(nodes)))
+
+    def lost(self, trainer: int, node: str, **changes: object) -> engine.Step:
+        t = self.trainer(trainer)
+        event = WorkerLost(time=0.0, trainer=trainer, node=node, generation=t.joining.get(node, t.published))
+        return self.take(replace(event, **changes))  # type: ignore[arg-type]
+
+    def trainer(self, trainer: int) -> Trainer:
+        return self.state.trainers[trainer]
+
+    def running(self, members: str, **changes: object) -> World:
+        """Trainer 1 trains on `members`, in this rank order: a batch, if it is in the order of names."""
+        self.submit(1, **changes)
+        for batch in [members] if sorted(members) == list(members) else members:
+            self.nodes(joined=batch)
+            self.ready(1, batch)
+        assert self.trainer(1).members == tuple(members)
+        return self
+
+
+def starts(step: engine.Step) -> list[tuple[int, str]]:
+    return [(a.trainer, a.node) for a in step.actions if isinstance(a, StartWorker)]
+
+
+def regroup(step: engine.Step) -> Regroup:
+    """The only action of this step, which is a Regroup."""
+    (action,) = step.actions
+    assert isinstance(action, Regroup)
+    return action
+
+
+# --- publish when ready --------------------------------------------------------------------------
+
+
+def test_a_new_trainer_starts_workers_and_waits_for_all_of_them() -> None:
+    world = World()
+    world.nodes(joined="ab")
+    step = world.submit(1)
+    assert step.actions == tuple(StartWorker(trainer=1, generation=1, node=n) for n in "ab")
+    assert step.plan is not None
+    assert step.plan.allocation == {1: {"a", "b"}}
+    assert world.trainer(1).status is TrainerStatus.STARTING
+    assert world.ready(1, "a").actions == ()
+    assert regroup(world.ready(1, "b")) == Regroup(trainer=1, generation=2, members=("a", "b"))
+    assert (world.trainer(1).generation, world.trainer(1).published) == (2, 2)
+    assert world.trainer(1).status is TrainerStatus.RUNNING
+    assert world.trainer(1).joining == {}
+
+
+def test_members_train_on_until_all_newcomers_are_warm_and_keep_their_ranks() -> None:
+    world = World().running("mn")
+    step = world.nodes(joined="az")
+    assert starts(step) == [(1, "a"), (1, "z")]
+    assert len(step.actions) == 2
+    assert world.trainer(1).members == ("m", "n")
+    assert world.ready(1, "z").actions == ()
+    assert world.trainer(1).members == ("m", "n")
+    last = regroup(world.ready(1, "a"))
+    assert last.members == ("m", "n", "a", "z")
+    assert last.leaving == ()
+    assert world.trainer(1).published == last.generation
+
+
+def test_batches_are_published_one_by_one() -> None:
+    world = World().running("m")
+    world.nodes(joined="a")
+    world.nodes(joined="b")
+    assert regroup(world.ready(1, "b")).members == ("m", "b")
+    assert regroup(world.ready(1, "a")).members == ("m", "b", "a")
+
+
+def test_a_batch_that_loses_its_last_cold_node_is_complete() -> None:
+    world = World().running("m")
+    world.nodes(joined="ab")
+    world.ready(1, "a")
+    assert regroup(world.nodes(left="b")).members == ("m", "a")
+
+
+def test_too_few_warm_workers_are_no_membership_yet() -> None:
+    world = World()
+    world.nodes(joined="ab")
+    world.submit(1, n_min=2)
+    assert world.lost(1, "b").actions == (StartWorker(trainer=1, generation=2, node="b"),)
+    assert world.ready(1, "a").actions == ()  # its batch is whole, but one node cannot train
+    assert regroup(world.ready(1, "b")).members == ("a", "b")
+
+
+# --- nodes leave ---------------------------------------------------------------------------------
+
+
+def test_survivors_of_a_forced_leave_regroup_at_once() -> None:
+    world = World().running("mazn")
+    generation = world.trainer(1).generation
+    step = world.nodes(left="ax")
+    assert regroup(step) == Regroup(trainer=1, generation=generation + 1, members=("m", "z", "n"))
+    assert world.trainer(1).nodes == set("mzn")
+    assert world.state.pool == set("mzn")
+
+
+def test_a_leave_is_not_delayed_by_a_join_at_the_same_moment() -> None:
+    world = World().running("mn")
+    step = world.nodes(left="m", joined="a")
+    assert step.actions == (
+        Regroup(trainer=1, generation=3, members=("n",)),
+        StartWorker(trainer=1, generation=3, node="a"),
+    )
+
+
+def test_below_the_minimum_survivors_wait_for_newcomers_without_a_regroup() -> None:
+    world = World().running("abc", n_min=3, n_max=3)
+    step = world.nodes(left="a", joined="d")
+    assert step.actions == (StartWorker(trainer=1, generation=3, node="d"),)
+    assert world.trainer(1).members == ("b", "c")
+    assert regroup(world.ready(1, "d")).members == ("b", "c", "d")
+
+
+def test_below_the_minimum_without_replacement_survivors_checkpoint_and_leave() -> None:
+    world = World().running("abc", n_min=3, n_max=3)
+    assert regroup(world.nodes(left="a")) == Regroup(trainer=1, generation=3, members=(), leaving=("b", "c"))
+    assert world.trainer(1).status is TrainerStatus.WAITING
+    assert world.trainer(1).nodes == set()
+
+
+def test_leaving_nodes_of_others_change_nothing() -> None:
+    world = World().running("ab", n_max=2)
+    world.nodes(joined="cd")
+    step = world.nodes(left="d")
+    assert step.actions == ()
+    assert step.plan is not None  # it was decided anew, to the same
+    assert world.nodes(left="x").plan is None
+
+
+# --- trainers compete ----------------------------------------------------------------------------
+
+
+def test_released_newcomers_are_stopped_before_the_node_is_taken() -> None:
+    world = World()
+    world.nodes(joined="ab")
+    world.submit(1)
+    step = world.submit(2, n_max=1, weight=100.0)
+    assert step.actions == (
+        StopWorker(trainer=1, generation=2, node="b"),
+        StartWorker(trainer=2, generation=1, node="b"),
+    )
+    assert regroup(world.ready(1, "a")).members == ("a",)
+
+
+def test_released_members_leave_at_a_step_boundary_before_the_node_is_taken() -> None:
+    world = World().running("ab")
+    step = world.submit(2, n_max=1, weight=100.0)
+    assert step.actions == (
+        Regroup(trainer=1, generation=3, members=("a",), leaving=("b",)),
+        StartWorker(trainer=2, generation=1, node="b"),
+    )
+
+
+def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
+    world = World(EngineSettings(max_parallel=2))
+    world.nodes(joined="abcd")
+    world.submit(1, n_max=1)
+    world.submit(2, n_max=1)
+    step = world.submit(3, n_max=1, weight=1000.0)
+    assert (step.actions, step.plan) == ((), None)
+    world.submit(4, n_max=1)
+    assert list(world.state.active) == [1, 2]
+    assert list(world.state.waiting) == [3, 4]
+    assert world.trainer(3).status is TrainerStatus.WAITING
+
+    step = world.take(TrainerCancelled(time=0.0, trainer=4))  # a waiting one: nothing to decide
+    assert step.plan is None
+    assert step.ended == engine.Ended(
+        trainer=4, status=TrainerStatus.CANCELLED, reason="cancelled by its user"
+    )
+    world.submit(5)
+
+    step = world.take(TrainerCancelled(time=0.0, trainer=1))
+    assert list(world.state.active) == [2, 3]
+    assert list(world.state.waiting) == [5]
+    assert [trainer for trainer, _ in starts(step)] == [3]
+
+
+def test_a_trainer_is_submitted_once() -> None:
+    world = World().running("ab")
+    before = world.state
+    assert world.submit(1).actions == ()
+    assert world.state == before
+
+
+# --- the end of a trainer ------------------------------------------------------------------------
+
+
+def test_cancelling_dissolves_members_and_newcomers_and_serves_the_others() -> None:
+    world = World().running("ab", weight=5.0)
+    world.nodes(joined="c")
+    assert world.submit(2, n_min=3).actions == ()
+    step = world.take(TrainerCancelled(time=0.0, trainer=1))
+    assert step.actions == (
+        StopWorker(trainer=1, generation=4, node="c"),
+        Regroup(trainer=1, generation=4, members=(), leaving=("a", "b")),
+        *(StartWorker(trainer=2, generation=1, node=n) for n in "abc"),
+    )
+    assert step.ended is not None
+    assert step.ended.status is TrainerStatus.CANCELLED
+    assert list(world.state.trainers) == [2]
+
+
+def test_members_report_the_end() -> None:
+    world = World().running("ab")
+    published = world.trainer(1).published
+    event = TrainerEnded(time=0.0, trainer=1, generation=published, reason="all samples done")
+    step = world.take(event)
+    assert step.ended == engine.Ended(trainer=1, status=TrainerStatus.COMPLETED, reason="all samples done")
+    assert regroup(step).leaving == ("a", "b")
+    assert world.state.trainers == {}
+    assert world.take(event).ended is None
+
+
+def test_unknown_trainers_are_nobodys_business() -> None:
+    world = World().running("ab")
+    before = world.state
+    for event in (
+        TrainerCancelled(time=0.0, trainer=9),
+        TrainerEnded(time=0.0, trainer=9, generation=0),
+        WorkerLost(time=0.0, trainer=9, node="a", generation=0),
+        WorkersReady(time=0.0, trainer=9, generation=0, nodes=frozenset("a")),
+        Measured(time=0.0, trainer=9, generation=0, point=(1, 1.0)),
+        Resync(time=0.0, trainer=9, generation=0),
+    ):
+        assert world.take(event).actions == ()
+        assert world.state == before
+
+
+# --- fencing -------------------------------------------------------------------------------------
+
+
+def test_reports_of_another_generation_are_refused() -> None:
+    world = World().running("ab")
+    world.nodes(joined="c")
+    now = world.trainer(1)
+    assert (now.published, now.joining) == (2, {"c": 3})
+    before = world.state
+    for event in (
+        WorkersReady(time=0.0, trainer=1, generation=2, nodes=frozenset("c")),
+        WorkersReady(time=0.0, trainer=1, generation=4, nodes=frozenset("c")),
+        WorkersReady(time=0.0, trainer=1, generation=3, nodes=frozenset("ax")),
+        TrainerEnded(time=0.0, trainer=1, generation=1),
+        TrainerEnded(time=0.0, trainer=1, generation=3),
+        Measured(time=0.0, trainer=1, generation=1, point=(2, 5.0)),
+        WorkerLost(time=0.0, trainer=1, node="a", generation=4),
+        WorkerLost(time=0.0, trainer=1, node="c", generation=2),
+        WorkerLost(time=0.0, trainer=1, node="x", generation=2),
+    ):
+        step = world.take(event)
+        assert (step.actions, step.plan, step.ended) == ((), None, None), event
+        assert world.state == before, event
+
+
+def test_a_loss_that_is_reported_twice_does_not_touch_the_replacement() -> None:
+    world = World().running("ab")
+    report = WorkerLost(time=0.0, trainer=1, node="b", generation=1)  # the generation that started it
+    assert starts(world.take(report)) == [(1, "b")]
+    assert regroup(world.ready(1, "b")).members == ("a", "b")
+    assert world.take(report).actions == ()
+    assert world.trainer(1).members == ("a", "b")
+
+
+# --- workers die ---------------------------------------------------------------------------------
+
+
+def test_a_lost_member_is_regrouped_away_and_started_again() -> None:
+    world = World().running("ab")
+    step = world.lost(1, "a")
+    assert step.plan is None
+    assert step.actions == (
+        Regroup(trainer=1, generation=3, members=("b",)),
+        StartWorker(trainer=1, generation=3, node="a", attempt=0),
+    )
+    assert world.trainer(1).nodes == {"a", "b"}
+    assert regroup(world.ready(1, "a")).members == ("b", "a")  # the survivor is rank 0
+
+
+def test_when_every_member_is_lost_all_start_again() -> None:
+    world = World().running("a")
+    assert world.lost(1, "a").actions == (StartWorker(trainer=1, generation=3, node="a"),)
+    assert world.trainer(1).status is TrainerStatus.STARTING
+
+
+def test_a_lost_newcomer_is_started_again() -> None:
+    world = World().running("a")
+    world.nodes(joined="b")
+    assert world.lost(1, "b").actions == (StartWorker(trainer=1, generation=4, node="b"),)
+    assert world.ready(1, "b", generation=3).actions == ()  # the dead one's report
+    assert regroup(world.ready(1, "b")).members == ("a", "b")
+
+
+def test_a_program_that_fails_again_and_again_without_progress_is_given_up() -> None:
+    world = World(EngineSettings(max_failures=2)).running("a")
+    for attempt in (1, 2):
+        step = world.lost(1, "a", blame=True, samples=0.0, reason="exit code 3")
+        assert [a.attempt for a in step.actions if isinstance(a, StartWorker)] == [attempt]
+        assert step.ended is None
+    step = world.lost(1, "a", blame=True, samples=0.0, reason="exit code 3")
+    assert step.ended == engine.Ended(trainer=1, status=TrainerStatus.FAILED, reason="exit code 3")
+    assert world.state.trainers == {}
+
+
+def test_failures_after_progress_count_anew() -> None:
+    world = World(EngineSettings(max_failures=1)).running("a")
+    for samples in (10.0, 20.0, 30.0, 40.0):
+        assert world.lost(1, "a", blame=True, samples=samples).ended is None
+        assert world.trainer(1).failures == 1
+    assert world.lost(1, "a", blame=True, samples=40.0).ended is not None
+
+
+def test_being_killed_is_never_held_against_a_program() -> None:
+    world = World(EngineSettings(max_failures=0)).running("a")
+    for _ in range(20):
+        step = world.lost(1, "a")
+        assert step.ended is None
+        assert step.actions == (StartWorker(trainer=1, generation=world.trainer(1).generation, node="a"),)
+    assert world.trainer(1).failures == 0
+
+
+def test_failures_of_a_program_free_its_nodes_for_others() -> None:
+    world = World(EngineSettings(max_failures=0)).running("ab", weight=5.0)
+    world.submit(2)
+    step = world.lost(1, "a", blame=True)
+    assert step.ended is not None
+    assert starts(step) == [(2, "a"), (2, "b")]
+
+
+# --- what is measured ----------------------------------------------------------------------------
+
+
+def test_a_new_point_of_an_unknown_curve_is_decided_upon() -> None:
+    world = World().running("abcd", curve=None)
+    world.submit(2, n_max=4, curve=((1, 3.0), (4, 4.0)))
+    generation = world.trainer(1).published
+    held = len(world.trainer(1).nodes)
+    step = world.take(Measured(time=0.0, trainer=1, generation=generation, point=(held, 0.1)))
+    assert step.plan is not None
+    assert world.trainer(1).measured == ((held, 0.1),)
+    assert len(world.trainer(1).nodes) < held
+    generation = world.trainer(1).published
+    step = world.take(Measured(time=0.0, trainer=1, generation=generation, point=(held, 0.3)))
+    assert step.plan is None  # seen before: averaged, not decided upon
+    assert world.trainer(1).measured == ((held, pytest.approx(0.2)),)
+
+
+def test_a_given_curve_is_believed() -> None:
+    world = World().running("ab")
+    step = world.take(Measured(time=0.0, trainer=1, generation=2, point=(2, 0.001)))
+    assert (step.plan, step.actions) == (None, ())
+    assert engine.curves_of((world.trainer(1),)) == (make_spec().curve,)
+
+
+def test_costs_are_given_or_measured_or_assumed() -> None:
+    trainer = Trainer(id=1, spec=replace(make_spec(), costs=None), submitted_at=0.0)
+    assert engine.costs_of(trainer) == ASSUMED_COSTS
+    state = engine.State(settings=EngineSettings(), active={1: trainer})
+    for seen, believed in (
+        (Cost(stall_s=2.0, init_s=8.0),) * 2,
+        (Cost(stall_s=4.0), Cost(stall_s=3.0, init_s=4.0)),
+    ):
+        state = engine.step(state, Measured(time=0.0, trainer=1, generation=0, up=seen), solve).state
+        assert engine.costs_of(state.active[1]) == RescaleCosts(up=believed, down=ASSUMED_COSTS.down)
+    assert engine.costs_of(replace(state.active[1], spec=make_spec())) == RescaleCosts()
+
+
+def test_the_unknown_are_taken_to_be_as_fast_as_the_others() -> None:
+    rates = (1.0, 7.0, 100.0)
+    known = [Trainer(id=i, spec=make_spec(rate=r), submitted_at=0.0) for i, r in enumerate(rates)]
+    unknown = Trainer(id=9, spec=make_spec(curve=None, n_max=4), submitted_at=0.0)
+    assert engine.curves_of((*known, unknown))[-1] == ((4, 28.0),)
+    assert engine.curves_of((unknown,)) == (((4, 4.0),),)
+
+
+# --- drain, resync, restart ----------------------------------------------------------------------
+
+
+def test_drain_takes_every_node_with_a_checkpoint_and_gives_none() -> None:
+    world = World().running("ab")
+    world.nodes(joined="c")
+    step = world.take(Drain(time=0.0))
+    assert step.actions == (
+        StopWorker(trainer=1, generation=4, node="c"),
+        Regroup(trainer=1, generation=4, members=(), leaving=("a", "b")),
+    )
+    assert world.trainer(1).status is TrainerStatus.WAITING
+    for later in (world.nodes(joined="d"), world.submit(2), world.nodes(left="a")):
+        assert later.actions == ()
+    assert world.state.draining
+    assert world.state.pool == set("bcd")
+
+
+def test_resync_publishes_the_same_members_anew() -> None:
+    world = World().running("mab")
+    old = world.trainer(1)
+    step = world.take(Resync(time=0.0, trainer=1, generation=old.published))
+    assert regroup(step) == Regroup(trainer=1, generation=old.generation + 1, members=("m", "a", "b"))
+    assert step.plan is None
+    assert world.trainer(1).published == old.generation + 1
+    assert world.take(Resync(time=0.0, trainer=1, generation=old.published)).actions == ()  # done already
+    world = World()
+    world.nodes(joined="a")
+    world.submit(1)
+    assert world.take(Resync(time=0.0, trainer=1, generation=0)).actions == ()  # nobody to agree
+
+
+def test_a_failed_poll_changes_nothing() -> None:
+    world = World().running("ab")
+    before = world.state
+    step = world.take(PollFailed(time=0.0, reason="timeout"))
+    assert (step.actions, step.plan, world.state) == ((), None, before)
+
+
+def test_restore_takes_lost_nodes_out_and_gives_none_to_those_who_wait() -> None:
+    settings_ = EngineSettings(max_parallel=1)
+    base = Trainer(
+        id=1,
+        spec=make_spec(),
+        submitted_at=0.0,
+        generation=5,
+        published=4,
+        nodes=frozenset("abcd"),
+        members=("b", "a"),
+        joining={"c": 5, "d": 5},
+        warm=frozenset("cd"),
+    )
+    state = engine.restore(settings_, frozenset("acx"), [base, replace(base, id=2, nodes=frozenset("x"))])
+    kept = replace(base, nodes=frozenset("ac"), members=("a",), joining={"c": 5}, warm=frozenset("c"))
+    assert state.active == {1: kept}
+    assert state.waiting[2].nodes == set()
+    assert state.pool == set("acx")
+
+
+def test_strangers_are_refused() -> None:
+    with pytest.raises(TypeError, match="not an event"):
+        engine.step(World().state, "node gone", solve)  # type: ignore[arg-type]
+
+
+# --- any sequence of events ----------------------------------------------------------------------
+
+NODES = "abcdefgh"
+TRAINERS = st.integers(1, 5)
+SUBSETS = st.frozensets(st.sampled_from(NODES), max_size=5)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One random event, relative to the state that it meets."""
+
+    kind: str
+    trainer: int
+    nodes: frozenset[str]
+    others: frozenset[str]
+    number: int
+
+    def event(self, now: float, state: engine.State) -> Event:  # noqa: PLR0911  one a kind
+        trainer = state.trainers.get(self.trainer)
+        generation = trainer.published if trainer else 0
+        if self.number == 0:
+            generation -= 1  # stale
+        node = min(self.nodes, default="a")
+        match self.kind:
+            case "nodes":
+                return NodesChanged(time=now, joined=self.nodes - self.others, left=self.others)
+            case "submit":
+                spec = make_spec(
+                    n_min=1 + self.number % 3,
+                    n_max=1 + self.number % 3 + len(self.nodes),
+                    rate=1.0 + len(self.others),
+                    weight=1.0 + self.number,
+                    curve=None if self.number == 4 else (),
+                )
+                if self.number > 2:
+                    spec = replace(spec, costs=None)
+                return TrainerSubmitted(time=now, trainer=self.trainer, spec=spec)
+            case "ready":
+                started = list(trainer.joining.values()) if trainer else []
+                which = started[self.number % len(started)] if started else 1
+                return WorkersReady(
+                    time=now, trainer=self.trainer, generation=which, nodes=frozenset(NODES) - self.others
+                )
+            case "lost":
+                generation = trainer.joining.get(node, generation) if trainer else generation
+                return WorkerLost(
+                    time=now,
+                    trainer=self.trainer,
+                    node=node,
+                    generation=generation,
+                    blame=self.number > 3,
+                    samples=float(len(self.others)),
+                )
+            case "ended":
+                return TrainerEnded(time=now, trainer=self.trainer, generation=generation)
+            case "measured":
+                up = Cost(stall_s=float(self.number)) if self.others else None
+                point = (1 + len(self.nodes), 1.0 + self.number)
+                return Measured(time=now, trainer=self.trainer, generation=generation, point=point, up=up)
+            case "cancel":
+                return TrainerCancelled(time=now, trainer=self.trainer)
+            case "resync":
+                return Resync(time=now, trainer=self.trainer, generation=generation)
+            case "poll failed":
+                return PollFailed(time=now, reason="timeout")
+        return Drain(time=now)
+
+
+KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
+KINDS += ["ended", "cancel", "resync", "poll failed"]
+OPS = st.builds(
+    Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
+)
+RUNS = st.tuples(st.lists(OPS, min_size=20, max_size=60), st.integers(0, 150))  # and when to drain, if at all
+
+
+class Machine:
+    """A stand-in for launchers: the workers that exist if every action is performed."""
+
+    def __init__(self) -> None:
+        self.workers: set[tuple[int, str]] = set()
+
+    def before(self, event: Event, state: engine.State, after: engine.State) -> None:
+        """What happened to workers without an action: their node left, or they were lost."""
+        if isinstance(event, NodesChanged):
+            self.workers = {(t, n) for t, n in self.workers if n not in event.left}
+        if isinstance(event, WorkerLost) and after.trainers.get(event.trainer) is not state.trainers.get(
+            event.trainer
+        ):
+            self.workers.discard((event.trainer, event.node))
+
+    def perform(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            match action:
+                case StartWorker():
+                    assert action.node not in {n for _, n in self.workers}, f"{action} on a taken node"
+                    self.workers.add((action.trainer, action.node))
+                case StopWorker():
+                    self.workers.discard((action.trainer, action.node))
+                case Regroup():
+                    self.workers -= {(action.trainer, n) for n in action.leaving}
+                    assert {(action.trainer, n) for n in action.members} <= self.workers
+
+
+def check_state(state: engine.State, ids: list[int]) -> None:
+    held = [n for t in state.active.values() for n in t.nodes]
+    assert len(held) == len(set(held)), "a node has two trainers"
+    assert set(held) <= state.pool
+    assert len(state.active) <= state.settings.max_parallel
+    assert len(state.active) == state.settings.max_parallel or not state.waiting
+    arrived = [i for i in ids if i in state.trainers]
+    assert [*state.active, *state.waiting] == arrived, "not first come, first served"
+    for t in state.waiting.values():
+        assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})
+    for t in state.active.values():
+        members, joining = set(t.members), set(t.joining)
+        assert len(members) == len(t.members)
+        assert not members & joining
+        assert members | joining == t.nodes, "every node is a member or on its way to be one"
+        assert t.warm <= joining
+        assert t.published <= t.generation
+        assert all(g <= t.generation for g in t.joining.values())
+        assert not t.nodes or t.spec.n_min <= len(t.nodes) <= t.spec.n_max
+        if state.draining:
+            assert not t.nodes
+
+
+def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
+    state, actions = step.state, step.actions
+    ranks = {StopWorker: 0, Regroup: 1, StartWorker: 2}
+    order = [ranks[type(a)] for a in actions]
+    assert order == sorted(order), "nodes are vacated before they are taken"
+    regrouped = [a.trainer for a in actions if isinstance(a, Regroup)]
+    assert len(regrouped) == len(set(regrouped)), "two memberships of one trainer"
+    for action in actions:
+        old, new = before.trainers.get(action.trainer), state.active.get(action.trainer)
+        assert old is None or action.generation == old.generation + 1
+        if new is None:
+            assert step.ended is not None
+            assert step.ended.trainer == action.trainer
+            assert not isinstance(action, StartWorker)
+            continue
+        assert action.generation == new.generation
+        if isinstance(action, StartWorker):
+            assert new.joining[action.node] == action.generation
+        if isinstance(action, Regroup):
+            assert action.members == new.members
+            assert new.published == action.generation
+            assert len(action.members) == 0 or len(action.members) >= new.spec.n_min
+            assert set(action.leaving) <= set(old.members if old else ()) - set(action.members)
+    for id_, new in state.active.items():
+        old = before.trainers.get(id_)
+        if old is None:
+            continue
+        assert new.generation >= old.generation
+        assert new.published >= old.published
+        survivors = tuple(n for n in old.members if n in new.members)
+        assert new.members[: len(survivors)] == survivors, "survivors keep their order, before newcomers"
+        just_now = event.nodes if isinstance(event, WorkersReady) else frozenset()
+        assert set(new.members) - set(old.members) <= old.warm | just_now, "a cold worker is a member"
+        gone = set(old.members) - set(new.members)
+        if gone and len(new.members) >= new.spec.n_min:
+            assert id_ in regrouped, "survivors were not told"
+
+
+@settings(max_examples=300, deadline=None)
+@given(RUNS)
+def test_invariants_hold_whatever_happens(run: tuple[list[Op], int]) -> None:
+    ops, drain_at = run
+    first = engine.State(settings=EngineSettings(max_parallel=3, max_failures=1))
+    state, machine, seen, used = first, Machine(), list[Event](), list[int]()
+    steps = []
+    for now, op in enumerate(ops):
+        event = Drain(time=float(now)) if now == drain_at else op.event(float(now), state)
+        if (
+            isinstance(event, TrainerSubmitted)
+            and event.trainer in used
+            and event.trainer not in state.trainers
+        ):
+            continue  # ids are never used twice
+        if isinstance(event, TrainerSubmitted) and event.trainer not in used:
+            used.append(event.trainer)
+        seen.append(event)
+        step = engine.step(state, event, solve)
+        steps.append(step)
+        machine.before(event, state, step.state)
+        check_step(state, event, step)
+        check_state(step.state, used)
+        machine.perform(step.actions)
+        assert machine.workers == {(t.id, n) for t in step.state.active.values() for n in t.nodes}
+        state = step.state
+    again = first
+    for event, step in zip(seen, steps, strict=True):
+        repeated = engine.step(again, event, solve)
+        assert repeated == step
+        again = repeated.state

@@ -1,0 +1,91 @@
+"""The pool: nodes join after the debounce, leave at once, and can be lost between polls."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.model import Node, NodesChanged, NodeState, Snapshot
+from bftrainer.pool import Pool, lose, observe
+
+
+def snapshot(time: float, idle: str, busy: str = "") -> Snapshot:
+    """Nodes are single letters."""
+    nodes = [Node(name=n, state=NodeState.IDLE) for n in idle] + [
+        Node(name=n, state=NodeState.BUSY) for n in busy
+    ]
+    return Snapshot(time=time, nodes=tuple(nodes))
+
+
+def test_without_debounce_idle_nodes_join_at_once() -> None:
+    pool, event = observe(Pool(), snapshot(7.0, "ab", "c"))
+    assert pool == Pool(nodes=frozenset("ab"))
+    assert event == NodesChanged(time=7.0, joined=frozenset("ab"), reason="poll")
+
+
+def test_no_change_is_no_event() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    assert observe(pool, snapshot(1.0, "ab", "c")) == (pool, None)
+
+
+def test_a_node_joins_once_it_has_been_idle_for_the_debounce() -> None:
+    pool, event = observe(Pool(), snapshot(10.0, "a"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(14.0, "ab"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(15.0, "ab"), 5.0)
+    assert event is not None
+    assert event.joined == {"a"}
+    pool, event = observe(pool, snapshot(19.0, "ab"), 5.0)
+    assert event is not None
+    assert event.joined == {"b"}
+    assert pool == Pool(nodes=frozenset("ab"))
+
+
+def test_a_moment_of_work_starts_the_debounce_anew() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "a"), 5.0)
+    pool, _ = observe(pool, snapshot(4.0, "", "a"), 5.0)
+    pool, event = observe(pool, snapshot(6.0, "a"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(10.9, "a"), 5.0)
+    assert event is None
+    _, event = observe(pool, snapshot(11.0, "a"), 5.0)
+    assert event is not None
+
+
+def test_busy_and_vanished_nodes_leave_at_once_whatever_the_debounce() -> None:
+    pool, event = observe(Pool(nodes=frozenset("abc")), snapshot(3.0, "ad", "b"), 60.0)
+    assert pool.nodes == {"a"}
+    assert pool.idle_since == {"d": 3.0}
+    assert event == NodesChanged(time=3.0, left=frozenset("bc"), reason="poll")
+
+
+def test_leaves_and_joins_of_one_poll_are_one_event() -> None:
+    _, event = observe(Pool(nodes=frozenset("ab")), snapshot(3.0, "bc", "a"))
+    assert event == NodesChanged(time=3.0, left=frozenset("a"), joined=frozenset("c"), reason="poll")
+
+
+def test_a_lost_node_is_out_at_once_and_joins_again_like_any_other() -> None:
+    pool, event = lose(Pool(nodes=frozenset("ab")), "a", 4.0, "agent died")
+    assert pool.nodes == {"b"}
+    assert event == NodesChanged(time=4.0, left=frozenset("a"), reason="agent died")
+    assert lose(pool, "a", 5.0, "agent died") == (pool, None)
+    pool, event = observe(pool, snapshot(6.0, "ab"), 2.0)
+    assert event is None
+    _, event = observe(pool, snapshot(8.0, "ab"), 2.0)
+    assert event is not None
+    assert event.joined == {"a"}
+
+
+@given(st.lists(st.sets(st.sampled_from("abcd")), max_size=20), st.integers(0, 4))
+def test_events_tell_the_whole_story_of_the_pool(polls: list[set[str]], debounce_s: int) -> None:
+    """A pool kept from events alone is the pool; a node is in it iff it has been idle long enough."""
+    pool, told, idle_for = Pool(), set[str](), dict.fromkeys("abcd", -1)
+    for now, idle in enumerate(polls):
+        pool, event = observe(pool, snapshot(float(now), "".join(idle)), float(debounce_s))
+        if event is not None:
+            assert event.left <= told
+            assert not event.joined & told
+            told = (told - event.left) | event.joined
+        idle_for = {n: idle_for[n] + 1 if n in idle else -1 for n in idle_for}
+        assert pool.nodes == told == {n for n, polls_ in idle_for.items() if polls_ >= debounce_s}

@@ -1,0 +1,526 @@
+"""Replays: reading logs and workloads, figures worked out by hand, and where all node-time goes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, TrainerSpec
+from bftrainer.replay import intervals, run, synth, workload
+from bftrainer.replay.evaluate import evaluate
+from bftrainer.replay.intervals import Interval, LogError
+from bftrainer.replay.simulate import Run
+from bftrainer.replay.workload import Submission, WorkloadError
+
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "summit-2021"
+INF = float("inf")
+ENDLESS = 10**12
+
+# --- idle-interval logs --------------------------------------------------------------------------
+
+LOG = "idle_start,idle_end,node,left_censored\n10,20.5,a,0\n15,,b,1\n"
+
+
+@pytest.mark.parametrize("packed", [None, gzip.compress, lzma.compress])
+def test_logs_are_read_plain_and_packed_whatever_their_name(tmp_path: Path, packed: object) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(packed(LOG.encode()) if callable(packed) else LOG.encode())
+    assert intervals.read(path) == [Interval(10.0, 20.5, "a"), Interval(15.0, INF, "b")]
+
+
+def test_columns_are_found_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("node,x,idle_end,idle_start\na,?,2,1\n")
+    assert intervals.read(path) == [Interval(1.0, 2.0, "a")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ":1: columns []; an idle-interval log has the columns idle_start, idle_end, node"),
+        ("start,end,node\n1,2,a\n", ":1: columns ['start', 'end', 'node']; an idle-interval log has"),
+        (
+            "idle_start,idle_end,node\n1,2,a\n1,x,a\n",
+            ":3: '1,x,a' is no interval; expected start and end in Unix",
+        ),
+        ("idle_start,idle_end,node\n1,2\n", ":2: '1,2'"),
+        ("idle_start,idle_end,node\n3,2,a\n", ":2: '3,2,a': the end is before the start, or no node"),
+        ("idle_start,idle_end,node\nnan,2,a\n", ":2: 'nan,2,a': the end is before the start, or no node"),
+        ("idle_start,idle_end,node\n1,2,\n", ":2: '1,2,': the end is before the start, or no node"),
+        ("idle_start,idle_end,node\n,2,a\n", ":2: ',2,a' is no interval"),
+    ],
+)
+def test_bad_logs_are_refused_with_file_and_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    with pytest.raises(LogError) as error:
+        intervals.read(path)
+    assert str(error.value).startswith(f"{path}{said}")
+    assert isinstance(error.value, BftrainerError)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(LOG.encode())[:-9],
+        lzma.compress(LOG.encode())[:-9],
+        b"\x1f\x8b\x08junk",
+        b"idle_start,\xff\xfe",
+    ],
+    ids=["gzip cut off", "xz cut off", "no gzip", "no text"],
+)
+def test_broken_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    with pytest.raises(LogError, match=str(path)):
+        intervals.read(path)
+
+
+def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(LOG.encode() * 100))
+    packed[12:20] = b"\xff" * 8
+    (tmp_path / "log").write_bytes(bytes(packed))
+    with pytest.raises(LogError):
+        intervals.read(tmp_path / "log")
+
+
+def test_a_missing_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"none\.csv"):
+        intervals.read(tmp_path / "none.csv")
+
+
+def test_the_first_nodes_are_first_by_name() -> None:
+    log = [Interval(0.0, 1.0, name) for name in ("b", "c", "a", "b")]
+    assert intervals.first_nodes(log, 2) == {"a", "b"}
+    assert intervals.first_nodes(log, None) == {"a", "b", "c"}
+    with pytest.raises(LogError, match="--nodes 4: the log has 3 nodes"):
+        intervals.first_nodes(log, 4)
+
+
+def changed(time: float, joined: str = "", left: str = "") -> NodesChanged:
+    return NodesChanged(time=time, joined=frozenset(joined), left=frozenset(left), reason="log")
+
+
+def test_changes_begin_with_what_is_idle_then_and_end_before_the_end() -> None:
+    log = [
+        Interval(0.0, 5.0, "a"),  # over before
+        Interval(0.0, 10.0, "b"),  # over at the very beginning: not idle then
+        Interval(5.0, 20.0, "c"),
+        Interval(12.0, 20.0, "d"),
+        Interval(20.0, INF, "e"),
+        Interval(25.0, 30.0, "f"),
+        Interval(30.0, 40.0, "g"),
+        Interval(0.0, 40.0, "x"),
+    ]
+    assert intervals.changes(log, frozenset("abcdefg"), 10.0, 30.0) == [
+        changed(10.0, "c"),
+        changed(12.0, "d"),
+        changed(20.0, "e", "cd"),
+        changed(25.0, "f"),
+    ]
+
+
+def test_changes_begin_even_where_nothing_is_idle() -> None:
+    assert intervals.changes([], frozenset("a"), 3.0, 9.0) == [changed(3.0)]
+
+
+def test_an_interval_without_length_makes_no_node_idle() -> None:
+    log = [Interval(2.0, 2.0, "a")]
+    assert all(not change.joined for change in intervals.changes(log, frozenset("a"), 0.0, 9.0))
+
+
+def test_generated_logs_are_the_same_for_the_same_seed() -> None:
+    log = synth.generate(5, 300.0, seed=3)
+    assert log == synth.generate(5, 300.0, seed=3) != synth.generate(5, 300.0, seed=4)
+    assert log == sorted(log, key=lambda i: (i.start, i.node))
+    assert {i.node for i in log} == {f"n{i:02}" for i in range(1, 6)}
+    assert log[0].start == 0.0
+    for node in {i.node for i in log}:
+        own = [i for i in log if i.node == node]
+        assert all(i.end > i.start for i in own)
+        assert all(a.end < b.start for a, b in pairwise(own))
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+JOBS = "job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model\n"
+CURVES = "model,nodes,images_per_s\nm,0,0\nm,2,30.5\nm,1,20\nk,4,1\n"
+
+
+def write(tmp_path: Path, jobs: str, curves: str = CURVES, name: str = "jobs.csv") -> tuple[Path, Path]:
+    (tmp_path / name).write_text(jobs)
+    (tmp_path / "curves.csv").write_text(curves)
+    return tmp_path / name, tmp_path / "curves.csv"
+
+
+def test_job_tables_are_read_by_arrival(tmp_path: Path) -> None:
+    rows = "late,18.0,12.0,1.0,64.0,1000.0,2021-02-10 20:21:15,m\nearly,1,2,3,4,5,2021-02-10 20:21:14,k\n"
+    early, late = workload.read(*write(tmp_path, JOBS + rows))
+    assert early.time == datetime(2021, 2, 10, 20, 21, 14, tzinfo=UTC).timestamp()
+    assert late.time == early.time + 1
+    assert late.spec == TrainerSpec(
+        name="late",
+        command=(),
+        n_min=1,
+        n_max=64,
+        samples=1000,
+        curve=((1, 20.0), (2, 30.5)),
+        costs=RescaleCosts(up=Cost(stall_s=18.0), down=Cost(stall_s=12.0)),
+    )
+    assert early.spec.curve == ((4, 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        (
+            "job,Tcup\n",
+            "jobs.csv:1: no column Tcdw, Jmin, Jmax, Pmax, Tsub, model; a job table has job, Tcup",
+        ),
+        ("", "jobs.csv:1: no column job, Tcup"),
+        (JOBS + "a,1,1,1,1\n", "jobs.csv:2: too few columns; a job table has"),
+        (
+            JOBS + "a,1,1,1,4,9,2021-02-10,m\na,1,1,1,4,9,2021-02-10,z\n",
+            "jobs.csv:3: no curve for model 'z' (known: k, m)",
+        ),
+        (JOBS + "a,x,1,1,4,9,2021-02-10,m\n", "jobs.csv:2: could not convert string to float: 'x'"),
+        (JOBS + "a,1,1,1,4,9,yesterday,m\n", "jobs.csv:2: Invalid isoformat string: 'yesterday'"),
+        (JOBS + "a,1,1,5,4,9,2021-02-10,m\n", "jobs.csv:2: need 1 <= Jmin <= Jmax and Pmax >= 1"),
+        (JOBS + "a,1,1,0,4,9,2021-02-10,m\n", "jobs.csv:2: need 1 <= Jmin <= Jmax and Pmax >= 1"),
+        (JOBS + "a,1,1,1,4,0,2021-02-10,m\n", "jobs.csv:2: need 1 <= Jmin <= Jmax and Pmax >= 1"),
+        (JOBS + "a,1,1,1,inf,9,2021-02-10,m\n", "jobs.csv:2: "),
+        (JOBS + "a,-1,1,1,4,9,2021-02-10,m\n", "jobs.csv:2: "),
+        (JOBS + "a,nan,1,1,4,9,2021-02-10,m\n", "jobs.csv:2: "),
+    ],
+)
+def test_bad_job_tables_are_refused_with_file_and_line(tmp_path: Path, jobs: str, said: str) -> None:
+    with pytest.raises(WorkloadError) as error:
+        workload.read(*write(tmp_path, jobs))
+    assert str(error.value).startswith(f"{tmp_path}/{said}")
+
+
+@pytest.mark.parametrize(
+    ("curves", "said"),
+    [
+        (
+            "model,nodes\n",
+            "curves.csv:1: no column images_per_s; a table of curves has model, nodes, images_per_s",
+        ),
+        (CURVES + "m,many,3\n", "curves.csv:6: nodes and images_per_s must be numbers"),
+        (CURVES + "m,3\n", "curves.csv:6: too few columns"),
+        (CURVES + "m,2,3\n", "curves.csv: two points for 2 nodes"),
+    ],
+)
+def test_bad_tables_of_curves_are_refused(tmp_path: Path, curves: str, said: str) -> None:
+    with pytest.raises(WorkloadError) as error:
+        workload.read(*write(tmp_path, JOBS, curves))
+    assert str(error.value).startswith(f"{tmp_path}/{said}")
+
+
+def test_job_tables_need_curves(tmp_path: Path) -> None:
+    jobs, _ = write(tmp_path, JOBS + "a,1,1,1,4,9,2021-02-10,m\n")
+    with pytest.raises(WorkloadError, match=r"jobs.csv:2: no curve for model 'm' \(known: none\)"):
+        workload.read(jobs, None)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_broken_job_tables_are_refused(tmp_path: Path, pack: object) -> None:
+    assert callable(pack)
+    for name, content in (("cut", pack(JOBS.encode())[:-9]), ("bytes", b"job,\xff\xfe\n")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(WorkloadError, match=name):
+            workload.read(tmp_path / name, None)
+    with pytest.raises(WorkloadError, match="none"):
+        workload.read(tmp_path / "none", None)
+
+
+def test_specs_are_a_workload_too(tmp_path: Path) -> None:
+    good = "- {name: a, command: [x], nodes: {max: 2}, work: {samples: 9}, curve: [[1, 5]]}\n"
+    path, _ = write(tmp_path, good, name="w.yaml")
+    ((at, spec),) = [(s.time, s.spec) for s in workload.read(path, None)]
+    assert (at, spec.name, spec.samples, spec.curve) == (0.0, "a", 9, ((1, 5.0),))
+    for text, said in (
+        (
+            good.replace("work: {samples: 9}, ", ""),
+            "trainer 'a': a replay needs its work in samples and its curve",
+        ),
+        (
+            good.replace(", curve: [[1, 5]]", ""),
+            "trainer 'a': a replay needs its work in samples and its curve",
+        ),
+        (good.replace("max: 2", "max: 0"), "w.yaml:1: nodes.max: 0"),
+    ):
+        write(tmp_path, text, name="w.yaml")
+        with pytest.raises(WorkloadError, match=str(path)) as error:
+            workload.read(path, None)
+        assert said in str(error.value)
+
+
+# --- replays by hand -----------------------------------------------------------------------------
+
+SETTINGS = EngineSettings(allocator="knapsack")
+COSTS = RescaleCosts(up=Cost(stall_s=2.0, init_s=3.0), down=Cost(stall_s=1.0))
+
+
+def trainer(samples: int = ENDLESS, n_min: int = 1, n_max: int = 4, rate: float = 10.0) -> TrainerSpec:
+    """Linear: `rate` samples/s a node."""
+    return TrainerSpec(
+        name="t",
+        command=(),
+        n_min=n_min,
+        n_max=n_max,
+        samples=samples,
+        curve=((n_max, n_max * rate),),
+        costs=COSTS,
+    )
+
+
+def play(
+    log: list[Interval], *specs: TrainerSpec, end: float = 100.0, at: float = 0.0, max_parallel: int = 10
+) -> run.Result:
+    changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, end)
+    chosen = replace(SETTINGS, max_parallel=max_parallel)
+    return run.replay(changes, [Submission(at, spec) for spec in specs], chosen, 0.0, end)
+
+
+def test_one_trainer_grows_and_is_preempted() -> None:
+    """a: initialises 0-3, stands 3-5, trains on; b: initialises 20-23, both stand 23-25, b leaves at 60, a
+    stands 60-61. Trained: 5-23 on 1, 25-60 on 2, 61-100 on 1."""
+    log = [Interval(0.0, 100.0, "a"), Interval(20.0, 60.0, "b")]
+    result = play(log, trainer())
+    assert result.samples == pytest.approx(10 * (18 + 2 * 35 + 39), rel=1e-12)
+    own = result.runs[1]
+    assert (own.stall_node_s, own.init_node_s) == (pytest.approx(2 + 4 + 1), pytest.approx(3 + 3))
+    tally = result.tally
+    assert (tally.node_s, tally.idle_node_s) == (pytest.approx(140.0), pytest.approx(0.0))
+    assert (tally.preemptions, tally.completed, tally.events) == (1, 0, 4)
+    assert own.started_at == 3.0
+    figures = run.metrics(result, [Submission(0.0, trainer())], SETTINGS)
+    assert figures["equivalent_nodes"] == pytest.approx(1.4)
+    assert figures["efficiency_u"] == pytest.approx(1270 / 1400)  # between 1000 on 1 node and 2000 on 2
+    assert figures["linear_efficiency"] == pytest.approx(127 / 140)
+    assert figures["node_hours"] == pytest.approx(140 / 3600)
+    assert figures["stall_node_hours"] == pytest.approx(7 / 3600)
+    assert figures["init_node_hours"] == pytest.approx(6 / 3600)
+    assert figures["unproven_decisions"] == 0
+
+
+def test_a_stall_is_added_to_what_is_left_of_the_one_before() -> None:
+    """b joins at 23 for a stall until 25, leaves at 24: 1 s is left, 1 s of shrinking comes on top."""
+    log = [Interval(0.0, 100.0, "a"), Interval(20.0, 24.0, "b")]
+    result = play(log, trainer())
+    assert result.samples == pytest.approx(10 * (18 + (100 - 26)), rel=1e-12)
+    assert result.runs[1].stall_node_s == pytest.approx(2 + 1 * 2 + 2 * 1)
+
+
+def test_members_train_on_while_a_newcomer_that_never_joins_initialises() -> None:
+    log = [Interval(0.0, 100.0, "a"), Interval(20.0, 22.0, "b")]
+    result = play(log, trainer())
+    assert result.samples == pytest.approx(10 * 95)
+    assert result.runs[1].init_node_s == pytest.approx(3 + 2)
+    assert result.tally.preemptions == 1
+
+
+def test_a_trainer_ends_at_exactly_its_work_and_the_next_one_takes_its_node() -> None:
+    """5-14.5 the first trains, 14.5-17.5 the second initialises, 17.5-19.5 it stands, to 50 it trains."""
+    result = play([Interval(0.0, 100.0, "a")], trainer(samples=95), trainer(), end=50.0, max_parallel=1)
+    assert (result.runs[1].samples, result.runs[1].ended_at) == (95.0, pytest.approx(14.5))
+    assert (result.runs[2].samples, result.runs[2].ended_at) == (pytest.approx(305.0), None)
+    assert result.tally.completed == 1
+
+
+def test_the_end_of_work_is_put_off_by_a_stall_and_idle_nodes_are_counted() -> None:
+    """95 samples: 9.5 s of training from 5 on; a second node that it may not use stays idle."""
+    result = play([Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")], trainer(samples=95, n_max=1))
+    assert result.runs[1].ended_at == pytest.approx(14.5)
+    assert result.samples == 95.0
+    assert result.tally.completed == 1
+    assert result.tally.idle_node_s == pytest.approx(200 - 14.5)
+
+
+def test_a_prediction_of_the_end_is_dropped_when_the_trainer_rescales() -> None:
+    """300 samples: 18 s on one node, then 60 / 20 s on two from 25 on."""
+    log = [Interval(0.0, 100.0, "a"), Interval(20.0, 100.0, "b")]
+    result = play(log, trainer(samples=240))
+    assert result.runs[1].ended_at == pytest.approx(25 + 60 / 20)
+    assert result.samples == 240.0
+
+
+def test_below_the_minimum_nobody_trains() -> None:
+    """Two nodes for n_min = 2 until 50, then one."""
+    log = [Interval(0.0, 100.0, "a"), Interval(0.0, 50.0, "b")]
+    result = play(log, trainer(n_min=2))
+    assert result.samples == pytest.approx(20 * 45)
+    assert result.tally.idle_node_s == pytest.approx(50.0)
+
+
+def test_trainers_start_no_sooner_than_they_arrive() -> None:
+    result = play([Interval(0.0, 100.0, "a")], trainer(), at=40.0)
+    assert result.samples == pytest.approx(10 * 55)
+    assert result.tally.idle_node_s == pytest.approx(40.0)
+    assert play([Interval(0.0, 100.0, "a")], trainer(), at=100.0).samples == 0.0
+    early = play([Interval(0.0, 100.0, "a")], trainer(), at=-500.0)
+    assert early.samples == pytest.approx(10 * 95)
+
+
+def test_without_nodes_or_trainers_all_figures_are_zero() -> None:
+    empty = play([], trainer())
+    assert (empty.samples, empty.tally.node_s) == (0.0, 0.0)
+    assert run.metrics(empty, [Submission(0.0, trainer())], SETTINGS)["efficiency_u"] == 0.0
+    nobody = play([Interval(0.0, 100.0, "a")])
+    assert run.metrics(nobody, [], SETTINGS)["efficiency_u"] == 0.0
+    assert nobody.tally.idle_node_s == 100.0
+
+
+# --- replays of anything -------------------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Interval]:
+    """Up to 5 nodes, each idle now and then in 0..100."""
+    found = []
+    for node in range(draw(st.integers(1, 5))):
+        moments = sorted(draw(st.sets(st.integers(0, 100), max_size=8)))
+        found += [
+            Interval(float(a), float(b), f"n{node}")
+            for a, b in zip(moments[::2], moments[1::2], strict=False)
+        ]
+    return found
+
+
+specs = st.builds(
+    lambda samples, n_min, more, rate, init_s, stall_s: replace(
+        trainer(samples=samples, n_min=n_min, n_max=n_min + more, rate=rate),
+        costs=RescaleCosts(up=Cost(stall_s=stall_s, init_s=init_s), down=Cost(stall_s=stall_s / 2)),
+    ),
+    samples=st.sampled_from([50, 1000, ENDLESS]),
+    n_min=st.integers(1, 3),
+    more=st.integers(0, 3),
+    rate=st.sampled_from([1.0, 7.0, 10.0]),
+    init_s=st.sampled_from([0.0, 1.5, 8.0]),
+    stall_s=st.sampled_from([0.0, 1.0, 6.0]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(logs(), st.lists(st.tuples(st.integers(-5, 60), specs), max_size=5), st.integers(1, 3))
+def test_all_node_time_is_accounted_for(
+    log: list[Interval], submitted: list[tuple[int, TrainerSpec]], max_parallel: int
+) -> None:
+    """Node-time is trained, idle, stood still, spent initialising, or waited in too small a membership."""
+    waited = 0.0
+    advance = Run.advance
+
+    def watched(self: Run, now: float) -> None:
+        nonlocal waited
+        stall = max(0.0, min(self.stalled_until, now) - self.clock)
+        if self.rate == 0.0:
+            waited += max(0.0, now - self.clock - stall) * len(self.members)
+        advance(self, now)
+
+    changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, 100.0)
+    jobs = [Submission(float(at), spec) for at, spec in submitted]
+    chosen = replace(SETTINGS, max_parallel=max_parallel)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "advance", watched)
+        result = run.replay(changes, jobs, chosen, 0.0, 100.0)
+    total = sum(i.end - i.start for i in log)
+    runs = result.runs.values()
+    trained = sum(own.samples / (own.spec.curve[-1][1] / own.spec.n_max) for own in runs if own.spec.curve)
+    stalled, initialised = sum(own.stall_node_s for own in runs), sum(own.init_node_s for own in runs)
+    assert result.tally.node_s == pytest.approx(total)
+    parts = (trained, result.tally.idle_node_s, stalled, initialised, waited)
+    assert all(part >= 0 for part in parts)
+    assert sum(parts) == pytest.approx(total), parts
+    for own in runs:
+        assert own.spec.samples is not None
+        assert own.samples <= own.spec.samples
+        assert (own.ended_at is not None) == (own.samples == own.spec.samples)
+    assert result.tally.completed == sum(own.ended_at is not None for own in runs)
+
+
+def figures_of(log: list[Interval], jobs: list[Submission], chosen: EngineSettings) -> dict[str, object]:
+    changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, 300.0)
+    figures = run.metrics(run.replay(changes, jobs, chosen, 0.0, 300.0), jobs, chosen)
+    timing = figures.pop("decision_ms")
+    assert isinstance(timing, dict)
+    assert set(timing) == {"p50", "p99", "max"}
+    return figures
+
+
+@pytest.mark.parametrize("allocator", ["knapsack", "milp", "equal"])
+def test_same_arguments_same_figures(allocator: str) -> None:
+    log = synth.generate(8, 300.0, seed=1)
+    jobs = [Submission(10.0 * i, trainer(samples=3000, n_min=1 + i % 2, rate=5.0 + i)) for i in range(6)]
+    chosen = EngineSettings(allocator=allocator, max_parallel=4)
+    figures = figures_of(log, jobs, chosen)
+    assert figures == figures_of(log, jobs, chosen)
+    assert 0 < float(str(figures["efficiency_u"])) <= 1
+    assert (figures["unproven_decisions"] == 0) == (allocator != "equal")
+
+
+def test_progress_reaches_from_the_beginning_towards_the_end() -> None:
+    seen: list[float] = []
+    changes = intervals.changes(synth.generate(4, 100.0), frozenset({"n01", "n02"}), 0.0, 100.0)
+    run.replay(changes, [], SETTINGS, 0.0, 100.0, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[0] == 0.0
+    assert seen[-1] < 100.0
+
+
+# --- from files to figures -----------------------------------------------------------------------
+
+
+def test_a_replay_of_files(tmp_path: Path) -> None:
+    """The trainer of `test_one_trainer_grows_and_is_preempted`, from disk, with the published costs."""
+    log = tmp_path / "log.csv"
+    log.write_text("idle_start,idle_end,node\n1000,1100,a\n1020,1060,b\n1000,,z\n")
+    rows = "t,2,1,1,4,1000000,1970-01-01 00:00:00,m\n"
+    jobs, curves = write(tmp_path, JOBS + rows, "model,nodes,images_per_s\nm,1,10\nm,4,40\n")
+    done: list[float] = []
+    figures = evaluate(log, jobs, curves, 2, None, None, SETTINGS, progress=done.append)
+    assert figures["samples"] == pytest.approx(10 * (18 + 2 * 38 + 39))
+    assert figures["node_hours"] == pytest.approx(140 / 3600)
+    assert done[0] == 0.0
+    assert max(done) <= 1.0
+    later = evaluate(log, jobs, curves, 2, 1010.0, 30 / 3600, SETTINGS)
+    assert later["samples"] == pytest.approx(10 * (8 + 2 * 18))  # 1012-1020 on a, 1022-1040 on both
+
+
+def test_spans_outside_of_the_log_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("idle_start,idle_end,node\n1000,1100,a\n")
+    jobs, curves = write(tmp_path, JOBS)
+    for begin in (999.0, 1100.0):
+        with pytest.raises(LogError, match="spans 1970-01-01T00:16:40 to 1970-01-01T00:18:20 UTC; --from"):
+            evaluate(log, jobs, curves, None, begin, None, SETTINGS)
+    log.write_text("idle_start,idle_end,node\n")
+    with pytest.raises(LogError, match="no intervals"):
+        evaluate(log, jobs, curves, None, None, None, SETTINGS)
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the published Summit log is not beside this checkout")
+def test_the_published_log_yields_what_is_published() -> None:
+    """1,000 ShuffleNet trials on the first 1,024 nodes: the paper has U = 80 %."""
+    figures = evaluate(
+        TRACES / "idle_intervals_2021-02-10_16.csv.xz",
+        TRACES / "jobs_hpo_shufflenet_1000.csv",
+        TRACES / "imagenet_scalability_7models.csv",
+        1024,
+        datetime(2021, 2, 11, 0, 48, 48, tzinfo=UTC).timestamp(),
+        143.0,
+        SETTINGS,
+    )
+    assert 0.79 <= float(str(figures["efficiency_u"])) <= 0.85
+    assert 5.5e10 <= float(str(figures["samples"])) <= 6.7e10
+    assert figures["unproven_decisions"] == 0
+    assert float(str(figures["node_hours"])) == pytest.approx(143 * float(str(figures["equivalent_nodes"])))
