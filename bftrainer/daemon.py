@@ -433,7 +433,7 @@ class Daemon:
                             time=now,
                             trainer=t.id,
                             node=node,
-                            generation=t.generation,
+                            generation=t.started.get(node, 0),
                             reason="gone after a restart",
                         )
                     )

@@ -241,9 +241,7 @@ def _(event: TrainerEnded, state: State) -> _Taken:
 def _(event: WorkerLost, state: State) -> _Taken:
     taken = _facts(state)
     trainer = state.active.get(event.trainer)
-    if trainer is None or event.node not in trainer.nodes or event.generation > trainer.generation:
-        return taken
-    if event.generation < trainer.joining.get(event.node, 0):
+    if trainer is None or trainer.started.get(event.node) != event.generation:
         return taken  # an earlier worker of this node, which has been replaced already
     failures = trainer.failures
     if event.blame:
@@ -255,7 +253,7 @@ def _(event: WorkerLost, state: State) -> _Taken:
         survivor,
         nodes=trainer.nodes,
         failures=failures,
-        progress=max(trainer.progress, event.samples),
+        progress=event.samples if event.blame else trainer.progress,
     )
     taken.restart = ((event.trainer, event.node),)
     return taken
@@ -335,7 +333,7 @@ def _without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
         trainer,
         nodes=trainer.nodes - gone,
         members=tuple(n for n in trainer.members if n not in gone),
-        joining={n: g for n, g in trainer.joining.items() if n not in gone},
+        started={n: g for n, g in trainer.started.items() if n not in gone},
         warm=trainer.warm - gone,
     )
 
@@ -378,9 +376,9 @@ def _settle(before: Trainer, now: Trainer, taken: _Taken, *, force: bool) -> tup
     """Publish and start what `now` needs over `before`; one generation per step that acts."""
     generation = now.generation + 1
     restart = [node for id_, node in taken.restart if id_ == now.id]
-    new = sorted(node for node in now.nodes if node not in now.members and node not in now.joining)
-    joining = {**now.joining, **dict.fromkeys(new, generation)}
-    members, joining, warm = _publish(now, joining)
+    new = sorted(now.nodes - now.started.keys())
+    now = replace(now, started={**now.started, **dict.fromkeys(new, generation)})
+    members, warm = _publish(now)
     released = (before.nodes - now.nodes) & taken.pool
     leaving = tuple(n for n in before.members if n in released)
     stopping = {n for n in before.joining if n in released}
@@ -404,25 +402,23 @@ def _settle(before: Trainer, now: Trainer, taken: _Taken, *, force: bool) -> tup
         )
         for node in new
     ]
-    now = replace(now, members=members, joining=joining, warm=warm)
+    now = replace(now, members=members, warm=warm)
     return (replace(now, generation=generation), actions) if actions else (now, [])
 
 
-def _publish(
-    trainer: Trainer, joining: Mapping[str, int]
-) -> tuple[tuple[str, ...], dict[str, int], frozenset[str]]:
-    """Members, joining and warm after every complete batch of newcomers has become members.
+def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Members and warm after every complete batch of newcomers has become members.
 
     A batch is what one generation started; it is complete when all of it that is left is warm. While
     that makes too few to run (n_min), the newcomers go on waiting, warm.
     """
+    joining = trainer.joining
     cold = {generation for node, generation in joining.items() if node not in trainer.warm}
     whole = sorted(node for node, generation in joining.items() if generation not in cold)
     members = (*trainer.members, *whole)
     if len(members) < trainer.spec.n_min:
-        return trainer.members, dict(joining), trainer.warm
-    rest = {node: g for node, g in joining.items() if node not in whole}
-    return members, rest, trainer.warm - frozenset(whole)
+        return trainer.members, trainer.warm
+    return members, trainer.warm - frozenset(whole)
 
 
 def _dissolve(trainer: Trainer) -> list[Action]:

@@ -112,9 +112,10 @@ class Trainer:
     """An unfinished trainer inside the engine.
 
     `nodes` is what the last plan gave it, `members` the published membership in rank order (rank 0
-    first, always a survivor where there is one), `joining` the nodes whose workers are being started,
-    each with the generation that started it. `generation` grows with everything that is done to the
-    trainer, `published` is the one in which its current membership was published.
+    first, always a survivor where there is one), `started` the generation that started the worker of
+    each node, `warm` the nodes whose workers are ready but not yet members. `generation` grows with
+    everything that is done to the trainer, `published` is the one in which its current membership was
+    published.
     """
 
     id: int
@@ -124,12 +125,17 @@ class Trainer:
     published: int = 0
     nodes: frozenset[str] = frozenset()
     members: tuple[str, ...] = ()
-    joining: Mapping[str, int] = field(default_factory=dict)
+    started: Mapping[str, int] = field(default_factory=dict)
     warm: frozenset[str] = frozenset()
     measured: Points = ()
     measured_costs: RescaleCosts | None = None
     failures: int = 0
     progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
+
+    @property
+    def joining(self) -> dict[str, int]:
+        """The nodes whose workers are not members yet, with the generation that started them."""
+        return {node: generation for node, generation in self.started.items() if node not in self.members}
 
     @property
     def status(self) -> TrainerStatus:

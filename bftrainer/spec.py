@@ -6,6 +6,7 @@ Errors name the file, the line, the value and what to do; all of a spec's errors
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
 
 MAX_BYTES = 256 * 1024
 MAX_NODES = 1_000_000
+MAX_DEPTH = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -40,6 +42,12 @@ def _no_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("contains a NUL character: remove it")
     return text
+
+
+def _whole(n: float) -> int:
+    if not math.isfinite(n) or n != int(n):
+        raise ValueError(f"{n} nodes: node counts are whole numbers")
+    return int(n)
 
 
 Text = Annotated[str, AfterValidator(_no_nul)]
@@ -125,10 +133,7 @@ class _Spec(_Strict):
     @classmethod
     def _possible(cls, pairs: list[list[float]] | None) -> list[list[float]] | None:
         if pairs is not None:
-            for n, _ in pairs:
-                if n != int(n):
-                    raise ValueError(f"{n} nodes: node counts are whole numbers")
-            curve.make((int(n), rate) for n, rate in pairs)
+            curve.make((_whole(n), rate) for n, rate in pairs)
         return pairs
 
     def points(self) -> Points | None:
@@ -192,27 +197,35 @@ class _Document:
 
 
 def _compose(text: str, name: str) -> _Document:
-    if len(text.encode()) > MAX_BYTES:
-        raise SpecError(f"{name}: {len(text.encode())} bytes; a spec has at most {MAX_BYTES}")
+    if len(text) > MAX_BYTES:
+        raise SpecError(f"{name}: {len(text)} characters; a spec has at most {MAX_BYTES}")
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise SpecError(f"{name}:{line}: *{event.anchor}: write the value out")
+        _refuse_the_exotic(text, name)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
             raise SpecError(f"{name}:1: empty; a spec needs at least name, command and nodes")
         lines: dict[Location, int] = {}
         return _Document(name, _plain(root, (), lines, name), lines)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        if isinstance(error, SpecError):
-            raise
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or (
-            "nested too deeply" if isinstance(error, RecursionError) else error
-        )
+        problem = getattr(error, "problem", None) or error
         raise SpecError(f"{name}{at}: not YAML: {problem}") from error
+
+
+def _refuse_the_exotic(text: str, name: str) -> None:
+    """No aliases (they can blow a small file up), no tags, no deep nesting: specs need none of them."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent):
+            raise SpecError(f"{name}:{line}: *{event.anchor}: write the value out")
+        tag = getattr(event, "tag", None)
+        if tag:
+            raise SpecError(f"{name}:{line}: the tag {tag!r}: leave it out")
+        if depth > MAX_DEPTH:
+            raise SpecError(f"{name}:{line}: not a spec: nested more than {MAX_DEPTH} deep")
 
 
 def _plain(node: yaml.Node, where: Location, lines: dict[Location, int], name: str) -> Any:
@@ -230,7 +243,13 @@ def _plain(node: yaml.Node, where: Location, lines: dict[Location, int], name: s
         return found
     if isinstance(node, yaml.SequenceNode):
         return [_plain(child, (*where, i), lines, name) for i, child in enumerate(node.value)]
-    return yaml.SafeLoader("").construct_object(node)
+    try:
+        value = yaml.SafeLoader("").construct_object(node)
+        str(value).encode()
+    except (ValueError, ArithmeticError) as error:  # 2021-99-99, a number of thousands of digits, ...
+        line = node.start_mark.line + 1
+        raise SpecError(f"{name}:{line}: {node.value[:40]!r} is no value: {str(error)[:80]}") from error
+    return value
 
 
 # --- from checked data to the domain -------------------------------------------------------------
@@ -282,7 +301,9 @@ def _explain(document: _Document, where: Location, error: ErrorDetails) -> tuple
 
 
 def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
-    loc = tuple(part for part in error["loc"] if part not in ("_Work", "literal['until_exit']"))
+    loc = error["loc"]
+    if loc[:1] == ("work",):  # the second part names which of its forms was tried
+        loc = loc[:1] + loc[2:]
     line = document.line((*where, *loc))
     place = ".".join(str(part) for part in loc)
     value = error["input"]

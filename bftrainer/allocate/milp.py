@@ -142,8 +142,13 @@ def _counts(model: pyo.ConcreteModel, problem: Problem, pieces: dict[int, list[P
 
 
 def _keep(problem: Problem, note: str) -> Plan:
-    """The current map as a plan; a trainer that lost so many nodes that it cannot run gets none."""
+    """The current map as a plan. A trainer that lost so many nodes that it cannot run gets none, and
+    where the map breaks a cap, the last in order give way."""
     counts = {c.trainer: c.current if c.current >= c.n_min else 0 for c in problem.candidates}
+    for cap in problem.caps:
+        for trainer in reversed([c.trainer for c in problem.candidates if c.trainer in cap.trainers]):
+            if sum(counts.get(t, 0) for t in cap.trainers) > cap.n_max:
+                counts[trainer] = 0
     value = objective.total(problem, counts)
     return Plan(
         allocator="milp",

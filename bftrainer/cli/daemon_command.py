@@ -6,15 +6,17 @@ import asyncio
 import json
 import logging
 import signal
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import load_settings, setting_options
+from bftrainer.cli.options import load_settings, parse_utc, setting_options
 from bftrainer.errors import BftrainerError
 
-GENERATED_S = 30 * 86_400.0
+if TYPE_CHECKING:
+    from bftrainer.model import NodesChanged
 
 
 @click.command("daemon")
@@ -38,6 +40,7 @@ GENERATED_S = 30 * 86_400.0
     show_default=True,
     help="local: number of nodes (slots of this machine).",
 )
+@click.option("--from", "start", metavar="ISO", help="local: where in the log to begin, UTC.")
 @click.option("--seed", default=0, show_default=True, help="local: of the generated log.")
 @setting_options(
     "state_dir",
@@ -57,6 +60,7 @@ def command(
     speed: float,
     nodes: int,
     seed: int,
+    start: str | None,
     verbose: bool,
     config: Path | None,
     **overrides: Any,
@@ -78,21 +82,25 @@ def command(
     )
     for noisy in ("asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    fragments = intervals.read(log) if log else synth.generate(nodes, GENERATED_S, seed=seed)
-    if not fragments:
-        raise BftrainerError(f"{log}: no intervals")
-    begin = min(fragment.start for fragment in fragments)
-    names = intervals.first_nodes(fragments, nodes)
+    names, begin = synth.names(nodes), 0.0
+    changes: Iterable[NodesChanged] = synth.changes(nodes, seed=seed)
+    if log is not None:
+        fragments = intervals.read(log)
+        if not fragments:
+            raise BftrainerError(f"{log}: no intervals")
+        names = intervals.first_nodes(fragments, nodes)
+        begin = parse_utc(start) or min(f.start for f in fragments if f.node in names)
+        changes = intervals.changes(fragments, names, begin, float("inf"))
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     store, clock = SqlStore(settings.database), WallClock()
     # the machine goes on while the daemon is down: a restart must find the log where it would be
-    what = json.dumps([str(log), speed, nodes, seed])
+    what = json.dumps([str(log), speed, nodes, seed, begin])
     remembered = json.loads(store.get("local") or "[null, 0]")
     origin = remembered[1] if remembered[0] == what else clock.now()
     store.put("local", json.dumps([what, origin]))
     local = LocalScheduler(
         nodes=names,
-        changes=intervals.changes(fragments, names, begin, float("inf")),
+        changes=changes,
         playback=Playback(begin=begin, origin=origin, speed=speed),
         socket=settings.socket,
         log_dir=settings.state_dir / "logs",

@@ -53,6 +53,7 @@ def _what(e: dict[str, Any]) -> str:
     words += [f"trainer {data['trainer']}"] if "trainer" in data else []
     words += [str(data[key]) for key in ("node", "reason", "spec") if data.get(key)]
     words += [f"{data['point'][0]} nodes: {data['point'][1]:,.0f}/s"] if data.get("point") else []
+    words += [f"{way} {data[way]['stall_s']:.3f} s" for way in ("up", "down") if data.get(way)]
     return " ".join(words)
 
 

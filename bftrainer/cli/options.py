@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,6 +72,19 @@ def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str
 trainer_argument = click.argument("trainer", shell_complete=complete_trainer)
 
 
+def parse_utc(text: str | None) -> float | None:
+    """An ISO time, UTC unless it names a zone, as Unix seconds."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time; write it like 2021-02-11T00:48:48 (UTC)", param_hint="--from"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
@@ -79,13 +93,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
     """A plain table; `empty` is what to say where there is nothing to show."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     if not rows and empty:
         click.echo(empty)
         return
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     Console().print(table)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer.cli.options import json_option, load_settings, print_json, setting_options
+from bftrainer.cli.options import json_option, load_settings, parse_utc, print_json, setting_options
 
 LABELS = {
     "efficiency_u": "efficiency U",
@@ -72,24 +71,14 @@ def command(
     started = time.perf_counter()
     chosen = load_settings(config, overrides)
     with _bar(shown=not as_json) as progress:
-        figures = evaluate(log, workload, curves, nodes, _utc(begin), hours, chosen.engine, progress=progress)
+        figures = evaluate(
+            log, workload, curves, nodes, parse_utc(begin), hours, chosen.engine, progress=progress
+        )
     figures["wall_s"] = time.perf_counter() - started
     if as_json:
         print_json(figures)
     else:
         _table(figures)
-
-
-def _utc(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no time; write it like 2021-02-11T00:48:48 (UTC)", param_hint="--from"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class _bar:  # noqa: N801  used like a function

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from typing import TextIO
 from bftrainer.errors import BftrainerError
 from bftrainer.model import NodesChanged
 
+UNREADABLE = (OSError, lzma.LZMAError, zlib.error, EOFError, UnicodeDecodeError, csv.Error)
+"""What reading a file raises that is damaged, cut off or no text."""
 COLUMNS = ("idle_start", "idle_end", "node")
 
 
@@ -54,7 +57,7 @@ def read(path: Path) -> list[Interval]:
     try:
         with open_text(path) as file:
             return list(_parse(csv.reader(file), str(path)))
-    except (OSError, lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except UNREADABLE as error:
         raise LogError(f"{path}: {error}") from error
 
 
@@ -67,16 +70,19 @@ def _parse(rows: Iterator[list[str]], name: str) -> Iterator[Interval]:
             f"{name}:1: columns {header}; an idle-interval log has the columns {', '.join(COLUMNS)}"
         ) from None
     for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
         try:
             begin, until = float(row[start]), float(row[end]) if row[end] else float("inf")
+            name_of_node = row[node]
         except (ValueError, IndexError):
             raise LogError(
                 f"{name}:{number}: {','.join(row)!r} is no interval; expected start and end in Unix "
                 "seconds (end may be empty) and a node name"
             ) from None
-        if not begin <= until or not row[node]:
+        if not begin <= until or not name_of_node:
             raise LogError(f"{name}:{number}: {','.join(row)!r}: the end is before the start, or no node")
-        yield Interval(begin, until, row[node])
+        yield Interval(begin, until, name_of_node)
 
 
 def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
@@ -103,6 +109,8 @@ def changes(
     for interval in intervals:
         if interval.node not in nodes or interval.end <= begin or interval.start >= end:
             continue
+        if interval.end == interval.start:
+            continue  # nothing happened
         joins[max(interval.start, begin)].add(interval.node)
         if interval.end < end:
             leaves[interval.end].add(interval.node)

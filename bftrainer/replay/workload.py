@@ -15,7 +15,7 @@ from pathlib import Path
 from bftrainer import curve
 from bftrainer.errors import BftrainerError
 from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
-from bftrainer.replay.intervals import open_text
+from bftrainer.replay.intervals import UNREADABLE, open_text
 from bftrainer.spec import SpecError, parse_many
 
 JOB_COLUMNS = ("job", "Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub", "model")
@@ -79,14 +79,24 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
             n_max=int(float(row["Jmax"])),
             samples=int(float(row["Pmax"])),
             curve=known[model],
-            costs=RescaleCosts(up=Cost(stall_s=float(row["Tcup"])), down=Cost(stall_s=float(row["Tcdw"]))),
+            costs=RescaleCosts(
+                up=Cost(stall_s=_seconds(row["Tcup"])), down=Cost(stall_s=_seconds(row["Tcdw"]))
+            ),
         )
-        time = datetime.fromisoformat(row["Tsub"]).replace(tzinfo=UTC).timestamp()
-    except ValueError as error:
+        submitted = datetime.fromisoformat(row["Tsub"])
+        time = (submitted if submitted.tzinfo else submitted.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
         raise WorkloadError(f"{path}:{number}: {error}") from error
     if not 1 <= spec.n_min <= spec.n_max or spec.samples is None or spec.samples < 1:
         raise WorkloadError(f"{path}:{number}: need 1 <= Jmin <= Jmax and Pmax >= 1")
     return Submission(time, spec)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text!r} is no cost in seconds; give 0 or more")
+    return value
 
 
 def _read_specs(path: Path) -> list[Submission]:
@@ -118,5 +128,5 @@ def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, di
                     raise WorkloadError(f"{path}:{number}: too few columns; {what} has {', '.join(columns)}")
                 found.append((number, row))
             return found
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except UNREADABLE as error:
         raise WorkloadError(f"{path}: {error}") from error

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -50,18 +50,18 @@ class LocalScheduler:
         self,
         *,
         nodes: frozenset[str],
-        changes: Sequence[NodesChanged],
+        changes: Iterable[NodesChanged],
         playback: Playback,
         socket: Path,
         log_dir: Path,
         orphan_s: float,
         clock: Clock,
     ) -> None:
-        self._nodes, self._changes, self._playback = nodes, changes, playback
+        self._nodes, self._changes, self._playback = nodes, iter(changes), playback
         self._socket, self._log_dir, self._orphan_s, self._clock = socket, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
-        self._next = 0  # the change to come
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._next = next(self._changes, None)  # the change to come; None: the log is over
+        self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
         self._player: asyncio.Task[None] | None = None
 
     async def poll(self) -> Snapshot:
@@ -100,7 +100,7 @@ class LocalScheduler:
                 )
         except OSError as error:
             raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
-        self._children.append(child)
+        self._children.append((child, pilot))
 
     async def cancel(self, pilot: Pilot) -> None:
         for pid, running in self._running():
@@ -115,8 +115,8 @@ class LocalScheduler:
 
     async def _play(self) -> None:
         """Take nodes away at the very moment of the log."""
-        while self._next < len(self._changes):
-            due = self._playback.wall_time(self._changes[self._next].time)
+        while self._next is not None:
+            due = self._playback.wall_time(self._next.time)
             await asyncio.sleep(max(0.0, due - self._clock.now()))
             self._advance()
         log.warning("the log is over: every node is busy from now on")
@@ -124,12 +124,11 @@ class LocalScheduler:
     def _advance(self) -> None:
         now = self._playback.log_time(self._clock.now())
         taken: frozenset[str] = frozenset()
-        while self._next < len(self._changes) and self._changes[self._next].time <= now:
-            change = self._changes[self._next]
-            self._idle = (self._idle - change.left) | change.joined
-            taken |= change.left
-            self._next += 1
-        if self._next == len(self._changes):
+        while self._next is not None and self._next.time <= now:
+            self._idle = (self._idle - self._next.left) | self._next.joined
+            taken |= self._next.left
+            self._next = next(self._changes, None)
+        if self._next is None:
             taken, self._idle = self._nodes, frozenset()
         if taken:
             for pid, pilot in self._running():
@@ -139,7 +138,8 @@ class LocalScheduler:
 
     def _running(self) -> list[tuple[int, Pilot]]:
         """Our pilots in the process table: (pid, pilot), whoever started them."""
-        found = []
+        self._reap()
+        found = {child.pid: pilot for child, pilot in self._children}  # known before they have a name
         for pid in _pids():
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -147,11 +147,11 @@ class LocalScheduler:
                 continue  # it ended meanwhile
             if AGENT in words and str(self._socket) in words and Path(words[0]).name.startswith("python"):
                 option = dict(pairwise(words))
-                found.append((pid, Pilot(tag=option["--tag"], node=option["--node"])))
-        return found
+                found[pid] = Pilot(tag=option["--tag"], node=option["--node"])
+        return sorted(found.items())
 
     def _reap(self) -> None:
-        self._children = [child for child in self._children if child.poll() is None]
+        self._children = [entry for entry in self._children if entry[0].poll() is None]
 
 
 def _pids() -> list[int]:

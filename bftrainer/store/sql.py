@@ -304,7 +304,7 @@ def _trainer(row: Any) -> StoredTrainer:
         published=part["published"],
         nodes=frozenset(part["nodes"]),
         members=tuple(part["members"]),
-        joining=part["joining"],
+        started=part["started"],
         warm=frozenset(part["warm"]),
         measured=tuple((n, rate) for n, rate in part["measured"]),
         measured_costs=_costs(part["measured_costs"]),

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import oracle
 import pytest
+from pyomo.contrib.appsi.base import TerminationCondition
+from pyomo.contrib.appsi.solvers.highs import Highs
 
 from bftrainer import objective
 from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp
@@ -226,6 +228,28 @@ def test_milp_without_a_solution_keeps_the_current_map() -> None:
     assert plan.counts[1] == 0  # it cannot run on the 8 nodes that it has left
     assert all(plan.counts[c.trainer] == c.current for c in problem.candidates[1:])
     assert plan.gap > 0.01
+
+
+class Hurried(Highs):
+    """A solver that says that it ran out of time with what it had."""
+
+    def solve(self, model: object, timer: object = None) -> object:
+        result = super().solve(model, timer)
+        result.termination_condition = TerminationCondition.maxTimeLimit
+        return result
+
+
+def test_milp_out_of_time_takes_the_better_of_incumbent_and_current_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(milp, "Highs", Hurried)
+    problem = Problem(pool_size=8, t_fwd_s=120.0, candidates=(linear_trainer(1, current=4),))
+    plan = milp.allocate(problem, time_limit_s=10.0)
+    assert (plan.status, plan.proven, dict(plan.counts)) == (PlanStatus.FEASIBLE, False, {1: 8})
+    monkeypatch.setattr(milp, "_counts", lambda *_: {1: 2})
+    plan = milp.allocate(problem, time_limit_s=10.0)
+    assert (plan.status, plan.proven, dict(plan.counts)) == (PlanStatus.FALLBACK, False, {1: 4})
+    assert plan.gap == pytest.approx(1.0)  # the bound is 8 nodes' worth
 
 
 @pytest.mark.parametrize("time_limit_s", [1e-9, 0.05])

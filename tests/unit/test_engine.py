@@ -683,6 +683,7 @@ def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
         assert new.members[: len(survivors)] == survivors, "survivors keep their order, before newcomers"
         just_now = event.nodes if isinstance(event, WorkersReady) else frozenset()
         assert set(new.members) - set(old.members) <= old.warm | just_now, "a cold worker is a member"
+        assert id_ in regrouped or set(new.members) <= set(old.members), "a member that nobody was told of"
         gone = set(old.members) - set(new.members)
         if gone and len(new.members) >= new.spec.n_min:
             assert id_ in regrouped, "survivors were not told"

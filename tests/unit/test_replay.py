@@ -6,7 +6,7 @@ import gzip
 import lzma
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -138,16 +138,25 @@ def test_an_interval_without_length_makes_no_node_idle() -> None:
     assert all(not change.joined for change in intervals.changes(log, frozenset("a"), 0.0, 9.0))
 
 
-def test_generated_logs_are_the_same_for_the_same_seed() -> None:
-    log = synth.generate(5, 300.0, seed=3)
-    assert log == synth.generate(5, 300.0, seed=3) != synth.generate(5, 300.0, seed=4)
-    assert log == sorted(log, key=lambda i: (i.start, i.node))
-    assert {i.node for i in log} == {f"n{i:02}" for i in range(1, 6)}
-    assert log[0].start == 0.0
-    for node in {i.node for i in log}:
-        own = [i for i in log if i.node == node]
-        assert all(i.end > i.start for i in own)
-        assert all(a.end < b.start for a, b in pairwise(own))
+def generated(nodes: int, end: float, seed: int = 0) -> list[NodesChanged]:
+    return list(takewhile(lambda change: change.time < end, synth.changes(nodes, seed=seed)))
+
+
+def test_generated_changes_are_the_same_for_the_same_seed_and_make_sense() -> None:
+    found = generated(5, 300.0, seed=3)
+    assert found == generated(5, 300.0, seed=3) != generated(5, 300.0, seed=4)
+    assert [change.time for change in found] == sorted(change.time for change in found)
+    assert any(change.time == 0.0 and "n01" in change.joined for change in found)
+    pool = frozenset[str]()
+    for change in found:
+        assert change.left <= pool
+        assert not change.joined & pool
+        pool = (pool - change.left) | change.joined
+    assert (
+        frozenset().union(*(change.joined for change in found))
+        == synth.names(5)
+        == {f"n{i:02}" for i in range(1, 6)}
+    )
 
 
 # --- workloads -----------------------------------------------------------------------------------
@@ -363,6 +372,14 @@ def test_below_the_minimum_nobody_trains() -> None:
     assert result.tally.idle_node_s == pytest.approx(50.0)
 
 
+def test_survivors_below_the_minimum_wait_for_the_newcomer() -> None:
+    """b goes and c comes at 50: c initialises 50-53, both stand 53-55; a alone does not train."""
+    log = [Interval(0.0, 100.0, "a"), Interval(0.0, 50.0, "b"), Interval(50.0, 100.0, "c")]
+    result = play(log, trainer(n_min=2))
+    assert result.samples == pytest.approx(20 * (45 + 45))
+    assert (result.runs[1].init_node_s, result.runs[1].stall_node_s) == (pytest.approx(9), pytest.approx(8))
+
+
 def test_trainers_start_no_sooner_than_they_arrive() -> None:
     result = play([Interval(0.0, 100.0, "a")], trainer(), at=40.0)
     assert result.samples == pytest.approx(10 * 55)
@@ -448,8 +465,9 @@ def test_all_node_time_is_accounted_for(
     assert result.tally.completed == sum(own.ended_at is not None for own in runs)
 
 
-def figures_of(log: list[Interval], jobs: list[Submission], chosen: EngineSettings) -> dict[str, object]:
-    changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, 300.0)
+def figures_of(
+    changes: list[NodesChanged], jobs: list[Submission], chosen: EngineSettings
+) -> dict[str, object]:
     figures = run.metrics(run.replay(changes, jobs, chosen, 0.0, 300.0), jobs, chosen)
     timing = figures.pop("decision_ms")
     assert isinstance(timing, dict)
@@ -459,7 +477,7 @@ def figures_of(log: list[Interval], jobs: list[Submission], chosen: EngineSettin
 
 @pytest.mark.parametrize("allocator", ["knapsack", "milp", "equal"])
 def test_same_arguments_same_figures(allocator: str) -> None:
-    log = synth.generate(8, 300.0, seed=1)
+    log = generated(8, 300.0, seed=1)
     jobs = [Submission(10.0 * i, trainer(samples=3000, n_min=1 + i % 2, rate=5.0 + i)) for i in range(6)]
     chosen = EngineSettings(allocator=allocator, max_parallel=4)
     figures = figures_of(log, jobs, chosen)
@@ -470,8 +488,7 @@ def test_same_arguments_same_figures(allocator: str) -> None:
 
 def test_progress_reaches_from_the_beginning_towards_the_end() -> None:
     seen: list[float] = []
-    changes = intervals.changes(synth.generate(4, 100.0), frozenset({"n01", "n02"}), 0.0, 100.0)
-    run.replay(changes, [], SETTINGS, 0.0, 100.0, progress=seen.append)
+    run.replay(generated(4, 100.0), [], SETTINGS, 0.0, 100.0, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[0] == 0.0
     assert seen[-1] < 100.0

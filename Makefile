@@ -1,0 +1,55 @@
+# Needs Python 3.11, git and make; as root on Debian or Ubuntu it installs python3-venv where that is missing.
+PYTHON ?= $(firstword $(shell command -v python3.11 python3))
+VENV ?= .venv
+BIN := $(VENV)/bin
+# CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
+DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS))
+
+.PHONY: help install demo test lint types unit integration wheel bench clean
+
+help:  ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(VENV)/installed  ## Install bftrainer and all it needs for development into .venv
+
+$(VENV)/installed: setup.cfg pyproject.toml Makefile
+	@test -n "$(PYTHON)" || { echo "no python3.11 found; install it or say make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		test "$$(id -u)" = 0 || { echo "install python3-venv first, or run make as root once"; exit 1; }; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --retries 1 --extra-index-url $(TORCH_INDEX) "$(TORCH)"
+	$(PIP) --editable '.[torch,dev]'
+	@touch $@
+
+demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path plays a real idle-node log)
+	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
+
+test: install lint types unit integration  ## Everything that CI runs
+
+lint: install  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install  ## mypy, strict
+	$(BIN)/mypy
+
+unit: install  ## The tests of the pure core and of everything that needs no process
+	$(BIN)/python -m pytest tests/unit tests/contract
+
+integration: install  ## The tests with real processes, sockets and databases
+	$(BIN)/python -m pytest tests/integration
+
+wheel: install  ## Build a wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+bench: install  ## Time the allocators against each other
+	$(BIN)/python benchmarks/allocate.py
+
+clean:  ## Remove what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

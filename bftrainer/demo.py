@@ -1,0 +1,192 @@
+"""The demonstration: a daemon on this machine, trainers that come and go with its "idle nodes".
+
+Everything in it is the real thing but the main scheduler, whose part a log plays; it talks to the
+daemon as any user does, through the API.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer.api.client import Client, DaemonError
+from bftrainer.errors import BftrainerError
+from bftrainer.settings import PREFIX
+
+START_S = 30.0
+STOP_S = 40.0
+RESCALES = ("join", "leave", "loss")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the daemon says at one moment."""
+
+    elapsed_s: float
+    pool: dict[str, Any]
+    trainers: list[dict[str, Any]]
+    pauses: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a demonstration came to. A pause is the longest of a rescale's surviving members."""
+
+    joins: int
+    leaves: int
+    pauses_s: dict[str, list[float]]
+    steps_lost: int
+    steps_repeated: int  # after all nodes of a trainer were lost at once: since its last checkpoint
+    trainers: list[dict[str, Any]]
+    strays: list[int]
+
+    @property
+    def good(self) -> bool:
+        return self.steps_lost == 0 and not self.strays
+
+
+class Demo:
+    """Starts a daemon in a directory of its own; iterate `watch`, then `finish`."""
+
+    def __init__(self, daemon_options: Sequence[str]) -> None:
+        self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        self._log = (self._state / "daemon.log").open("wb")
+        self._daemon = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"),
+                *("--state-dir", str(self._state), *daemon_options),
+            ],
+            stdout=self._log,
+            stderr=self._log,
+            env=environ,
+        )
+        self._client = Client(self._state / "daemon.sock")
+        self._await_daemon()
+
+    def submit(self, specs: Sequence[Path]) -> None:
+        """Submit every spec, as `bftrainer submit` does."""
+        for path in specs:
+            body = {"spec": path.read_text("utf-8"), "name": str(path), "base": str(path.parent.resolve())}
+            self._client.call("POST", "trainers", body=body)
+
+    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:
+        """Views until the time is over or every trainer has ended."""
+        begin = time.monotonic()
+        while True:
+            elapsed = time.monotonic() - begin
+            trainers = self._client.call("GET", "trainers")
+            yield View(
+                elapsed,
+                self._client.call("GET", "pool"),
+                trainers,
+                self._client.call("GET", "pauses", limit=60),
+            )
+            if elapsed >= seconds or all(t["ended_at"] for t in trainers):
+                return
+            time.sleep(every_s)
+
+    def finish(self) -> Summary:
+        """Collect the figures, stop the daemon, and look for what it left behind."""
+        pauses = self._client.call("GET", "pauses", limit=10_000)
+        events = self._client.call("GET", "events", limit=10_000)
+        self._stop()
+        changes = [e["data"] for e in events if e["kind"] == "NodesChanged"]
+        longest: dict[tuple[int, int, str], float] = {}
+        for p in pauses:
+            key = (p["trainer"], p["generation"], p["kind"])
+            longest[key] = max(longest.get(key, 0.0), p["pause_s"])
+        return Summary(
+            joins=sum(len(c["joined"]) for c in changes),
+            leaves=sum(len(c["left"]) for c in changes),
+            pauses_s={kind: [s for (_, _, k), s in longest.items() if k == kind] for kind in RESCALES},
+            steps_lost=sum(p["lost_steps"] for p in pauses if p["kind"] in RESCALES),
+            steps_repeated=sum(p["lost_steps"] for p in pauses if p["kind"] == "restart"),
+            trainers=self._last,
+            strays=self._strays(),
+        )
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever happened before."""
+        if self._daemon.poll() is None:
+            self._daemon.kill()
+            self._daemon.wait()
+        for pid in self._strays():
+            os.kill(pid, signal.SIGKILL)
+        self._log.close()
+        shutil.rmtree(self._state, ignore_errors=True)
+
+    def _await_daemon(self) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self._client.call("GET", "status")
+                return
+            except DaemonError:
+                if self._daemon.poll() is not None or time.monotonic() > deadline:
+                    said = (self._state / "daemon.log").read_text("utf-8", "replace")
+                    self.close()
+                    raise BftrainerError(f"the daemon did not start:\n{said}") from None
+                time.sleep(0.05)
+
+    def _stop(self) -> None:
+        """SIGTERM: every trainer writes a checkpoint. What they say last is kept for the summary."""
+        self._last: list[dict[str, Any]] = self._client.call("GET", "trainers")
+        self._daemon.send_signal(signal.SIGTERM)
+        try:
+            self._daemon.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            raise BftrainerError(f"the daemon did not stop within {STOP_S:.0f} s") from None
+
+    def _strays(self) -> list[int]:
+        """Processes that belong to this demonstration: its directory is in their words or environment."""
+        mine, found = str(self._state).encode(), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                try:
+                    told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                except OSError:
+                    continue  # ended meanwhile, or somebody else's
+                if mine in told:
+                    found.append(int(entry.name))
+        return found
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """The summary as lines of text."""
+    every = [s for kind in RESCALES for s in summary.pauses_s[kind]]
+    lines = [
+        f"node joins {summary.joins}, node leaves {summary.leaves}, rescales {len(every)}",
+        f"pause per rescale: {_spread(every)}",
+        *(f"  {_KINDS[kind]}: {_spread(summary.pauses_s[kind])}" for kind in RESCALES),
+        f"samples trained: {sum(t['samples'] for t in summary.trainers):,}",
+        f"steps lost while a member survived: {summary.steps_lost}"
+        + f" (repeated from checkpoints after losing all nodes at once: {summary.steps_repeated})",
+    ]
+    for t in summary.trainers:
+        accuracy = t["metrics"].get("accuracy")
+        lines.append(
+            f"{t['name']}: {t['status']}, {t['samples']:,} samples"
+            + (f", accuracy {accuracy:.1%}" if accuracy is not None else "")
+        )
+    gone = "yes" if not summary.strays else f"no: pids {summary.strays}"
+    return [*lines, f"daemon and all workers are gone: {gone}"]
+
+
+_KINDS = {"join": "nodes joined", "leave": "nodes given to others", "loss": "nodes killed"}
+
+
+def _spread(pauses: list[float]) -> str:
+    if not pauses:
+        return "none"
+    return f"median {statistics.median(pauses):.3f} s, max {max(pauses):.3f} s ({len(pauses)})"

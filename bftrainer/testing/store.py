@@ -1,0 +1,144 @@
+"""The contract of `ports.Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bftrainer.model import (
+    Action,
+    Cost,
+    NodesChanged,
+    Plan,
+    PlanStatus,
+    Regroup,
+    RescaleCosts,
+    StartWorker,
+    Trainer,
+    TrainerSpec,
+    TrainerStatus,
+)
+from bftrainer.ports import Pause, Progress, Store
+from bftrainer.store import NameTakenError
+
+SPEC = TrainerSpec(
+    name="a",
+    command=("python", "a.py", "--word", "two words; $(none)"),
+    n_min=1,
+    n_max=4,
+    samples=1000,
+    curve=((1, 10.0), (4, 30.0)),
+    costs=RescaleCosts(up=Cost(stall_s=0.5, init_s=3.0), down=Cost(stall_s=0.25)),
+    env=(("KEY", "välue"),),
+)
+
+
+class StoreContract:
+    """Needs a fixture `reopen`: a function that returns the store; called again, it closes and reopens it."""
+
+    def test_a_trainer_survives_reopening(self, reopen: Callable[[], Store]) -> None:
+        id_ = reopen().submit(SPEC, 5.0)
+        (found,) = reopen().trainers()
+        assert (found.id, found.spec, found.status) == (id_, SPEC, TrainerStatus.WAITING)
+        assert found.engine == Trainer(id=id_, spec=SPEC, submitted_at=5.0)
+
+    def test_names_are_unique_among_the_unfinished(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        first = store.submit(SPEC, 0.0)
+        with pytest.raises(NameTakenError, match="bftrainer cancel a"):
+            store.submit(SPEC, 1.0)
+        assert len(store.trainers()) == 1
+        ended = (first, TrainerStatus.COMPLETED, "done")
+        store.record(NodesChanged(time=2.0), [], None, [], ended, frozenset())
+        assert store.submit(SPEC, 3.0) > first
+        assert store.trainers()[0].status is TrainerStatus.COMPLETED
+        assert store.trainers()[0].ended_at == 2.0
+
+    def test_a_decision_is_written_whole(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        id_ = store.submit(SPEC, 0.0)
+        trainer = Trainer(
+            id=id_,
+            spec=SPEC,
+            submitted_at=0.0,
+            generation=7,
+            published=6,
+            nodes=frozenset({"n1", "n2", "n3"}),
+            members=("n2", "n1"),
+            started={"n1": 2, "n2": 1, "n3": 7},
+            measured=((1, 9.5), (2, 17.0)),
+            measured_costs=SPEC.costs,
+            failures=1,
+            progress=12.0,
+        )
+        plan = Plan(
+            allocator="knapsack",
+            status=PlanStatus.OPTIMAL,
+            counts={id_: 3},
+            objective=1.5,
+            bound=1.5,
+            allocation={id_: trainer.nodes},
+        )
+        actions: list[Action] = [
+            StartWorker(trainer=id_, generation=7, node="n3"),
+            Regroup(trainer=id_, generation=6, members=("n2", "n1")),
+        ]
+        event = NodesChanged(time=1.0, joined=frozenset({"n3"}))
+        ids = store.record(event, [trainer], plan, actions, None, frozenset({"n1", "n2", "n3"}))
+        store.performed(ids[:1], 2.0)
+        store = reopen()
+        assert store.trainers()[0].engine == trainer
+        assert store.trainers()[0].status is TrainerStatus.RUNNING
+        (row,) = store.rows("events", 10)
+        assert (row["kind"], row["data"]["joined"], row["pool_size"]) == ("NodesChanged", ["n3"], 3)
+        assert row["plan"]["proven"] is True
+        assert row["plan"]["allocation"] == {str(id_): ["n1", "n2", "n3"]}
+        assert [a["performed_at"] for a in row["actions"]] == [2.0, None]
+
+    def test_progress_and_pauses(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        id_ = store.submit(SPEC, 0.0)
+        first = Progress(
+            time=1.0,
+            trainer=id_,
+            generation=1,
+            size=2,
+            step=3,
+            samples=96,
+            epoch=0,
+            rate=None,
+            metrics={"loss": 0.5},
+        )
+        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0)])
+        pause = Pause(
+            time=3.0,
+            trainer=id_,
+            generation=2,
+            node="n1",
+            kind="join",
+            size=3,
+            step=7,
+            pause_s=0.05,
+            lost_steps=0,
+        )
+        store.pause(pause)
+        store = reopen()
+        assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, 96.0)
+        assert [row["step"] for row in store.rows("reports", 10, id_)] == [3, 6]
+        assert store.rows("pauses", 10, id_)[0]["pause_s"] == 0.05
+        assert store.rows("pauses", 10, id_ + 1) == []
+
+    def test_rows_are_the_last_ones_oldest_first(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        for time in range(5):
+            store.record(NodesChanged(time=float(time)), [], None, [], None, frozenset())
+        assert [row["time"] for row in store.rows("events", 2)] == [3.0, 4.0]
+
+    def test_memory(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        assert store.get("key") is None
+        store.put("key", "one")
+        store.put("key", "two")
+        assert reopen().get("key") == "two"

@@ -1,0 +1,88 @@
+"""The local scheduler passes the scheduler's contract with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model import NodesChanged, Pilot
+from bftrainer.schedulers.local import LocalScheduler, Playback
+from bftrainer.testing.scheduler import SchedulerContract
+
+
+class Clock:
+    """The wall clock, with the power to skip."""
+
+    def __init__(self) -> None:
+        self.skipped = 0.0
+
+    def now(self) -> float:
+        return time.time() + self.skipped
+
+
+class LocalMachine:
+    idle, busy = "n1", "n2"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._clock = folder, Clock()
+        self._playback = Playback(begin=0.0, origin=self._clock.now(), speed=1.0)
+
+    def make(self) -> LocalScheduler:
+        one = frozenset({self.idle})
+        return LocalScheduler(
+            nodes=frozenset({self.idle, self.busy}),
+            changes=[
+                NodesChanged(time=0.0, joined=one),
+                NodesChanged(time=1000.0, left=one),
+                NodesChanged(time=9e9),
+            ],
+            playback=self._playback,
+            socket=self._folder / "no-daemon.sock",
+            log_dir=self._folder,
+            orphan_s=60.0,
+            clock=self._clock,
+        )
+
+    def take(self) -> None:
+        self._clock.skipped += 1000.0
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> LocalMachine:
+    return LocalMachine(tmp_path)
+
+
+class TestLocalScheduler(SchedulerContract):
+    pass
+
+
+def test_pilots_die_at_the_moment_of_the_log_without_a_poll(tmp_path: Path) -> None:
+    one = frozenset({"n1"})
+    scheduler = LocalScheduler(
+        nodes=one,
+        changes=[
+            NodesChanged(time=0.0, joined=one),
+            NodesChanged(time=150.0, left=one),
+            NodesChanged(time=9e9),
+        ],
+        playback=Playback(begin=0.0, origin=time.time(), speed=100.0),
+        socket=tmp_path / "no-daemon.sock",
+        log_dir=tmp_path,
+        orphan_s=60.0,
+        clock=Clock(),
+    )
+
+    async def scenario() -> float:
+        begin = time.monotonic()
+        await scheduler.poll()
+        await scheduler.submit(Pilot(tag="0123abcd", node="n1"))
+        async with asyncio.timeout(20):
+            while await scheduler.pilots():
+                await asyncio.sleep(0.01)
+        await scheduler.close()
+        return time.monotonic() - begin
+
+    assert asyncio.run(scenario()) >= 1.4

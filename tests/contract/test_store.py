@@ -1,0 +1,90 @@
+"""The SQLite store passes the store's contract, and bears broken and foreign databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer.ports import Store
+from bftrainer.store import SqlStore, StoreError
+from bftrainer.testing.store import SPEC, StoreContract
+
+
+@pytest.fixture
+def reopen(tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    opened: list[SqlStore] = []
+
+    def function() -> Store:
+        for store in opened:
+            store.close()
+        opened.append(SqlStore(tmp_path / "books.db"))
+        return opened[-1]
+
+    yield function
+    for store in opened:
+        store.close()
+
+
+class TestSqlStore(StoreContract):
+    pass
+
+
+def test_is_in_wal_mode(tmp_path: Path) -> None:
+    SqlStore(tmp_path / "books.db").close()
+    assert sqlite3.connect(tmp_path / "books.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from sqlalchemy import create_engine
+
+    from bftrainer.store.tables import metadata
+
+    SqlStore(tmp_path / "books.db").close()
+    with create_engine(f"sqlite:///{tmp_path / 'books.db'}").connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE other (x)",
+        "CREATE TABLE alembic_version (version_num); INSERT INTO alembic_version VALUES ('9999')",
+    ],
+)
+def test_a_foreign_or_newer_database_is_left_alone(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "books.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(statement)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"books\.db.*move the file away"):
+        SqlStore(path)
+    connection.close()
+    assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall()[0][0] in (
+        "other",
+        "alembic_version",
+    )
+    assert before[:16] == path.read_bytes()[:16]
+
+
+def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "books.db").write_bytes(b"not a database at all, but long enough to look" * 10)
+    with pytest.raises(StoreError, match="not a database"):
+        SqlStore(tmp_path / "books.db")
+
+
+def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "books.db")
+    store.submit(SPEC, 0.0)
+    with store._engine.begin() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError, match="full"):
+        for i in range(10_000):
+            store.put(f"key {i}", "x" * 1000)
+    assert [t.spec for t in store.trainers()] == [SPEC]
+    store.close()

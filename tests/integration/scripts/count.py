@@ -1,0 +1,31 @@
+"""A trainer that writes down what it trained on: one line per step that this worker took part in."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from bftrainer import elastic
+
+LENGTH = 5_000
+where, delay = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
+
+torch.manual_seed(0)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+data = torch.utils.data.TensorDataset(torch.arange(LENGTH))
+run = elastic.Run(model, optimizer, data, batch_size=16)
+with Path(where, f"{os.getpid()}-{time.time_ns()}.jsonl").open("a", buffering=1) as out:
+    for (indices,) in run:
+        before, generation, size, rank = run.position, run.generation, run.size, run.rank
+        loss = model(indices[:, None] / LENGTH).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        time.sleep(delay)
+        if run.step(loss=loss.item()):
+            line = {"generation": generation, "size": size, "rank": rank, "step": before.step}
+            line |= {"epoch": before.epoch, "cursor": before.cursor, "indices": indices.tolist()}
+            out.write(json.dumps(line | {"weight": model.weight.item()}) + "\n")

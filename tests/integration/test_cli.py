@@ -1,0 +1,123 @@
+"""The command line against a running daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed import HERE, Site, always, running
+
+SPEC = """\
+name: quick
+command: [python, stop_early.py]
+nodes: {min: 1, max: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running(always("n1", "n2")) as site:
+        yield site
+
+
+def bftrainer(*words: str, state: Path | None = None, code: int = 0) -> str:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+    environ["COLUMNS"] = "200"
+    if state is not None:
+        environ["BFTRAINER_STATE_DIR"] = str(state)
+    command = [sys.executable, "-m", "bftrainer", *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environ, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_a_users_way(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "quick.yaml"
+    spec.write_text(SPEC + f"workdir: {HERE / 'scripts'}\n")
+    assert "submitted quick as trainer 1" in bftrainer("submit", str(spec), state=site.state)
+    assert site.until_ended("quick")["status"] == "completed"
+    assert "quick" in bftrainer("list", state=site.state)
+    assert "completed" in bftrainer("show", "quick", state=site.state)
+    assert "good enough" in bftrainer("logs", "quick", state=site.state)
+    assert "n1" in bftrainer("pool", state=site.state)
+    assert "ok" in bftrainer("status", state=site.state)
+    events = bftrainer("events", "-n", "100", state=site.state)
+    assert "TrainerSubmitted" in events and "proven" in events and "Regroup" in events
+    assert "completed" in bftrainer("cancel", "quick", state=site.state), (
+        "cancelling the ended changes nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["pool"], ["events"], ["status"], ["show", "1"], ["logs", "1"]]
+)
+def test_json(site: Site, command: list[str]) -> None:
+    assert json.loads(bftrainer(*command, "--json", state=site.state)) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes: {min: 3, max: 2}", ["spec.yaml:3", "min 3 is above max 2"]),
+        ("nodes: {max: 2}\nwigth: 1", ["spec.yaml:4", "wigth", "did you mean 'weight'"]),
+        ("nodes: {max: two}", ["spec.yaml:3", "'two'", "whole number"]),
+        ("nodes: {max: 2}\ncurve: [[0, 5], [1, 9]]", ["spec.yaml:4", "start above 0"]),
+        ("nodes: {max: 2}\ncurve: [[1, 5], [1, 9]]", ["spec.yaml:4", "two points for 1"]),
+    ],
+)
+def test_a_bad_spec_is_explained_and_not_stored(
+    site: Site, tmp_path: Path, text: str, words: list[str]
+) -> None:
+    before = site.get("trainers")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(f"name: bad\ncommand: [python, x.py]\n{text}\n")
+    said = bftrainer("submit", str(spec), state=site.state, code=1)
+    assert all(word in said for word in words), said
+    assert site.get("trainers") == before
+    body = {"spec": spec.read_text(), "name": "spec.yaml", "base": "/"}
+    with pytest.raises(Exception, match=r"spec\.yaml"):  # and whoever goes round the command line
+        site.client.call("POST", "trainers", body=body)
+    assert site.get("trainers") == before
+
+
+def test_unknown_trainers_and_a_missing_daemon(site: Site, tmp_path: Path) -> None:
+    assert "no trainer 'nobody'" in bftrainer("show", "nobody", state=site.state, code=1)
+    assert "bftrainer daemon" in bftrainer("list", state=tmp_path, code=1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b"{}",
+        b'{"spec": 1, "name": "a", "base": "/"}',
+        b'{"spec": "a: [", "name": "a", "base": "/"}',
+    ],
+)
+def test_bad_requests_get_an_answer(site: Site, body: bytes) -> None:
+    import asyncio
+
+    import aiohttp
+
+    async def post() -> tuple[int, str]:
+        connector = aiohttp.UnixConnector(path=str(site.state / "daemon.sock"))
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post("http://x/v1/trainers", data=body) as answer,
+        ):
+            return answer.status, (await answer.json())["error"]
+
+    status, error = asyncio.run(post())
+    assert status == 400 and error
+
+
+def test_only_the_owner_can_open_the_socket(site: Site) -> None:
+    assert (site.state / "daemon.sock").stat().st_mode & 0o777 == 0o600
+    assert site.state.stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,244 @@
+"""Real daemon, real agents, real workers: rescaling, faults and recovery on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from audit import audit
+from testbed import HERE, Site, always, running
+
+SAMPLES = 20_000
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with running(always("n1", "n2", "n3")) as site:
+        yield site
+
+
+def count(site: Site, name: str = "count", **more: Any) -> Path:
+    """Submit the trainer that writes down what it uses."""
+    notes = site.root / name
+    notes.mkdir()
+    site.submit(
+        name, "count.py", str(notes), "0.01", **{"samples": SAMPLES, "checkpoint": {"every_s": 0.5}, **more}
+    )
+    return notes
+
+
+def lost_steps(site: Site) -> int:
+    return sum(p["lost_steps"] for p in site.get("pauses", limit=1000) if p["kind"] != "restart")
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_every_sample_is_used_once_while_nodes_come_and_go() -> None:
+    intervals = [(0.0, 1e6, "n1"), (0.0, 9.0, "n2"), (4.0, 14.0, "n3"), (12.0, 1e6, "n2")]
+    with running(intervals) as site:
+        notes = count(site, samples=40_000)
+        ended = site.until_ended("count")
+        assert (ended["status"], ended["samples"]) == ("completed", 40_000)
+        kinds = {p["kind"] for p in site.get("pauses", limit=1000)}
+        assert {"join", "loss"} <= kinds
+        assert lost_steps(site) == 0
+        audit(notes, 40_000)
+        weights = {
+            json.loads(f.read_text().splitlines()[-1])["weight"]
+            for f in notes.glob("*.jsonl")
+            if f.stat().st_size
+        }
+        site.stop()
+        assert weights
+        assert not site.processes()
+
+
+def test_a_killed_worker_is_replaced_and_the_others_keep_the_state(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    (rank_0,) = site.trainer("count")["members"][:1]
+    generation = site.trainer("count")["generation"]
+    kill(site.worker_on(rank_0))
+    site.until(lambda: site.trainer("count")["generation"] >= generation + 2, 30, "replaced")
+    ended = site.until_ended("count")
+    assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
+    assert lost_steps(site) == 0
+    audit(notes, SAMPLES)
+
+
+def test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    worker = site.worker_on("n2")
+    kill(site.agent_on("n2"))
+    site.until(lambda: worker not in site.workers(), 10, "the kernel kills the worker of a dead agent")
+    site.until(
+        lambda: any(n["node"] == "n2" and n["pilot"] == "up" for n in site.get("pool")["nodes"]),
+        20,
+        "n2 is back",
+    )
+    assert site.until_ended("count")["samples"] == SAMPLES
+    assert lost_steps(site) == 0
+    audit(notes, SAMPLES)
+
+
+def test_goes_on_from_the_checkpoint_when_all_nodes_are_lost_at_once(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    folder = Path(site.trainer("count")["checkpoint_dir"])
+    site.until(lambda: list(folder.glob("*.pt")), 20, "a checkpoint")
+    for pid in site.workers():
+        kill(pid)
+    ended = site.until_ended("count")
+    assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
+    assert any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
+    audit(notes, SAMPLES)
+
+
+def test_a_killed_daemon_takes_its_running_workers_over(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    before = sorted(site.workers())
+    step = site.trainer("count")["step"]
+    site.kill_daemon()
+    assert sorted(site.workers()) == before, "workers train on without a daemon"
+    site.start()
+    site.until_members("count", "n1", "n2", "n3")
+    assert sorted(site.workers()) == before, "the same processes, none started twice"
+    assert site.trainer("count")["step"] >= step
+    ended = site.until_ended("count")
+    assert ended["samples"] == SAMPLES
+    assert not any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
+    audit(notes, SAMPLES)
+
+
+def test_what_happens_while_there_is_no_daemon_is_made_good(site: Site) -> None:
+    notes = count(site, n_max=2)
+    count(site, "second", n_max=1)
+    site.until(lambda: all(t["members"] for t in site.get("trainers")), 60, "both run")
+    victim = site.trainer("count")["members"][0]
+    site.kill_daemon()
+    kill(site.worker_on(victim))
+    site.start()
+    assert site.until_ended("count")["samples"] == SAMPLES
+    assert site.until_ended("second")["samples"] == SAMPLES
+    audit(notes, SAMPLES)
+
+
+def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
+    count(site, checkpoint={"every_s": 3600})
+    site.until(lambda: site.trainer("count")["samples"] > 0, 60, "progress")
+    command = [sys.executable, "-m", "bftrainer", "cancel", "count", "--json", "--state-dir", str(site.state)]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert (found["status"], found["workers"]) == ("cancelled", {})
+    assert site.workers() == []
+    (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
+    saved = torch.load(checkpoint, weights_only=True)
+    assert saved["position"]["samples"] == found["samples"] > 0
+    assert set(saved["parts"]) == {"model", "optimizer"}
+    assert site.trainer("count")["ended_at"]
+
+
+def test_a_stopped_daemon_leaves_nothing_and_the_next_goes_on(site: Site) -> None:
+    notes = count(site, checkpoint={"every_s": 3600})
+    site.until(lambda: site.trainer("count")["samples"] > 0, 60, "progress")
+    site.stop()
+    assert site.processes() == []
+    site.start()
+    reached = site.trainer("count")["samples"]
+    assert reached > 0
+    assert site.until_ended("count")["samples"] == SAMPLES
+    (restart,) = {p["step"] for p in site.get("pauses", limit=1000) if p["kind"] == "restart" and p["step"]}
+    assert restart > 0
+    assert all(p["lost_steps"] == 0 for p in site.get("pauses", limit=1000))
+    audit(notes, SAMPLES)
+
+
+def test_too_few_survivors_wait_for_company() -> None:
+    intervals = [(0.0, 1e6, "n1"), (0.0, 8.0, "n2"), (14.0, 1e6, "n3")]
+    with running(intervals) as site:
+        notes = count(site, n_min=2, n_max=2)
+        assert site.until_ended("count")["samples"] == SAMPLES
+        audit(notes, SAMPLES)
+        sizes = {p["size"] for p in site.get("pauses", limit=1000)}
+        assert sizes == {2}
+
+
+def test_a_program_that_fails_is_given_up_with_its_reason(site: Site) -> None:
+    site.submit("wrong", "fail.py", n_max=1)
+    ended = site.until_ended("wrong", 120)
+    assert ended["status"] == "failed"
+    assert "exit code 1" in ended["reason"] and "bftrainer logs wrong" in ended["reason"]
+    assert any("ZeroDivisionError" in part["text"] for part in site.get("trainers/wrong/logs").values())
+    site.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
+    assert site.until_ended("wrong")["status"] == "completed"
+
+
+def test_a_command_that_does_not_exist_says_so(site: Site) -> None:
+    spec = {"name": "none", "command": ["no-such-program"], "nodes": {"max": 1}}
+    site.client.call("POST", "trainers", body={"spec": json.dumps(spec), "name": "none", "base": "/"})
+    ended = site.until_ended("none", 120)
+    assert ended["status"] == "failed" and "no-such-program" in ended["reason"]
+
+
+def test_agents_without_a_daemon_let_workers_checkpoint_and_go() -> None:
+    with running(always("n1"), orphan_s=3) as site:
+        count(site, n_max=1, checkpoint={"every_s": 3600})
+        site.until(lambda: site.trainer("count")["samples"] > 0, 60, "progress")
+        folder = Path(site.trainer("count")["checkpoint_dir"])
+        site.kill_daemon()
+        site.until(lambda: not site.processes(), 40, "nobody is left")
+        assert list(folder.glob("*.pt"))
+
+
+def test_a_second_daemon_is_refused(site: Site) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "bftrainer",
+        "daemon",
+        "--scheduler",
+        "local",
+        "--state-dir",
+        str(site.state),
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert f"pid {site.daemon and site.daemon.pid}" in done.stderr
+    assert site.get("status")["state"] == "ok"
+
+
+def test_the_daemon_imports_no_torch_and_is_small(site: Site) -> None:
+    assert site.daemon is not None
+    maps = Path(f"/proc/{site.daemon.pid}/maps").read_text()
+    assert "torch" not in maps
+    rss = next(
+        line for line in Path(f"/proc/{site.daemon.pid}/status").read_text().splitlines() if "VmRSS" in line
+    )
+    assert int(rss.split()[1]) < 200_000
+
+
+def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+    command = [sys.executable, str(HERE / "scripts" / "count.py"), str(tmp_path), "0"]
+    subprocess.run(command, check=True, env=environ, timeout=120)
+    audit(tmp_path, 5_000)
+
+
+@pytest.mark.timeout(660)
+def test_chaos() -> None:
+    seconds = os.environ.get("CHAOS_SECONDS", "120")
+    command = [sys.executable, str(HERE / "chaos.py"), "--seconds", seconds]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr[-8000:]
+    print(done.stdout)

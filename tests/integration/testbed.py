@@ -1,0 +1,184 @@
+"""A daemon of its own for a test: started, killed and restarted as an operator or a fault would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from bftrainer.api.client import Client, DaemonError
+
+HERE = Path(__file__).parent
+
+
+class Site:
+    """`intervals` are (start, end, node) in seconds after the daemon's first start."""
+
+    def __init__(self, intervals: list[tuple[float, float, str]], **settings: object) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="bft-"))  # short: sockets have short paths
+        self.state = self.root / "state"
+        log = self.root / "log.csv"
+        nodes = sorted({node for _, _, node in intervals})
+        lines = [f"{a},{b},{node}" for a, b, node in sorted(intervals)]
+        log.write_text("\n".join(["idle_start,idle_end,node", "0,0,~anchor", *lines]) + "\n")
+        self._options = ["--log", str(log), "--nodes", str(len(nodes)), "--from", "1970-01-01T00:00:00"]
+        values = {"poll_s": 0.1, "t_fwd_s": 20, "objective": "efficiency", **settings}
+        self._environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+        self._environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
+        self.client = Client(self.state / "daemon.sock")
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"]
+        with (self.root / "daemon.log").open("ab") as log:
+            self.daemon = subprocess.Popen(
+                [*command, "--state-dir", str(self.state), *self._options],
+                stdout=log,
+                stderr=log,
+                env=self._environ,
+            )
+        self.until(self.answers, 30, "the daemon answers")
+
+    def answers(self) -> bool:
+        assert self.daemon is not None
+        assert self.daemon.poll() is None, (self.root / "daemon.log").read_text()
+        with contextlib.suppress(DaemonError):
+            return bool(self.get("status"))
+        return False
+
+    def kill_daemon(self) -> None:
+        assert self.daemon is not None
+        self.daemon.kill()
+        self.daemon.wait()
+
+    def stop(self) -> None:
+        assert self.daemon is not None
+        self.daemon.terminate()
+        self.daemon.wait(40)
+
+    def close(self) -> None:
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.kill_daemon()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    # asking
+
+    def get(self, path: str, **query: object) -> Any:
+        return self.client.call("GET", path, **query)
+
+    def submit(
+        self, name: str, *words: str, samples: int | None = None, n_min: int = 1, n_max: int = 4, **more: Any
+    ) -> None:
+        spec = {
+            "name": name,
+            "command": ["python", *words],
+            "nodes": {"min": n_min, "max": n_max},
+            "work": {"samples": samples} if samples else "until_exit",
+            **more,
+        }
+        body = {"spec": json.dumps(spec), "name": name, "base": str(HERE / "scripts")}
+        self.client.call("POST", "trainers", body=body)
+
+    def trainer(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(f"trainers/{name}")
+        return found
+
+    def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds} s: {what}\n{self.story()}")
+            time.sleep(0.05)
+
+    def until_members(self, name: str, *nodes: str, seconds: float = 60) -> None:
+        self.until(
+            lambda: sorted(self.trainer(name)["members"]) == sorted(nodes) and self._joined(name, len(nodes)),
+            seconds,
+            f"{name} on {nodes}",
+        )
+
+    def _joined(self, name: str, size: int) -> bool:
+        """Whether all members have taken part in the last published generation."""
+        workers = self.trainer(name)["workers"]
+        return sum(phase == "member" for phase in workers.values()) == size
+
+    def until_ended(self, name: str, seconds: float = 90) -> dict[str, Any]:
+        self.until(lambda: self.trainer(name)["ended_at"], seconds, f"{name} has ended")
+        return self.trainer(name)
+
+    def story(self) -> str:
+        """What there is to know when a test fails."""
+        parts = [(self.root / "daemon.log").read_text()]
+        with contextlib.suppress(DaemonError):
+            parts += [str(t) for t in self.get("trainers")]
+            parts += [str(e) for e in self.get("events", limit=30)]
+        for log in self.state.glob("logs/*/*.log"):
+            parts += [f"--- {log.name}", log.read_text()[-2000:]]
+        return "\n".join(parts)
+
+    # processes
+
+    def processes(self) -> list[int]:
+        """Every process of this site but the daemon: agents by their words, workers by their environment."""
+        mine = str(self.state).encode()
+        return [
+            pid
+            for pid in _pids()
+            if mine in _read(pid, "cmdline") + _read(pid, "environ")
+            and (self.daemon is None or pid != self.daemon.pid)
+        ]
+
+    def agents(self) -> list[int]:
+        return [pid for pid in self.processes() if b"bftrainer.agent" in _read(pid, "cmdline")]
+
+    def workers(self) -> list[int]:
+        return [pid for pid in self.processes() if b"BFTRAINER_WORKER" in _read(pid, "environ")]
+
+    def worker_on(self, node: str) -> int:
+        """The process that trains on a node."""
+        wanted = f'"node": "{node}"'.encode()
+        (pid,) = (pid for pid in self.workers() if wanted in _read(pid, "environ"))
+        return pid
+
+    def agent_on(self, node: str) -> int:
+        wanted = f"--node\0{node}\0".encode()
+        (pid,) = (pid for pid in self.agents() if wanted in _read(pid, "cmdline"))
+        return pid
+
+
+def _pids() -> list[int]:
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and int(p.name) != os.getpid()]
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except OSError:
+        return b""
+
+
+@contextlib.contextmanager
+def running(intervals: list[tuple[float, float, str]], **settings: object) -> Iterator[Site]:
+    site = Site(intervals, **settings)
+    try:
+        site.start()
+        yield site
+    finally:
+        site.close()
+
+
+def always(*nodes: str) -> list[tuple[float, float, str]]:
+    """Intervals of nodes that are idle for as long as a test can last."""
+    return [(0.0, 1e6, node) for node in nodes]
