@@ -28,7 +28,7 @@ from bftrainer import curve
 from bftrainer.errors import BftrainerError
 from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
 
-MAX_BYTES = 256 * 1024
+MAX_CHARACTERS = 256 * 1024
 MAX_NODES = 1_000_000
 MAX_DEPTH = 16
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -197,8 +197,8 @@ class _Document:
 
 
 def _compose(text: str, name: str) -> _Document:
-    if len(text) > MAX_BYTES:
-        raise SpecError(f"{name}: {len(text)} characters; a spec has at most {MAX_BYTES}")
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError(f"{name}: {len(text)} characters; a spec has at most {MAX_CHARACTERS}")
     try:
         _refuse_the_exotic(text, name)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -211,6 +211,8 @@ def _compose(text: str, name: str) -> _Document:
         at = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or error
         raise SpecError(f"{name}{at}: not YAML: {problem}") from error
+    except (OverflowError, UnicodeError) as error:  # "\\UFFFFFFFF"
+        raise SpecError(f"{name}: not YAML: {error}") from error
 
 
 def _refuse_the_exotic(text: str, name: str) -> None:

@@ -86,7 +86,7 @@ class World:
 
     def lost(self, trainer: int, node: str, **changes: object) -> engine.Step:
         t = self.trainer(trainer)
-        event = WorkerLost(time=0.0, trainer=trainer, node=node, generation=t.joining.get(node, t.published))
+        event = WorkerLost(time=0.0, trainer=trainer, node=node, generation=t.started.get(node, 0))
         return self.take(replace(event, **changes))  # type: ignore[arg-type]
 
     def trainer(self, trainer: int) -> Trainer:
@@ -508,11 +508,11 @@ def test_restore_takes_lost_nodes_out_and_gives_none_to_those_who_wait() -> None
         published=4,
         nodes=frozenset("abcd"),
         members=("b", "a"),
-        joining={"c": 5, "d": 5},
+        started={"a": 1, "b": 2, "c": 5, "d": 5},
         warm=frozenset("cd"),
     )
     state = engine.restore(settings_, frozenset("acx"), [base, replace(base, id=2, nodes=frozenset("x"))])
-    kept = replace(base, nodes=frozenset("ac"), members=("a",), joining={"c": 5}, warm=frozenset("c"))
+    kept = replace(base, nodes=frozenset("ac"), members=("a",), started={"a": 1, "c": 5}, warm=frozenset("c"))
     assert state.active == {1: kept}
     assert state.waiting[2].nodes == set()
     assert state.pool == set("acx")
@@ -567,7 +567,7 @@ class Op:
                     time=now, trainer=self.trainer, generation=which, nodes=frozenset(NODES) - self.others
                 )
             case "lost":
-                generation = trainer.joining.get(node, generation) if trainer else generation
+                generation = trainer.started.get(node, generation) if trainer else generation
                 return WorkerLost(
                     time=now,
                     trainer=self.trainer,
