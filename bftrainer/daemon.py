@@ -295,7 +295,7 @@ class Daemon:
             if self._recovering
             else {t.id for t in self.state.active.values() if node in t.nodes}
         )
-        asyncio.get_running_loop().call_soon(self.launcher.agent_up, node, inventory, wanted)
+        self.launcher.agent_up(node, inventory, wanted)
         return True
 
     def _agent_down(self, node: str) -> None:
@@ -389,7 +389,6 @@ class Daemon:
             await asyncio.sleep(0.02)
         for node in [n for n in self.pilots if not self.hub.connected(n)]:
             await self._drop(node)
-        await asyncio.sleep(0)  # the agents' inventories have been taken in
         present = frozenset(self.pilots)
         self._recovering = False
         self._pool = pool.Pool(nodes=present)

@@ -118,7 +118,7 @@ class Native:
             assert self._up.acquire(timeout=30)
 
     def _agent_up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        self._loop.call_soon(self._launcher.agent_up, node, inventory, set())
+        self._launcher.agent_up(node, inventory, set())
         self._up.release()
         return True
 

@@ -1,0 +1,69 @@
+"""What the README shows works as it stands there; links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from testbed import Site, always, running
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+
+
+def test_the_script_in_the_readme_trains(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "script.py").write_text(code, encoding="utf-8")
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=ENVIRON, timeout=120)
+
+
+def test_the_script_in_the_readme_is_elastic() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    with running(always("n1", "n2")) as site:
+        script = site.root / "script.py"
+        script.write_text(code, encoding="utf-8")
+        site.submit("readme", str(script), samples=20_000, n_max=2)
+        ended = site.until_ended("readme")
+        assert (ended["status"], ended["samples"]) == ("completed", 20_000)
+        assert ended["metrics"]["accuracy"] == 0.5
+
+
+def test_the_specs_in_the_repository_learn() -> None:
+    with running(always("n1", "n2", "n3", "n4")) as site:
+        for path in sorted((ROOT / "trainers").glob("*.yaml")):
+            _submit_shortened(site, path)
+        for name, least in {"digits": 0.95, "digits-gentle": 0.93, "spirals": 0.95}.items():
+            ended = site.until_ended(name, 200)
+            assert ended["status"] == "completed", site.story()
+            assert ended["metrics"]["accuracy"] >= least, ended
+
+
+def _submit_shortened(site: Site, path: Path) -> None:
+    """Submit an example with half of its work: it has learnt well before its end."""
+    text = re.sub(r"samples: (\d+)", lambda m: f"samples: {int(m[1]) // 2}", path.read_text(encoding="utf-8"))
+    site.client.call("POST", "trainers", body={"spec": text, "name": path.name, "base": str(path.parent)})
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
+
+
+def test_commands_and_targets_that_the_readme_names_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"make ([a-z]+)", README)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    listed = subprocess.run(
+        [sys.executable, "-m", "bftrainer", "--help"], check=True, capture_output=True, text=True, env=ENVIRON
+    ).stdout
+    for command in set(re.findall(r"bftrainer (daemon|submit|list|replay)", README)):
+        assert f"  {command} " in listed
