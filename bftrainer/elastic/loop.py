@@ -73,6 +73,7 @@ class Run:
         self._checkpoints = Checkpoints(self._orders.checkpoint_dir) if self._orders else None
         self._group = Group(0, 0, 1)
         self._is_broken = False
+        self._leaving = False
         self._share: Share | None = None
         self._flag: Any = None
         self._permutation: tuple[int, torch.Tensor] = (-1, torch.empty(0))
@@ -111,7 +112,9 @@ class Run:
     def __iter__(self) -> Iterator[Any]:
         try:
             self._enter()
-            while not (self._complete() and self._finish()):
+            while self._leaving or not (self._complete() and self._finish()):
+                if self._leaving:
+                    raise Leave
                 yield from self._one_step()
         except Leave:
             self._leave()
@@ -136,8 +139,9 @@ class Run:
         mine, self._share = self._share, None
         try:
             return self._take_step(mine, metrics)
-        except Leave:
-            self._leave()
+        except Leave:  # let the script finish this turn of its loop first
+            self._leaving = True
+            return self._state.position is mine.after
 
     def _take_step(self, mine: Share, metrics: dict[str, float]) -> bool:
         try:
