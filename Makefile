@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS))
 

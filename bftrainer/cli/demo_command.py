@@ -57,7 +57,7 @@ def command(
 
     from bftrainer.demo import Demo, summary_lines
 
-    options = ["--nodes", str(nodes), "--seed", str(seed), "--t-fwd", "20", "--poll", "0.2"]
+    options = ["--nodes", str(nodes), "--seed", str(seed), "--t-fwd", "60", "--poll", "0.2"]
     options += ["--objective", "efficiency"]  # three trainers of different speed: all of them run
     if log is not None:
         options += ["--log", str(log), *(("--from", start) if start else ())]
