@@ -13,7 +13,8 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,7 @@ from bftrainer.api.server import application, listen
 from bftrainer.errors import BftrainerError
 from bftrainer.launch.native import NativeLauncher
 from bftrainer.model import (
+    Action,
     Drain,
     Event,
     NodesChanged,
@@ -33,8 +35,10 @@ from bftrainer.model import (
     PollFailed,
     Problem,
     Resync,
+    Trainer,
     TrainerCancelled,
     TrainerSpec,
+    TrainerStatus,
     TrainerSubmitted,
     WorkerLost,
     WorkersReady,
@@ -55,6 +59,17 @@ class WallClock:
 
     def now(self) -> float:
         return time.time()
+
+
+Decision = tuple[
+    Event,
+    Sequence[Trainer],
+    Plan | None,
+    Sequence[Action],
+    tuple[int, TrainerStatus, str] | None,
+    frozenset[str],
+]
+"""The arguments of `Store.record`."""
 
 
 @dataclass(slots=True)
@@ -93,7 +108,7 @@ class Daemon:
         self._pool = pool.Pool()
         self._recovering = True
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
-        self._unstored: set[int] = set()  # trainers whose last change could not be stored
+        self._unwritten: deque[Decision] = deque()  # what could not be stored yet
         self._unflushed: dict[int, Progress] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._idle = asyncio.Event()
@@ -192,33 +207,43 @@ class Daemon:
         self.state = step.state
         if step.plan is not None:
             self.last_plan = step.plan
-        changed = {
-            t.id for t in step.state.active.values() if before.active.get(t.id) is not t
-        } | self._unstored
-        rows = [t for id_, t in step.state.trainers.items() if id_ in changed]
-        ended = step.ended and (step.ended.trainer, step.ended.status, step.ended.reason)
-        actions: list[int] = []
-        if step.actions or step.plan is not None or step.ended or not _routine(event):
-            try:
-                actions = self.store.record(
-                    event, rows, step.plan, step.actions, ended or None, step.state.pool
-                )
-                self._unstored, self.health.store = set(), ""
-            except StoreError as error:
-                # the machine does not wait for our disk: go on in memory, store it with the next event
-                self._unstored |= changed
-                self.health.store = str(error)
-                log.error("%s; going on in memory", error)
+        changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
+        end = step.ended
+        ended = None if end is None else (end.trainer, end.status, end.reason)
+        self._unwritten.append((event, changed, step.plan, step.actions, ended, step.state.pool))
+        actions = self._write()
         for action in step.actions:
             self.launcher.perform(action)
-        if actions:
-            try:
-                self.store.performed(actions, self.clock.now())
-            except StoreError as error:
-                self.health.store = str(error)
+        self._done(actions)
         if step.ended is not None:
             self._flush()
             log.info("trainer %d is %s: %s", step.ended.trainer, step.ended.status, step.ended.reason)
+
+    def _write(self) -> list[int]:
+        """Store what has been decided, in order. Returns the last decision's actions, if it is stored.
+
+        The machine does not wait for our disk: while nothing can be stored, the daemon goes on in
+        memory and says so; everything is written when the disk is back.
+        """
+        actions: list[int] = []
+        while self._unwritten:
+            self._done(actions)  # an earlier decision, long acted on
+            try:
+                actions = self.store.record(*self._unwritten[0])
+            except StoreError as error:
+                if not self.health.store:
+                    log.error("%s; going on in memory", error)
+                self.health.store = str(error)
+                return []
+            self._unwritten.popleft()
+        self.health.store = ""
+        return actions
+
+    def _done(self, actions: list[int]) -> None:
+        try:
+            self.store.performed(actions, self.clock.now())
+        except StoreError as error:
+            self.health.store = str(error)
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()
@@ -325,6 +350,8 @@ class Daemon:
             self._flush()
 
     def _flush(self) -> None:
+        if self._unwritten:
+            self._done(self._write())
         if self._unflushed:
             rows, self._unflushed = list(self._unflushed.values()), {}
             try:
@@ -445,11 +472,6 @@ class Daemon:
             if apart:
                 missed.append(Resync(time=now, trainer=t.id, generation=t.published))
         return missed
-
-
-def _routine(event: Event) -> bool:
-    """Events that are only worth a row when something follows from them."""
-    return isinstance(event, WorkersReady | Resync)
 
 
 class _lock:  # noqa: N801  used like a function

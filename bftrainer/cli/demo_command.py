@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from bftrainer.demo import View
+
+LOG_SPEED = 60.0
+LEAST_S = 8.0
+"""A fragment has to last so long for a worker to start in it and train."""
 
 
 @click.command("demo")
@@ -34,9 +39,11 @@ if TYPE_CHECKING:
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),
-    help="Log seconds per second.  [default: 1; log: 600]",
+    help="Log seconds per second.  [default: 1; log: 60]",
 )
-@click.option("--from", "start", metavar="ISO", help="Where in LOG to begin, UTC.")
+@click.option(
+    "--from", "start", metavar="ISO", help="Where in LOG to begin, UTC.  [default: where most happens]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     specs: tuple[Path, ...],
@@ -59,9 +66,10 @@ def command(
 
     options = ["--nodes", str(nodes), "--seed", str(seed), "--t-fwd", "60", "--poll", "0.2"]
     options += ["--objective", "efficiency"]  # three trainers of different speed: all of them run
+    pace = speed or (LOG_SPEED if log else 1.0)
+    options += ["--speed", str(pace)]
     if log is not None:
-        options += ["--log", str(log), *(("--from", start) if start else ())]
-    options += ["--speed", str(speed or (600.0 if log else 1.0))]
+        options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]
     demo = Demo(options)
     try:
         demo.submit(specs)
@@ -74,6 +82,15 @@ def command(
     else:
         click.echo("\n" + "\n".join(summary_lines(summary)))
     sys.exit(0 if summary.good else 1)
+
+
+def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:
+    from bftrainer.replay import intervals
+
+    fragments = intervals.read(log)
+    names = intervals.first_nodes(fragments, nodes)
+    begin = intervals.liveliest(fragments, names, seconds * speed, LEAST_S * speed)
+    return datetime.fromtimestamp(begin, UTC).isoformat()
 
 
 def _show(views: Any, seconds: float, *, quiet: bool) -> None:

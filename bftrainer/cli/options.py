@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -30,11 +30,13 @@ def setting_options(*names: str) -> Callable[[F], F]:
         for name in reversed(names):
             field = Settings.model_fields[name]
             shown = field.get_default(call_default_factory=True)
+            choices = [str(choice) for choice in get_args(field.annotation)]
             command = click.option(
                 f"--{name.removesuffix('_s').replace('_', '-')}",
                 name,
                 default=None,
-                metavar="SECONDS" if name.endswith("_s") else name.upper(),
+                type=click.Choice(choices) if choices else None,
+                metavar=None if choices else "SECONDS" if name.endswith("_s") else name.upper(),
                 help=f"{(field.description or '').capitalize()}.  [default: {shown}]",
             )(command)
         return click.option(

@@ -10,6 +10,7 @@ import csv
 import gzip
 import lzma
 import zlib
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -119,3 +120,14 @@ def changes(
         NodesChanged(time=t, left=frozenset(leaves[t]), joined=frozenset(joins[t]), reason="log")
         for t in times
     ]
+
+
+def liveliest(intervals: Iterable[Interval], nodes: frozenset[str], span_s: float, least_s: float) -> float:
+    """When to begin to see most: the start of the `span_s` in which most fragments of `nodes` begin
+    that last `least_s` or longer; the log's first moment for these nodes if there are none.
+    """
+    own = [i for i in intervals if i.node in nodes]
+    starts = sorted(i.start for i in own if i.end - i.start >= least_s)
+    if not starts:
+        return min(i.start for i in own)
+    return max(starts, key=lambda t: (bisect_left(starts, t + span_s) - bisect_left(starts, t), -t))

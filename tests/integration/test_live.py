@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -199,6 +200,39 @@ def test_agents_without_a_daemon_let_workers_checkpoint_and_go() -> None:
         site.kill_daemon()
         site.until(lambda: not site.processes(), 40, "nobody is left")
         assert list(folder.glob("*.pt"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system to fill")
+def test_a_full_disk_stops_nobody_and_nothing_is_forgotten() -> None:
+    with running(always("n1", "n2")) as site:
+        site.stop()
+        small = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(site.state)]
+        if subprocess.run(small, check=False).returncode != 0:
+            pytest.skip("this machine does not let us mount a file system")
+        try:
+            site.start()
+            checkpoints = str(site.root / "elsewhere")
+            count(site, samples=60_000, checkpoint={"dir": checkpoints, "every_s": 1.0}, n_max=2)
+            site.until(lambda: site.trainer("count")["samples"] > 0, 60, "progress")
+            ballast = site.state / "ballast"
+            with contextlib.suppress(OSError), ballast.open("wb") as file:
+                while True:
+                    file.write(b"x" * 4096)
+                    file.flush()
+            site.until(lambda: site.get("status")["state"] == "degraded", 30, "the daemon says so")
+            assert "full" in site.get("status")["problems"][0]
+            with pytest.raises(Exception, match="full"):
+                site.submit("refused", "count.py", ".")
+            kill(site.workers()[0])
+            site.until_ended_in_memory("count")
+            ballast.unlink()
+            site.until(lambda: site.get("status")["state"] == "ok", 30, "all is well again")
+            assert site.until_ended("count")["samples"] == 60_000
+            kinds = [e["kind"] for e in site.get("events", limit=1000)]
+            assert "WorkerLost" in kinds and "TrainerEnded" in kinds, "what happened meanwhile is written now"
+            site.stop()
+        finally:
+            subprocess.run(["umount", "--lazy", str(site.state)], check=True)
 
 
 def test_a_second_daemon_is_refused(site: Site) -> None:

@@ -118,6 +118,14 @@ class Site:
         self.until(lambda: self.trainer(name)["ended_at"], seconds, f"{name} has ended")
         return self.trainer(name)
 
+    def until_ended_in_memory(self, name: str, seconds: float = 90) -> None:
+        """The engine is done with a trainer, whether or not the store knows."""
+        self.until(
+            lambda: (t := self.trainer(name))["samples"] == t["work"] and not t["workers"],
+            seconds,
+            f"{name} is done",
+        )
+
     def story(self) -> str:
         """What there is to know when a test fails."""
         parts = [(self.root / "daemon.log").read_text()]
@@ -132,7 +140,7 @@ class Site:
 
     def processes(self) -> list[int]:
         """Every process of this site but the daemon: agents by their words, workers by their environment."""
-        mine = str(self.state).encode()
+        mine = str(self.root).encode()
         return [
             pid
             for pid in _pids()
