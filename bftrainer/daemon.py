@@ -8,23 +8,19 @@ by feeding the engine what it missed; nothing is started that may still run.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO
 
 from bftrainer import engine, pool
 from bftrainer.allocate import ALLOCATORS
 from bftrainer.api.hub import Hub
 from bftrainer.api.server import application, listen
-from bftrainer.errors import BftrainerError
 from bftrainer.launch.native import NativeLauncher
+from bftrainer.lock import exclusively
 from bftrainer.model import (
     Action,
     Drain,
@@ -34,16 +30,14 @@ from bftrainer.model import (
     Plan,
     PollFailed,
     Problem,
-    Resync,
     Trainer,
     TrainerCancelled,
     TrainerSpec,
     TrainerStatus,
     TrainerSubmitted,
-    WorkerLost,
-    WorkersReady,
 )
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
+from bftrainer.recovery import missed
 from bftrainer.service import DaemonService
 from bftrainer.settings import Settings
 from bftrainer.store import StoreError
@@ -132,7 +126,7 @@ class Daemon:
         Raises:
             BftrainerError: another daemon has the state directory, or its socket cannot be made.
         """
-        with _lock(self.settings.state_dir):
+        with exclusively(self.settings.state_dir):
             stored = await self._survey()
             runner = await listen(application(DaemonService(self), self.hub), self.settings.socket)
             try:
@@ -426,7 +420,7 @@ class Daemon:
             self.emit(
                 NodesChanged(time=self.clock.now(), left=recorded - present, reason="gone after a restart")
             )
-        for event in self._missed(present):
+        for event in missed(self.state, self.launcher.views, present, self.clock.now()):
             self.emit(event)
         if stored:
             log.info(
@@ -442,59 +436,3 @@ class Daemon:
                 self.health.scheduler = str(error)
                 log.warning("cannot ask the scheduler yet: %s", error)
                 await asyncio.sleep(self.settings.poll_s)
-
-    def _missed(self, present: frozenset[str]) -> list[Event]:
-        """What agents say of the engine's trainers, where it differs from what was stored."""
-        now = self.clock.now()
-        missed: list[Event] = []
-        for t in self.state.active.values():
-            views = self.launcher.views(t.id)
-            apart = False
-            for node in sorted(t.nodes & present):
-                view = views.get(node)
-                started = t.joining.get(node)
-                if view is None or (started is not None and view.generation != started):
-                    missed.append(
-                        WorkerLost(
-                            time=now,
-                            trainer=t.id,
-                            node=node,
-                            generation=t.started.get(node, 0),
-                            reason="gone after a restart",
-                        )
-                    )
-                elif started is not None and view.phase == "ready":
-                    missed.append(
-                        WorkersReady(time=now, trainer=t.id, generation=started, nodes=frozenset({node}))
-                    )
-                elif started is None and view.joined != t.published and view.phase != "finished":
-                    apart = True
-            if apart:
-                missed.append(Resync(time=now, trainer=t.id, generation=t.published))
-        return missed
-
-
-class _lock:  # noqa: N801  used like a function
-    """Hold the state directory; the lock goes with the process, however it ends."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self._path = state_dir / "daemon.lock"
-
-    def __enter__(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file: IO[str] = self._path.open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.seek(0)
-            pid = self._file.read().strip() or "unknown"
-            self._file.close()
-            raise BftrainerError(
-                f"another daemon (pid {pid}) uses {self._path.parent}; stop it, or take another --state-dir"
-            ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
-
-    def __exit__(self, *args: object) -> None:
-        self._file.close()

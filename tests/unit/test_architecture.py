@@ -39,8 +39,8 @@ ALLOWED: dict[str, set[str]] = {
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""
 
 FOR_TORCH = {"elastic"}
-COMPOSERS = {"daemon", "service", "replay"}
-"""What puts the parts together; `service` is the daemon's face to its users."""
+COMPOSERS = {"daemon", "recovery", "service", "replay"}
+"""What puts the parts together; `recovery` and `service` are parts of the daemon."""
 
 ON_TOP = {"cli", "__main__", "testing"}
 """Nothing below imports these."""

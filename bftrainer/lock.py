@@ -1,0 +1,36 @@
+"""One daemon per state directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from bftrainer.errors import BftrainerError
+
+
+class exclusively:  # noqa: N801  used like a function
+    """Hold the state directory; the lock goes with the process, however it ends."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "daemon.lock"
+
+    def __enter__(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file: IO[str] = self._path.open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.seek(0)
+            pid = self._file.read().strip() or "unknown"
+            self._file.close()
+            raise BftrainerError(
+                f"another daemon (pid {pid}) uses {self._path.parent}; stop it, or take another --state-dir"
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
+
+    def __exit__(self, *args: object) -> None:
+        self._file.close()
