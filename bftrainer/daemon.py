@@ -44,7 +44,7 @@ from bftrainer.store import StoreError
 
 log = logging.getLogger(__name__)
 
-FLUSH_S = 0.5
+FLUSH_S = 2.0
 MAX_POLL_S = 30.0
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=100_000),
     default=1.0,
     show_default=True,
     help="local: seconds of the log per second.",
