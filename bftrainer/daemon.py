@@ -12,7 +12,8 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from bftrainer import engine, pool
@@ -45,6 +46,7 @@ from bftrainer.store import StoreError
 log = logging.getLogger(__name__)
 
 FLUSH_S = 2.0
+LOOK_AGAIN_S = 0.02
 MAX_POLL_S = 30.0
 
 
@@ -72,6 +74,13 @@ class Held:
 
     pilot: Pilot
     since: float
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Whether a write to the store succeeded."""
+
+    failed: bool = False
 
 
 @dataclass(slots=True)
@@ -103,9 +112,11 @@ class Daemon:
         self._recovering = True
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
         self._unwritten: deque[Decision] = deque()  # what could not be stored yet
+        self._pauses: deque[Pause] = deque()
         self._unflushed: dict[int, Progress] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._idle = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self.hub = Hub(up=self._agent_up, down=self._agent_down, said=self._agent_said)
         self.launcher = NativeLauncher(
@@ -222,22 +233,31 @@ class Daemon:
         actions: list[int] = []
         while self._unwritten:
             self._done(actions)  # an earlier decision, long acted on
-            try:
+            with self._storing() as attempt:
                 actions = self.store.record(*self._unwritten[0])
-            except StoreError as error:
-                if not self.health.store:
-                    log.error("%s; going on in memory", error)
-                self.health.store = str(error)
+            if attempt.failed:
                 return []
             self._unwritten.popleft()
-        self.health.store = ""
         return actions
 
     def _done(self, actions: list[int]) -> None:
+        if actions:
+            with self._storing():
+                self.store.performed(actions, self.clock.now())
+
+    @contextmanager
+    def _storing(self) -> Iterator[Attempt]:
+        """Around a write to the store: a failure is remembered in the health, not raised."""
+        attempt = Attempt()
         try:
-            self.store.performed(actions, self.clock.now())
+            yield attempt
         except StoreError as error:
+            attempt.failed = True
+            if not self.health.store:
+                log.error("%s; going on in memory", error)
             self.health.store = str(error)
+        else:
+            self.health.store = ""
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()
@@ -290,8 +310,9 @@ class Daemon:
                 await self._drop(node)
 
     async def _drop(self, node: str) -> None:
+        self.launcher.agent_down(node)
         held = self.pilots.pop(node, None)
-        if held is not None:
+        if held is not None and not self._stop.is_set():
             try:
                 await self.scheduler.cancel(held.pilot)
             except SchedulerError as error:
@@ -318,11 +339,26 @@ class Daemon:
         return True
 
     def _agent_down(self, node: str) -> None:
-        self.launcher.agent_down(node)
-        self._lose(node, "its agent is gone")
-        if node in self.pilots and not self._stop.is_set():
-            task = asyncio.get_running_loop().create_task(self._drop(node))
-            task.add_done_callback(lambda t: t.exception())
+        task = asyncio.get_running_loop().create_task(self._after_loss(node))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _after_loss(self, node: str) -> None:
+        """An agent's connection is gone. Its pilot too, usually: that takes a moment to show. If the
+        pilot lives on, only the connection broke, and the agent gets the time to come back."""
+        held, deadline = self.pilots.get(node), self.clock.now() + self.settings.reconnect_s
+        while held is not None and not self._stop.is_set() and self.clock.now() < deadline:
+            if self.hub.connected(node) or self.pilots.get(node) is not held:
+                return
+            try:
+                if held.pilot not in await self.scheduler.pilots():
+                    break
+            except SchedulerError as error:
+                log.warning("cannot ask for the pilot on %s: %s", node, error)
+            await asyncio.sleep(LOOK_AGAIN_S)
+        if not self.hub.connected(node) and self.pilots.get(node) is held:
+            self._lose(node, "its agent is gone")
+            await self._drop(node)
 
     def _agent_said(self, node: str, message: Message) -> None:
         self.launcher.said(node, message)
@@ -333,10 +369,16 @@ class Daemon:
         self.progress[progress.trainer] = self._unflushed[progress.trainer] = progress
 
     def pause(self, pause: Pause) -> None:
-        try:
-            self.store.pause(pause)
-        except StoreError as error:
-            self.health.store = str(error)
+        self._pauses.append(pause)
+        self._write_pauses()
+
+    def _write_pauses(self) -> None:
+        while self._pauses:
+            with self._storing() as attempt:
+                self.store.pause(self._pauses[0])
+            if attempt.failed:
+                return
+            self._pauses.popleft()
 
     async def _flush_for_ever(self) -> None:
         while True:
@@ -346,13 +388,13 @@ class Daemon:
     def _flush(self) -> None:
         if self._unwritten:
             self._done(self._write())
+        self._write_pauses()
         if self._unflushed:
-            rows, self._unflushed = list(self._unflushed.values()), {}
-            try:
-                self.store.progress(rows)
-            except StoreError as error:
-                self.health.store = str(error)
-                self._unflushed = {row.trainer: row for row in rows} | self._unflushed
+            rows, self._unflushed = self._unflushed, {}
+            with self._storing() as attempt:
+                self.store.progress(list(rows.values()))
+            if attempt.failed:
+                self._unflushed = rows | self._unflushed
 
     # users
 

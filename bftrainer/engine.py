@@ -243,8 +243,8 @@ def _(event: WorkerLost, state: State) -> _Taken:
     trainer = state.active.get(event.trainer)
     if trainer is None or trainer.started.get(event.node) != event.generation:
         return taken  # an earlier worker of this node, which has been replaced already
-    failures = trainer.failures
-    if event.blame:
+    failures, incident = trainer.failures, event.blame and event.generation > trainer.failed_in
+    if incident:
         failures = failures + 1 if event.samples <= trainer.progress else 1
         if failures > state.settings.max_failures:
             return _end(state, event.trainer, TrainerStatus.FAILED, event.reason)
@@ -253,7 +253,8 @@ def _(event: WorkerLost, state: State) -> _Taken:
         survivor,
         nodes=trainer.nodes,
         failures=failures,
-        progress=event.samples if event.blame else trainer.progress,
+        failed_in=trainer.generation if incident else trainer.failed_in,
+        progress=event.samples if incident else trainer.progress,
     )
     taken.restart = ((event.trainer, event.node),)
     return taken

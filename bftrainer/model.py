@@ -130,6 +130,7 @@ class Trainer:
     measured: Points = ()
     measured_costs: RescaleCosts | None = None
     failures: int = 0
+    failed_in: int = 0  # the generation of the last failure: workers started before are part of it
     progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
 
     @property

@@ -103,6 +103,8 @@ class DaemonService:
                 with path.open("rb") as file:
                     file.seek(start)
                     data = file.read(MAX_LOG_BYTES)
+                if path.stem in after:  # whole lines only: the rest comes when it is whole
+                    data = data[: data.rfind(b"\n") + 1]
                 tail = data if path.stem in after else b"".join(data.splitlines(keepends=True)[-lines:])
                 found[path.stem] = {"text": tail.decode(errors="replace"), "end": start + len(data)}
         return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
@@ -67,6 +67,11 @@ class Settings(BaseModel):
     stop_grace_s: Annotated[
         Positive, Field(description="time for a worker to checkpoint and leave before it is killed")
     ] = 15.0
+
+    @field_validator("state_dir")
+    @classmethod
+    def _whole_path(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
 
     @property
     def engine(self) -> EngineSettings:
@@ -146,4 +151,5 @@ def _unknown(source: str, name: str) -> str:
     valid = list(Settings.model_fields)
     near = difflib.get_close_matches(name.lower(), valid, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"valid names: {', '.join(valid)}"
-    return f"{source}: unknown setting {name!r}; {hint}"
+    given = f"{PREFIX}{name.upper()}" if source.startswith("environment") else name
+    return f"{source}: unknown setting {given!r}; {hint}"

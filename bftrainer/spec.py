@@ -114,10 +114,10 @@ class _Spec(_Strict):
     @field_validator("name")
     @classmethod
     def _usable_in_paths(cls, name: str) -> str:
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name.isdecimal():
             raise ValueError(
                 f"{name!r}: use lower-case letters, digits, '.', '_' and '-', at most 63, starting with "
-                "a letter or digit"
+                "a letter or digit, and not digits alone"
             )
         return name
 
@@ -311,6 +311,8 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
     value = error["input"]
     shown = "" if isinstance(value, dict | list) else f"{value!r}: "
     kind, message = error["type"], error["msg"]
+    if kind == "model_type":
+        return line, f"{place}: {shown}expected further keys: {', '.join(_valid_keys(loc))}"
     if kind == "extra_forbidden":
         key = str(loc[-1])
         valid = _valid_keys(loc[:-1])
@@ -324,11 +326,13 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
         return line, f"{place + ': ' if place else ''}{text}"
     remedy = {
         "string_type": "; quote it if it is meant as text",
-        "int_type": "; give a whole number",
+        "int_type": "; give a whole number, all digits written out",
+        "list_type": "; give a list, such as [python, train.py]" if loc == ("command",) else "; give a list",
+        "too_long": "; each point is [nodes, samples/s]" if loc[:1] == ("curve",) else "",
+        "too_short": "; each point is [nodes, samples/s]" if loc[:1] == ("curve",) else "",
         "int_from_float": "; give a whole number",
         "float_type": "; give a number",
         "literal_error": "; give 'until_exit' or 'samples: N'",
-        "model_type": "; expected further keys below it",
     }.get(kind, "")
     return line, f"{place}: {shown}{_decapitalised(message)}{remedy}"
 

@@ -81,10 +81,11 @@ class Agent:
             *(_worker(o["trainer"], o["generation"], "starting") for o in self._queue),
             *(_worker(m["trainer"], m["started"], m["phase"]) for m in self._unsaid),
         ]
+        self._connected = True  # what is said from now on waits in the outbox for the hello to be sent
         await ws.send_json({"type": "hello", "node": self._node, "tag": self._tag, "workers": there})
         for message in self._unsaid:
             self._outbox.put_nowait(message)
-        self._unsaid, self._connected = [], True
+        self._unsaid = []
         sender = asyncio.create_task(self._send_all(ws))
         try:
             async for frame in ws:

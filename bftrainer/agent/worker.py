@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+MAX_LINE = 16 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,7 +72,7 @@ class Worker:
                     process_group=0,
                     preexec_fn=_die_with(os.getpid()),
                 )
-            reader, self._writer = await asyncio.open_connection(sock=ours.dup())
+            reader, self._writer = await asyncio.open_connection(sock=ours.dup(), limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader)), asyncio.create_task(self._wait())]
 
     def send(self, message: dict[str, Any]) -> None:

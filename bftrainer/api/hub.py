@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
@@ -15,6 +16,12 @@ from bftrainer.ports import Message
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class _Agent:
+    tag: str
+    queue: asyncio.Queue[Message]
 
 
 class Hub:
@@ -28,40 +35,55 @@ class Hub:
         said: Callable[[str, Message], None],
     ) -> None:
         self._up, self._down, self._said = up, down, said
-        self._queues: dict[str, asyncio.Queue[Message]] = {}
+        self._agents: dict[str, _Agent] = {}
 
     def connected(self, node: str) -> bool:
-        return node in self._queues
+        return node in self._agents
 
     def send(self, node: str, message: Message) -> None:
-        queue = self._queues.get(node)
-        if queue is not None:
-            queue.put_nowait(message)
+        agent = self._agents.get(node)
+        if agent is not None:
+            agent.queue.put_nowait(message)
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """The handler of an agent's connection, for as long as it lives."""
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
         await ws.prepare(request)
-        hello = await ws.receive_json(timeout=10.0)
-        node, queue = hello["node"], asyncio.Queue[Message]()
-        if node in self._queues:  # a second pilot on the node, or one whose first connection hangs
+        try:
+            hello = await ws.receive_json(timeout=10.0)
+            node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
+        except (TypeError, ValueError, KeyError, TimeoutError) as error:
+            log.warning("a connection that does not begin like an agent's: %r", error)
+            return ws
+        before = self._agents.get(node)
+        if before is not None and before.tag != tag:  # a second pilot on the node
             await ws.send_json({"type": "exit"})
             return ws
-        self._queues[node] = queue
-        if not self._up(node, hello["tag"], hello["workers"]):
-            del self._queues[node]
+        # the same agent again: its first connection is dead, though we have not noticed yet
+        agent = self._agents[node] = _Agent(tag, asyncio.Queue())
+        if not self._up(node, tag, inventory):
+            self._forget(node, agent)
             await ws.send_json({"type": "exit"})
             return ws
-        sender = asyncio.create_task(self._send_all(ws, queue))
+        sender = asyncio.create_task(self._send_all(ws, agent.queue))
         try:
             async for frame in ws:
+                if self._agents.get(node) is not agent:
+                    break
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     self._said(node, frame.json())
         finally:
             sender.cancel()
-            del self._queues[node]
-            self._down(node)
+            if self._forget(node, agent):
+                self._down(node)
         return ws
+
+    def _forget(self, node: str, agent: _Agent) -> bool:
+        """Whether this was the node's present connection."""
+        if self._agents.get(node) is not agent:
+            return False
+        del self._agents[node]
+        return True
 
     async def _send_all(self, ws: web.WebSocketResponse, queue: asyncio.Queue[Message]) -> None:
         with contextlib.suppress(ConnectionError):

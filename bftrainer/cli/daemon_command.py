@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import load_settings, parse_utc, setting_options
+from bftrainer.cli.options import Positive, load_settings, parse_utc, setting_options
 from bftrainer.errors import BftrainerError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True, max=100_000),
+    type=Positive(most=100_000),
     default=1.0,
     show_default=True,
     help="local: seconds of the log per second.",
@@ -82,21 +82,33 @@ def command(
     )
     for noisy in ("asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    names, begin = synth.names(nodes), 0.0
+    if log is None and start is not None:
+        raise click.UsageError("--from needs --log: a generated log has no dates")
+    names, begin, end = synth.names(nodes), 0.0, float("inf")
     changes: Iterable[NodesChanged] = synth.changes(nodes, seed=seed)
     if log is not None:
         fragments = intervals.read(log)
         if not fragments:
             raise BftrainerError(f"{log}: no intervals")
         names = intervals.first_nodes(fragments, nodes)
-        begin = parse_utc(start) or min(f.start for f in fragments if f.node in names)
-        changes = intervals.changes(fragments, names, begin, float("inf"))
-    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        first = parse_utc(start)
+        begin = min(f.start for f in fragments if f.node in names) if first is None else first
+        changes = played = intervals.changes(fragments, names, begin, float("inf"))
+        end = played[-1].time
+        if begin >= end:
+            raise BftrainerError(f"{log}: nothing happens to {', '.join(sorted(names))} after --from {start}")
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BftrainerError(f"--state-dir {settings.state_dir}: {error.strerror}; take another") from error
     store, clock = SqlStore(settings.database), WallClock()
     # the machine goes on while the daemon is down: a restart must find the log where it would be
-    what = json.dumps([str(log), speed, nodes, seed, begin])
+    what = json.dumps([str(log and log.resolve()), speed, nodes, seed, begin])
     remembered = json.loads(store.get("local") or "[null, 0]")
     origin = remembered[1] if remembered[0] == what else clock.now()
+    if begin + (clock.now() - origin) * speed > end:
+        click.echo("the log is over: it is played from its beginning again", err=True)
+        origin = clock.now()
     store.put("local", json.dumps([what, origin]))
     local = LocalScheduler(
         nodes=names,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer.cli.list_command import COLUMNS, row
-from bftrainer.cli.options import print_json
+from bftrainer.cli.options import Positive, print_json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -26,9 +26,7 @@ LEAST_S = 8.0
 @click.argument(
     "specs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=5), default=90.0, show_default=True, help="How long at most."
-)
+@click.option("--seconds", type=Positive(least=5), default=90.0, show_default=True, help="How long at most.")
 @click.option("--nodes", type=click.IntRange(min=1, max=64), default=4, show_default=True, help="Slots.")
 @click.option("--seed", default=0, show_default=True, help="Of the generated log.")
 @click.option(
@@ -38,7 +36,7 @@ LEAST_S = 8.0
 )
 @click.option(
     "--speed",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(most=100_000),
     help="Log seconds per second.  [default: 1; log: 60]",
 )
 @click.option(

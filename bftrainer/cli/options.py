@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,8 @@ def setting_options(*names: str) -> Callable[[F], F]:
         for name in reversed(names):
             field = Settings.model_fields[name]
             shown = field.get_default(call_default_factory=True)
+            if isinstance(shown, Path):
+                shown = str(shown).replace(str(Path.home()), "~", 1)
             choices = [str(choice) for choice in get_args(field.annotation)]
             command = click.option(
                 f"--{name.removesuffix('_s').replace('_', '-')}",
@@ -87,8 +90,30 @@ def parse_utc(text: str | None) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+class Positive(click.FloatRange):
+    """A number above 0, finite."""
+
+    def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
+        super().__init__(min=least, min_open=not least, max=most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
 def print_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
+    """JSON has no NaN and no infinity: they become null."""
+    click.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:

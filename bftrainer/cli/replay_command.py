@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.options import json_option, load_settings, parse_utc, print_json, setting_options
+from bftrainer.cli.options import Positive, json_option, load_settings, parse_utc, print_json, setting_options
 
 LABELS = {
     "efficiency_u": "efficiency U",
@@ -45,9 +45,7 @@ LABELS = {
 )
 @click.option("--nodes", type=click.IntRange(min=1), help="Take the first N node names.  [default: all]")
 @click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: the log's first entry]")
-@click.option(
-    "--hours", type=click.FloatRange(min=0, min_open=True), help="How long.  [default: to the log's end]"
-)
+@click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")
 @setting_options("allocator", "t_fwd_s", "max_parallel", "objective", "milp_time_limit_s")
 @json_option
 def command(

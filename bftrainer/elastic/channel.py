@@ -32,7 +32,7 @@ class Orders:
 
     @classmethod
     def from_environment(cls) -> Orders | None:
-        text = os.environ.get(VARIABLE)
+        text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
         return cls(**json.loads(text)) if text else None
 
 

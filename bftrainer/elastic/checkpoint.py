@@ -23,12 +23,17 @@ KEEP = 2
 _NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
 
 
+class CheckpointError(RuntimeError):
+    """There are checkpoints, and none of them is of any use."""
+
+
 class Checkpoints:
     """The checkpoints of one trainer in one directory."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
         self._writer: threading.Thread | None = None
+        self._proven = False
         self.error = ""
 
     @property
@@ -52,10 +57,13 @@ class Checkpoints:
                 torch.save(snapshot, file)
                 file.flush()
                 os.fsync(file.fileno())
+            if not self._proven:  # once: what this run saves can be read back
+                torch.load(partial, map_location="cpu", weights_only=True)
+                self._proven = True
             partial.replace(self._directory / name)
             self._prune()
             self.error = ""
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
             self.error = f"checkpoint {self._directory / name}: {error}"
             log.error("%s", self.error)
             partial.unlink(missing_ok=True)
@@ -68,7 +76,12 @@ class Checkpoints:
             self._writer.join()
 
     def load(self) -> dict[str, Any] | None:
-        """The newest readable checkpoint, None if there is none; clears what a crash left half-written."""
+        """The newest readable checkpoint, None if there is none; clears what a crash left half-written.
+
+        Raises:
+            CheckpointError: there are checkpoints, but none can be read: better to fail than to start anew.
+        """
+        reason = ""
         for path in self._directory.glob(".g*-s*.pt.*"):
             path.unlink(missing_ok=True)
         for path in self._found():
@@ -78,6 +91,12 @@ class Checkpoints:
                     return snapshot
             except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
                 log.error("checkpoint %s is not readable, trying the one before: %s", path, error)
+                reason = str(error)
+        if reason:
+            raise CheckpointError(
+                f"no checkpoint in {self._directory} can be read: {reason.splitlines()[0]}; "
+                "mend them, or move them away to start anew"
+            )
         return None
 
     def _found(self) -> list[Path]:

@@ -220,11 +220,15 @@ class Run:
         if self._group.size == 1:
             return
         weight = mine.size / mine.total
+        double = any(p.dtype is torch.float64 for p in self._parameters)
+        kind = torch.float64 if double else torch.float32
         parts = []
         for p in self._parameters:
-            grad = torch.zeros(p.numel()) if p.grad is None else p.grad.detach().reshape(-1).float().cpu()
-            parts.append(grad * weight)
-        parts.append(torch.tensor([float(p.grad is not None) for p in self._parameters]))
+            if p.grad is None:
+                parts.append(torch.zeros(p.numel(), dtype=kind))
+            else:
+                parts.append(p.grad.detach().reshape(-1).to("cpu", kind) * weight)
+        parts.append(torch.tensor([float(p.grad is not None) for p in self._parameters], dtype=kind))
         flat = torch.cat(parts)
         self._group.all_reduce(flat)
         present = flat[-len(self._parameters) :]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -10,6 +12,8 @@ import torch
 
 from bftrainer.elastic.group import Group
 from bftrainer.elastic.sampler import Position
+
+log = logging.getLogger(__name__)
 
 
 class Stateful(Protocol):
@@ -37,12 +41,15 @@ class TrainingState:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy on the CPU that later steps do not change; plain enough for `weights_only` loading."""
-        parts = {name: _copied(part.state_dict()) for name, part in self._parts.items()}
+        parts = {name: _mapped(part.state_dict(), _copied) for name, part in self._parts.items()}
         return {"format": 1, "position": asdict(self.position), "parts": parts}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         for name, part in self._parts.items():
-            part.load_state_dict(snapshot["parts"][name])
+            if name in snapshot["parts"]:
+                part.load_state_dict(snapshot["parts"][name])
+            else:
+                log.warning("the state has no %s: it starts anew", name)
         self.position = Position(**snapshot["position"])
 
     def transfer(self, group: Group, source: int, *, receive: bool) -> None:
@@ -53,12 +60,12 @@ class TrainingState:
         tensors: list[torch.Tensor] = []
         packed = b""
         if group.rank == source:
-            skeleton = _without_tensors(
+            skeleton = _mapped(
                 {
                     "position": asdict(self.position),
                     "parts": {name: part.state_dict() for name, part in self._parts.items()},
                 },
-                tensors,
+                lambda leaf: _slotted(leaf, tensors),
             )
             buffer = io.BytesIO()
             torch.save(skeleton, buffer)
@@ -71,58 +78,49 @@ class TrainingState:
         group.broadcast(data, source)
         if group.rank == source:
             for tensor in tensors:
-                group.broadcast(tensor.detach().cpu().contiguous(), source)
+                if tensor.numel():
+                    group.broadcast(_bytes(tensor.detach().cpu().contiguous()), source)
             return
         # our own members wrote it a moment ago: as trustworthy as this process
         skeleton = torch.load(io.BytesIO(data.numpy().tobytes()), weights_only=False)
-        slots: list[_Slot] = []
-        _collect(skeleton, slots)
+        slots: dict[int, _Slot] = {}
+        _mapped(skeleton, lambda leaf: slots.update({leaf.index: leaf}) if isinstance(leaf, _Slot) else None)
         received = []
-        for slot in sorted(slots, key=lambda s: s.index):
+        for _, slot in sorted(slots.items()):
             tensor = torch.empty(slot.shape, dtype=slot.dtype)
-            group.broadcast(tensor, source)
+            if tensor.numel():
+                group.broadcast(_bytes(tensor), source)
             received.append(tensor)
         if receive:
-            self.restore(_filled(skeleton, received))
+            self.restore(_mapped(skeleton, lambda x: received[x.index] if isinstance(x, _Slot) else x))
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().to("cpu", copy=True)
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor's memory: Gloo cannot broadcast every type, but it can bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def _mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """`value` with `leaf` applied to everything that is no container."""
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: _mapped(item, leaf) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(item, leaf) for item in value))
     if isinstance(value, list | tuple):
-        return type(value)(_copied(item) for item in value)
-    return value
+        return type(value)(_mapped(item, leaf) for item in value)
+    return leaf(value)
 
 
-def _without_tensors(value: Any, found: list[torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-        return _Slot(len(found) - 1, tuple(value.shape), value.dtype)
-    if isinstance(value, dict):
-        return {key: _without_tensors(item, found) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_without_tensors(item, found) for item in value)
-    return value
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().to("cpu", copy=True)
+    if type(leaf).__module__ == "numpy" and hasattr(leaf, "item") and getattr(leaf, "size", 0) == 1:
+        return leaf.item()  # weights_only loading knows no NumPy
+    return leaf
 
 
-def _collect(value: Any, found: list[_Slot]) -> None:
-    if isinstance(value, _Slot):
-        found.append(value)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _collect(item, found)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _collect(item, found)
-
-
-def _filled(value: Any, tensors: list[torch.Tensor]) -> Any:
-    if isinstance(value, _Slot):
-        return tensors[value.index]
-    if isinstance(value, dict):
-        return {key: _filled(item, tensors) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_filled(item, tensors) for item in value)
-    return value
+def _slotted(leaf: Any, found: list[torch.Tensor]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    found.append(leaf)
+    return _Slot(len(found) - 1, tuple(leaf.shape), leaf.dtype)

@@ -119,7 +119,7 @@ class NativeLauncher:
     def workers(self, trainer: int) -> dict[str, str]:
         """Node -> phase of the trainer's workers that may still be there."""
         job = self._jobs.get(trainer)
-        return {node: view.phase for node, view in job.workers.items()} if job else {}
+        return {node: view.phase for node, view in job.workers.items() if view.sent} if job else {}
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
         """Node -> worker, as far as agents have told."""
@@ -154,15 +154,29 @@ class NativeLauncher:
                 job.workers[node] = WorkerView(
                     found["generation"], found["phase"], found["joined"], self._clock(), sent=True
                 )
+            else:
+                self._caught_up(trainer, job, node, found)
         for trainer, job in self._jobs.items():
             view = job.workers.get(node)
-            if view is not None and not view.sent:
+            if view is not None and trainer not in wanted:
+                del job.workers[node]  # what it waited for has been called off
+            elif view is not None and not view.sent:
                 self._send_start(trainer, node)
             elif view is not None and trainer not in there:
                 self._gone(trainer, node, "its agent does not have it", blame=False)
 
+    def _caught_up(self, trainer: int, job: Job, node: str, found: Message) -> None:
+        """A connection broke and came back: make good what was not heard meanwhile."""
+        view = job.workers[node]
+        if view.generation != found["generation"]:
+            return
+        if view.phase == "starting" and found["phase"] == "ready":
+            self._ready(trainer, job, node, view)
+        elif node in job.members and found["joined"] != job.published and found["phase"] == "member":
+            self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
+
     def agent_down(self, node: str) -> None:
-        """A node is gone with everything on it; the engine learns of the node by itself."""
+        """A node is gone with everything on it, or with what was to start there; no harm if said twice."""
         for trainer, job in self._jobs.items():
             if job.workers.pop(node, None) is not None:
                 self._check_finished(trainer, job)
@@ -232,7 +246,7 @@ class NativeLauncher:
         )
 
     def _regroup(self, action: Regroup, job: Job) -> None:
-        newcomers = [n for n in action.members if n not in job.members]
+        newcomers = [n for n in action.members if n not in job.workers or not job.workers[n].joined]
         if newcomers:
             kind = "join" if len(newcomers) < len(action.members) else "restart"
         else:
@@ -314,6 +328,7 @@ class NativeLauncher:
         """A group of the current generation broke: if nobody is seen to be lost, publish it anew."""
         if message["generation"] == job.published and job.told_broken < job.published:
             job.told_broken = job.published
+            log.warning("trainer %d: generation %d broke: %s", trainer, job.published, message["reason"])
             self._emit(Resync(time=self._clock() + RESYNC_AFTER_S, trainer=trainer, generation=job.published))
 
     def _progress(self, trainer: int, job: Job, message: Message) -> None:

@@ -105,21 +105,35 @@ def changes(
 
     The first event is always at `begin` and joins what the log says is idle then.
     """
+    own: dict[str, list[Interval]] = defaultdict(list)
+    for interval in intervals:
+        if interval.node in nodes and begin < interval.end > interval.start < end:
+            own[interval.node].append(interval)
     joins: dict[float, set[str]] = defaultdict(set)
     leaves: dict[float, set[str]] = defaultdict(set)
-    for interval in intervals:
-        if interval.node not in nodes or interval.end <= begin or interval.start >= end:
-            continue
-        if interval.end == interval.start:
-            continue  # nothing happened
-        joins[max(interval.start, begin)].add(interval.node)
-        if interval.end < end:
-            leaves[interval.end].add(interval.node)
+    for node, found in own.items():
+        for start, stop in _united(found):
+            joins[max(start, begin)].add(node)
+            if stop < end:
+                leaves[stop].add(node)
     times = sorted({begin} | joins.keys() | leaves.keys())
     return [
         NodesChanged(time=t, left=frozenset(leaves[t]), joined=frozenset(joins[t]), reason="log")
         for t in times
     ]
+
+
+def _united(intervals: list[Interval]) -> Iterator[tuple[float, float]]:
+    """One node's intervals in order, overlapping ones as one."""
+    ordered = sorted(intervals, key=lambda interval: interval.start)
+    start, stop = ordered[0].start, ordered[0].end
+    for interval in ordered[1:]:
+        if interval.start < stop:
+            stop = max(stop, interval.end)
+        else:
+            yield start, stop
+            start, stop = interval.start, interval.end
+    yield start, stop
 
 
 def liveliest(intervals: Iterable[Interval], nodes: frozenset[str], span_s: float, least_s: float) -> float:

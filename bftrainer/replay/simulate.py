@@ -42,7 +42,6 @@ class Run:
     init_node_s: float = 0.0
     starting: dict[str, float] = field(default_factory=dict)  # node -> start of its initialisation
     due: float = float("inf")  # when it will have done its work
-    started_at: float | None = None
     ended_at: float | None = None
 
     @property
@@ -152,7 +151,6 @@ class SimulatedLauncher:
             self._initialised(run, node, now)
         run.members = action.members
         if run.members:
-            run.started_at = now if run.started_at is None else run.started_at
             stall = run.costs.up.stall_s if newcomers else run.costs.down.stall_s
             run.stalled_until = max(run.stalled_until, now) + stall
         run.expect()

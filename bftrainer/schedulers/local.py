@@ -26,6 +26,7 @@ from bftrainer.ports import Clock, SchedulerError
 log = logging.getLogger(__name__)
 
 AGENT = "bftrainer.agent"
+MAX_PASSES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ class LocalScheduler:
             due = self._playback.wall_time(self._next.time)
             await asyncio.sleep(max(0.0, due - self._clock.now()))
             self._advance()
-        log.warning("the log is over: every node is busy from now on")
+        log.warning("the log is over: %d nodes stay idle from now on", len(self._idle))
 
     def _advance(self) -> None:
         now = self._playback.log_time(self._clock.now())
@@ -128,8 +129,6 @@ class LocalScheduler:
             self._idle = (self._idle - self._next.left) | self._next.joined
             taken |= self._next.left
             self._next = next(self._changes, None)
-        if self._next is None:
-            taken, self._idle = self._nodes, frozenset()
         if taken:
             for pid, pilot in self._running():
                 if pilot.node in taken:
@@ -159,8 +158,24 @@ def _pids() -> list[int]:
 
 
 def _kill_session(leader: int) -> None:
-    """SIGKILL to every process of a pilot's session: nothing of it may stay on a node that is taken."""
-    for pid in [leader, *_pids()]:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if pid == leader or os.getsid(pid) == leader:
+    """SIGKILL to every process of a pilot's session: nothing of it may stay on a node that is taken.
+
+    Again until nothing is found: a process may have forked while we looked.
+    """
+    found = [leader]
+    for _ in range(MAX_PASSES):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        found = [pid for pid in _pids() if _session(pid) == leader]
+        if not found:
+            break
+
+
+def _session(pid: int) -> int | None:
+    """The session of a living process; the dead that nobody has reaped yet have none."""
+    try:
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except (OSError, ValueError):
+        return None
+    return None if state == "Z" else int(session)

@@ -309,6 +309,7 @@ def _trainer(row: Any) -> StoredTrainer:
         measured=tuple((n, rate) for n, rate in part["measured"]),
         measured_costs=_costs(part["measured_costs"]),
         failures=part["failures"],
+        failed_in=part["failed_in"],
         progress=part["progress"],
     )
     return StoredTrainer(

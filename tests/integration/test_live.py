@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,36 @@ def test_the_daemon_imports_no_torch_and_is_small(site: Site) -> None:
         line for line in Path(f"/proc/{site.daemon.pid}/status").read_text().splitlines() if "VmRSS" in line
     )
     assert int(rss.split()[1]) < 200_000
+
+
+def test_state_of_every_kind_is_handed_over_and_saved(site: Site) -> None:
+    site.submit("odd", "odd.py", samples=3_000, n_min=2, n_max=2)
+    ended = site.until_ended("odd")
+    assert ended["status"] == "completed"
+    newest = max(Path(ended["checkpoint_dir"]).glob("*.pt"))
+    saved = torch.load(newest, weights_only=True)
+    assert saved["position"]["samples"] == 3_000
+    assert saved["parts"]["model"]["truth"].item() is True
+
+
+def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
+    notes = count(site, samples=60_000)
+    site.until_members("count", "n1", "n2", "n3")
+    before = sorted(site.workers())
+    assert site.daemon is not None
+    site.daemon.send_signal(signal.SIGSTOP)
+    time.sleep(18)  # longer than agents wait for an answer before they connect anew
+    site.daemon.send_signal(signal.SIGCONT)
+    site.until(
+        lambda: sum(n["pilot"] == "up" for n in site.get("pool")["nodes"]) == 3, 20, "all agents are back"
+    )
+    ended = site.until_ended("count")
+    assert (ended["status"], ended["samples"]) == ("completed", 60_000)
+    assert not [
+        e for e in site.get("events", limit=1000) if e["kind"] == "NodesChanged" and e["data"]["left"]
+    ]
+    assert len(list(notes.glob("*.jsonl"))) == len(before), "no worker was started again"
+    audit(notes, 60_000)
 
 
 def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:

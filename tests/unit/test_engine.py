@@ -720,3 +720,13 @@ def test_invariants_hold_whatever_happens(run: tuple[list[Op], int]) -> None:
         repeated = engine.step(again, event, solve)
         assert repeated == step
         again = repeated.state
+
+
+def test_one_incident_counts_once_however_many_workers_it_takes() -> None:
+    world = World(EngineSettings(max_failures=2)).running("abcd")
+    for node in "abcd":
+        step = world.lost(1, node, blame=True, samples=100.0)
+    assert step.ended is None and world.trainer(1).failures == 1
+    for _ in range(2):
+        step = world.lost(1, "a", blame=True, samples=100.0)
+    assert step.ended is not None and step.ended.status is TrainerStatus.FAILED

@@ -84,7 +84,11 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path, nowhere: dict[str,
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("BFTRAINER_POLL", "1", "environment BFTRAINER_*: unknown setting 'poll'; did you mean 'poll_s'?"),
+        (
+            "BFTRAINER_POLL",
+            "1",
+            "environment BFTRAINER_*: unknown setting 'BFTRAINER_POLL'; did you mean 'poll_s'?",
+        ),
         (
             "BFTRAINER_POLL_S",
             "soon",

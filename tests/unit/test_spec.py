@@ -176,7 +176,7 @@ def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: st
             "spec.yaml:3: nodes.min: 0: input should be greater than or equal to 1",
         ),
         (GOOD.replace("min: 2", "min: '2'"), "spec.yaml:3: nodes.min: '2': input should be a valid integer"),
-        (GOOD.replace("{min: 2, max: 8}", "8"), "spec.yaml:3: nodes: 8: input should be a valid dictionary"),
+        (GOOD.replace("{min: 2, max: 8}", "8"), "spec.yaml:3: nodes: 8: expected further keys: min, max"),
         ("command: [a]\nnodes: {max: 1}\n", "spec.yaml:1: 'name' is missing; add it"),
         (GOOD.replace("digits-8", "a: b: c"), "spec.yaml:1: not YAML: mapping values are not allowed here"),
         (GOOD + "---\n" + GOOD, "spec.yaml:4: not YAML: but found another document"),
