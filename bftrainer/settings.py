@@ -62,7 +62,7 @@ class Settings(BaseModel):
         int, Field(ge=1, le=1000, description="failed polls in a row before the status says degraded")
     ] = 3
     pilot_start_s: Annotated[Positive, Field(description="how long a pilot may take to report")] = 60.0
-    reconnect_s: Annotated[Positive, Field(description="how long a restarted daemon waits for agents")] = 5.0
+    reconnect_s: Annotated[Positive, Field(description="how long an agent may take to connect again")] = 5.0
     orphan_s: Annotated[Positive, Field(description="how long an agent goes on without a daemon")] = 60.0
     stop_grace_s: Annotated[
         Positive, Field(description="time for a worker to checkpoint and leave before it is killed")

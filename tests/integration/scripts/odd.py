@@ -6,10 +6,10 @@ import torch
 from bftrainer import elastic
 
 model = torch.nn.Linear(1, 1, dtype=torch.float64)
-model.register_buffer("short", torch.ones(3, dtype=torch.int16))
+model.register_buffer("counts", torch.ones(3, dtype=torch.int16))
 model.register_buffer("truth", torch.tensor(True))
 model.register_buffer("nothing", torch.empty(0))
-model.register_buffer("half", torch.ones(2, dtype=torch.bfloat16))
+model.register_buffer("coarse", torch.ones(2, dtype=torch.bfloat16))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 * (1 + np.cos(step / 1000)))
 data = torch.utils.data.TensorDataset(torch.ones(100, 1, dtype=torch.float64))
