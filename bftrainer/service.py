@@ -24,6 +24,12 @@ class DaemonService:
 
     async def submit(self, text: str, name: str, base: str) -> dict[str, Any]:
         wanted = spec.parse(text, name, Path(base))
+        if not _is_folder(wanted.workdir):
+            lines = enumerate(text.splitlines(), start=1)
+            line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
+            raise spec.SpecError(
+                f"{name}:{line}: workdir: no folder {wanted.workdir!r}; make it or name another"
+            )
         id_ = await self._daemon.submit(wanted)
         return {"id": id_, "name": wanted.name}
 
@@ -170,3 +176,10 @@ class DaemonService:
             if t.spec.name == trainer or str(t.id) == trainer:
                 return t
         raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that no file system takes
+        return False

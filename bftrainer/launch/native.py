@@ -11,6 +11,7 @@ says is dropped. Progress counts only from generations that no member has left b
 from __future__ import annotations
 
 import logging
+import signal
 import time as wall
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ MEASURE_S = 2.0
 MEASURE_AGAIN_S = 10.0
 """And is measured again over so long."""
 MAX_DELAY_S = 30.0
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""Signals that say nothing against the program that they end."""
 RESYNC_AFTER_S = 1.0
 """How long to wait for news of a lost member before a broken group is simply published again."""
 
@@ -397,7 +400,7 @@ class NativeLauncher:
             reason = f"the program ended by itself after {job.samples} of {job.spec.samples} samples"
         else:
             reason = message["reason"] or _why(code)
-        self._gone(trainer, node, reason, blame=code >= 0)
+        self._gone(trainer, node, reason, blame=-code not in FROM_OUTSIDE)
 
     def _gone(self, trainer: int, node: str, reason: str, *, blame: bool) -> None:
         job = self._jobs[trainer]

@@ -142,7 +142,7 @@ def test_who_was_replaced_is_not_heard() -> None:
     assert len(world.events) == 1
 
 
-@pytest.mark.parametrize(("code", "blame"), [(1, True), (0, True), (-9, False)])
+@pytest.mark.parametrize(("code", "blame"), [(1, True), (0, True), (-11, True), (-9, False)])
 def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame: bool) -> None:
     world = World()
     world.start(1, "n")
