@@ -25,6 +25,7 @@ from bftrainer.lock import exclusively
 from bftrainer.model import (
     Action,
     Drain,
+    Ended,
     Event,
     NodesChanged,
     Pilot,
@@ -34,7 +35,6 @@ from bftrainer.model import (
     Trainer,
     TrainerCancelled,
     TrainerSpec,
-    TrainerStatus,
     TrainerSubmitted,
 )
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
@@ -62,7 +62,7 @@ Decision = tuple[
     Sequence[Trainer],
     Plan | None,
     Sequence[Action],
-    tuple[int, TrainerStatus, str] | None,
+    Ended | None,
     frozenset[str],
 ]
 """The arguments of `Store.record`."""
@@ -213,9 +213,7 @@ class Daemon:
         if step.plan is not None:
             self.last_plan = step.plan
         changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
-        end = step.ended
-        ended = None if end is None else (end.trainer, end.status, end.reason)
-        self._unwritten.append((event, changed, step.plan, step.actions, ended, step.state.pool))
+        self._unwritten.append((event, changed, step.plan, step.actions, step.ended, step.state.pool))
         actions = self._write()
         for action in step.actions:
             self.launcher.perform(action)
@@ -402,16 +400,13 @@ class Daemon:
         """Store a trainer, then tell the engine. Raises `StoreError`: then nothing was stored."""
         now = self.clock.now()
         id_ = self.store.submit(wanted, now)
-        self._add(id_, wanted)
+        self.known[id_] = wanted
+        self.launcher.add(id_, wanted)
         self.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))
         return id_
 
     def cancel(self, trainer: int) -> None:
         self.emit(TrainerCancelled(time=self.clock.now(), trainer=trainer))
-
-    def _add(self, id_: int, wanted: TrainerSpec) -> None:
-        self.known[id_] = wanted
-        self.launcher.add(id_, wanted)
 
     # recovery
 

@@ -28,6 +28,7 @@ from bftrainer.model import (
     Candidate,
     Cost,
     Drain,
+    Ended,
     EngineSettings,
     Event,
     Measured,
@@ -86,15 +87,6 @@ def restore(settings: EngineSettings, pool: frozenset[str], trainers: Iterable[T
         active={t.id: t for t in active},
         waiting={t.id: _without(t, t.nodes) for t in waiting},
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A trainer's end, for the books."""
-
-    trainer: int
-    status: TrainerStatus
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

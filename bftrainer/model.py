@@ -381,6 +381,15 @@ class StopWorker:
 Action = StartWorker | Regroup | StopWorker
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A trainer's end, for the books."""
+
+    trainer: int
+    status: TrainerStatus
+    reason: str = ""
+
+
 # --- settings of the engine ----------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bftrainer.model import Action, Event, Pilot, Plan, Snapshot, Trainer, TrainerSpec, TrainerStatus
+from bftrainer.model import Action, Ended, Event, Pilot, Plan, Snapshot, Trainer, TrainerSpec, TrainerStatus
 
 Message = dict[str, Any]
 """One message between daemon, agent and worker: JSON with a "type"."""
@@ -145,7 +145,7 @@ class Store(Protocol):
         trainers: Sequence[Trainer],
         plan: Plan | None,
         actions: Sequence[Action],
-        ended: tuple[int, TrainerStatus, str] | None,
+        ended: Ended | None,
         pool: frozenset[str],
     ) -> list[int]:
         """Write-ahead: an event, what was decided and the trainers after it. Returns the actions' ids."""

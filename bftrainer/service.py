@@ -49,8 +49,7 @@ class DaemonService:
             "n_max": own.n_max,
             "weight": own.weight,
             "workdir": own.workdir,
-            "checkpoint_dir": own.checkpoint_dir
-            or str(self._daemon.settings.state_dir / "checkpoints" / f"{stored.id}-{own.name}"),
+            "checkpoint_dir": str(self._daemon.launcher.checkpoint_folder(stored.id, own)),
             "curve": {
                 "source": "given" if own.curve else "measured" if live.measured else "assumed linear",
                 "points": [list(point) for point in points],
@@ -100,7 +99,7 @@ class DaemonService:
     def logs(self, trainer: str, node: str | None, lines: int, after: dict[str, int]) -> dict[str, Any]:
         """The ends of the workers' logs by node, or what has come after given offsets."""
         stored = self._find(trainer)
-        folder = self._daemon.settings.state_dir / "logs" / f"{stored.id}-{stored.spec.name}"
+        folder = self._daemon.launcher.log_folder(stored.id, stored.spec)
         found: dict[str, Any] = {}
         for path in sorted(folder.glob("*.log")):
             if node is None or path.stem == node:

@@ -128,6 +128,14 @@ class NativeLauncher:
         """Node -> worker, as far as agents have told."""
         return self._jobs[trainer].workers
 
+    def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        """Where the workers of a trainer write what they print, a file a node."""
+        return self._log_dir / f"{trainer}-{spec.name}"
+
+    def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        """Where a trainer's checkpoints are: its spec's place, or one of its own."""
+        return Path(spec.checkpoint_dir or self._checkpoint_dir / f"{trainer}-{spec.name}")
+
     def perform(self, action: Action) -> None:
         job = self._jobs[action.trainer]
         match action:
@@ -227,7 +235,6 @@ class NativeLauncher:
         if not self._link.connected(node):
             return  # goes out when the agent comes
         view.sent = True
-        folder = f"{trainer}-{spec.name}"
         self._link.send(
             node,
             {
@@ -237,12 +244,12 @@ class NativeLauncher:
                 "command": list(spec.command),
                 "workdir": spec.workdir,
                 "env": dict(spec.env),
-                "log": str(self._log_dir / folder / f"{node}.log"),
+                "log": str(self.log_folder(trainer, spec) / f"{node}.log"),
                 "delay_s": min(MAX_DELAY_S, 2.0 ** (view.attempt - 1)) if view.attempt else 0.0,
                 "grace_s": self._grace_s,
                 "worker": {
                     "samples": spec.samples,
-                    "checkpoint_dir": spec.checkpoint_dir or str(self._checkpoint_dir / folder),
+                    "checkpoint_dir": str(self.checkpoint_folder(trainer, spec)),
                     "checkpoint_every_s": spec.checkpoint_every_s,
                 },
             },

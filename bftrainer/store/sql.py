@@ -21,6 +21,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model import (
     Action,
     Cost,
+    Ended,
     Event,
     Plan,
     RescaleCosts,
@@ -105,7 +106,7 @@ class SqlStore:
         trainers: Sequence[Trainer],
         plan: Plan | None,
         actions: Sequence[Action],
-        ended: tuple[int, TrainerStatus, str] | None,
+        ended: Ended | None,
         pool: frozenset[str],
     ) -> list[int]:
         with self._transaction() as c:
@@ -131,11 +132,10 @@ class SqlStore:
                     .values(status=trainer.status.value, engine=_engine_part(trainer))
                 )
             if ended is not None:
-                trainer_id, status, reason = ended
                 c.execute(
                     t.trainers.update()
-                    .where(t.trainers.c.id == trainer_id)
-                    .values(status=status.value, reason=reason, ended_at=event.time, rate=None)
+                    .where(t.trainers.c.id == ended.trainer)
+                    .values(status=ended.status.value, reason=ended.reason, ended_at=event.time, rate=None)
                 )
             return [self._action(c, id_, action) for action in actions]
 

@@ -10,6 +10,7 @@ import pytest
 from bftrainer.model import (
     Action,
     Cost,
+    Ended,
     NodesChanged,
     Plan,
     PlanStatus,
@@ -50,7 +51,7 @@ class StoreContract:
         with pytest.raises(NameTakenError, match="bftrainer cancel a"):
             store.submit(SPEC, 1.0)
         assert len(store.trainers()) == 1
-        ended = (first, TrainerStatus.COMPLETED, "done")
+        ended = Ended(trainer=first, status=TrainerStatus.COMPLETED, reason="done")
         store.record(NodesChanged(time=2.0), [], None, [], ended, frozenset())
         assert store.submit(SPEC, 3.0) > first
         assert store.trainers()[0].status is TrainerStatus.COMPLETED
