@@ -397,6 +397,8 @@ class NativeLauncher:
                 self._tell_progress(trainer, job, {**last, "size": 0}, 0.0)
             self._check_finished(trainer, job)
             return
+        if last.get("type") == "finished" and last["generation"] >= job.confirmed and not job.finished:
+            self._last_words(trainer, job, view, last)  # said while nobody listened
         if code == 0 and job.spec.samples is None:
             job.finished = True
         if job.finished:

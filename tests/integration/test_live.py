@@ -137,6 +137,19 @@ def test_what_happens_while_there_is_no_daemon_is_made_good(site: Site) -> None:
     audit(notes, SAMPLES)
 
 
+def test_work_that_ends_while_there_is_no_daemon_is_not_done_again(site: Site) -> None:
+    notes = count(site, samples=10_000)
+    site.until_members("count", "n1", "n2", "n3")
+    before = len(site.workers())
+    site.kill_daemon()
+    site.until(lambda: not site.workers(), 60, "the workers are done")
+    site.start()
+    ended = site.until_ended("count")
+    assert (ended["status"], ended["samples"]) == ("completed", 10_000)
+    assert len(list(notes.glob("*.jsonl"))) == before, "no worker was started again"
+    audit(notes, 10_000)
+
+
 def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
     count(site, checkpoint={"every_s": 3600})
     site.until(lambda: site.trainer("count")["samples"] > 0, 60, "progress")
@@ -274,7 +287,7 @@ def test_state_of_every_kind_is_handed_over_and_saved(site: Site) -> None:
 
 
 def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
-    notes = count(site, samples=60_000)
+    notes = count(site, samples=120_000)  # half a minute and more
     site.until_members("count", "n1", "n2", "n3")
     before = sorted(site.workers())
     assert site.daemon is not None
@@ -285,12 +298,12 @@ def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
         lambda: sum(n["pilot"] == "up" for n in site.get("pool")["nodes"]) == 3, 20, "all agents are back"
     )
     ended = site.until_ended("count")
-    assert (ended["status"], ended["samples"]) == ("completed", 60_000)
+    assert (ended["status"], ended["samples"]) == ("completed", 120_000)
     assert not [
         e for e in site.get("events", limit=1000) if e["kind"] == "NodesChanged" and e["data"]["left"]
     ]
     assert len(list(notes.glob("*.jsonl"))) == len(before), "no worker was started again"
-    audit(notes, 60_000)
+    audit(notes, 120_000)
 
 
 def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:
