@@ -7,7 +7,7 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
-DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS))
+DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
 .PHONY: help install demo test lint types unit integration wheel bench clean
 
@@ -27,7 +27,7 @@ $(VENV)/installed: setup.cfg pyproject.toml Makefile
 	$(PIP) --editable '.[torch,dev]'
 	@touch $@
 
-demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path plays a real idle-node log)
+demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
 
 test: install lint types unit integration  ## Everything that CI runs

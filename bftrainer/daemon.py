@@ -8,6 +8,7 @@ by feeding the engine what it missed; nothing is started that may still run.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import uuid
@@ -138,6 +139,7 @@ class Daemon:
             BftrainerError: another daemon has the state directory, or its socket cannot be made.
         """
         with exclusively(self.settings.state_dir):
+            self._note_run()
             stored = await self._survey()
             runner = await listen(application(DaemonService(self), self.hub), self.settings.socket)
             try:
@@ -167,6 +169,13 @@ class Daemon:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def _note_run(self) -> None:
+        """Remember when each daemon began, and with what settings: a replay of the books needs both."""
+        with self._storing():
+            runs = json.loads(self.store.get("runs") or "[]")
+            now = {"begin": self.started_at, "settings": self.settings.model_dump(mode="json")}
+            self.store.put("runs", json.dumps([*runs, now]))
 
     async def _wind_down(self) -> None:
         """Drain: every trainer checkpoints and leaves, then the pilots go."""

@@ -56,9 +56,13 @@ class Summary:
 
 
 class Demo:
-    """Starts a daemon in a directory of its own; iterate `watch`, then `finish`."""
+    """Starts a daemon in a directory of its own; iterate `watch`, then `finish`.
 
-    def __init__(self, daemon_options: Sequence[str]) -> None:
+    What the directory holds in the end is copied to `keep`.
+    """
+
+    def __init__(self, daemon_options: Sequence[str], keep: Path | None = None) -> None:
+        self._keep = keep
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
         environ = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         self._log = (self._state / "daemon.log").open("wb")
@@ -124,6 +128,8 @@ class Demo:
         for pid in self._strays():
             os.kill(pid, signal.SIGKILL)
         self._log.close()
+        if self._keep is not None:
+            shutil.copytree(self._state, self._keep, ignore=shutil.ignore_patterns("*.sock"))
         shutil.rmtree(self._state, ignore_errors=True)
 
     def _await_daemon(self) -> None:

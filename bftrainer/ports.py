@@ -163,8 +163,8 @@ class Store(Protocol):
         """All trainers in order of arrival."""
         ...
 
-    def rows(self, what: str, limit: int, trainer: int | None = None) -> list[Row]:
-        """The last `limit` rows of "events", "pauses" or "reports", oldest first."""
+    def rows(self, what: str, limit: int | None, trainer: int | None = None) -> list[Row]:
+        """The last `limit` rows (None: all) of "events", "pauses" or "reports", oldest first."""
         ...
 
     def get(self, key: str) -> str | None:

@@ -11,6 +11,7 @@ import click
 
 from bftrainer.cli.list_command import COLUMNS, row
 from bftrainer.cli.options import Positive, print_json
+from bftrainer.errors import BftrainerError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -42,6 +43,11 @@ LEAST_S = 8.0
 @click.option(
     "--from", "start", metavar="ISO", help="Where in LOG to begin, UTC.  [default: where most happens]"
 )
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, exists=False),
+    help="Keep the daemon's directory as this new one: its record can be replayed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     specs: tuple[Path, ...],
@@ -51,6 +57,7 @@ def command(
     log: Path | None,
     speed: float | None,
     start: str | None,
+    keep: Path | None,
     as_json: bool,
 ) -> None:
     """Show bftrainer at work on this machine: a daemon of its own, and the trainers in SPECS.
@@ -62,13 +69,16 @@ def command(
 
     from bftrainer.demo import Demo, summary_lines
 
+    if keep is not None and keep.exists():
+        raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
+
     options = ["--nodes", str(nodes), "--seed", str(seed), "--t-fwd", "60", "--poll", "0.2"]
     options += ["--objective", "efficiency"]  # three trainers of different speed: all of them run
     pace = speed or (LOG_SPEED if log else 1.0)
     options += ["--speed", str(pace)]
     if log is not None:
         options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]
-    demo = Demo(options)
+    demo = Demo(options, keep)
     try:
         demo.submit(specs)
         _show(demo.watch(seconds), seconds, quiet=as_json)

@@ -14,6 +14,7 @@ from bftrainer.allocate import ALLOCATORS
 from bftrainer.model import (
     EngineSettings,
     Event,
+    Measured,
     NodesChanged,
     Plan,
     Problem,
@@ -58,14 +59,18 @@ class Result:
 
 
 def replay(
-    changes: Sequence[NodesChanged],
+    changes: Sequence[Event],
     workload: Sequence[Submission],
     settings: EngineSettings,
     begin: float,
     end: float,
     progress: Progress = lambda now: None,
+    simulate: Callable[[Callable[[Event], None]], SimulatedLauncher] = SimulatedLauncher,
 ) -> Result:
     """Run the engine over [begin, end). Trainers submitted before `begin` wait at `begin`.
+
+    `changes` are the pool's, and whatever else comes from outside; trainers are numbered from 1 in
+    the order of `workload`. `simulate` makes the launcher.
 
     Deterministic: the same arguments give the same result, wall times aside.
     """
@@ -80,7 +85,7 @@ def replay(
     for change in changes:
         emit(change)
     tally = Tally()
-    launcher = SimulatedLauncher(emit)
+    launcher = simulate(emit)
     state = engine.State(settings=settings)
     allocate = ALLOCATORS[settings.allocator]
 
@@ -96,6 +101,8 @@ def replay(
         event = heapq.heappop(heap)[3]
         if isinstance(event, TrainerEnded) and not launcher.over(event):
             continue
+        if isinstance(event, Measured):
+            event = launcher.told(event)
         tally.node_s += (event.time - now) * len(state.pool)
         tally.idle_node_s += (event.time - now) * idle
         now = event.time

@@ -9,7 +9,7 @@ published model is init_s = 0: newcomers are ready at once and everybody waits R
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bftrainer import curve
 from bftrainer.curve import Floats
@@ -17,6 +17,7 @@ from bftrainer.model import (
     ASSUMED_COSTS,
     Action,
     Event,
+    Measured,
     Regroup,
     RescaleCosts,
     StartWorker,
@@ -29,7 +30,11 @@ from bftrainer.model import (
 
 @dataclass(slots=True)
 class Run:
-    """One simulated trainer. `clock` is the moment up to which samples have been counted."""
+    """One simulated trainer. `clock` is the moment up to which samples have been counted.
+
+    `exit_s` is how long its nodes stay taken after its work is done, `repeated` counts samples that
+    were lost with all nodes after they had been trained.
+    """
 
     spec: TrainerSpec
     costs: RescaleCosts
@@ -43,6 +48,9 @@ class Run:
     starting: dict[str, float] = field(default_factory=dict)  # node -> start of its initialisation
     due: float = float("inf")  # when it will have done its work
     ended_at: float | None = None
+    published: int = 0
+    exit_s: float = 0.0
+    repeated: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -53,7 +61,7 @@ class Run:
     def advance(self, now: float) -> None:
         """Count what happens up to `now`: first the rest of a stall, then training."""
         stall = max(0.0, min(self.stalled_until, now) - self.clock)
-        train = max(0.0, now - self.clock - stall)
+        train = max(0.0, min(now, self.due) - self.clock - stall)
         self.stall_node_s += stall * len(self.members)
         self.samples += train * self.rate
         self.clock = now
@@ -123,13 +131,17 @@ class SimulatedLauncher:
     def over(self, event: TrainerEnded) -> bool:
         """Whether a predicted end is still true; what has happened since may have put it off."""
         run = self.runs[event.trainer]
-        return run.ended_at is None and run.due == event.time
+        return run.ended_at is None and run.due + run.exit_s == event.time
+
+    def told(self, event: Measured) -> Measured:
+        """A measurement from a record, as one of the membership that there is now."""
+        return replace(event, generation=self.runs[event.trainer].published)
 
     def end(self, trainer: int, now: float) -> None:
-        """A trainer is over; close its books at exactly its work."""
+        """A trainer is over; if its work is done, close its books at exactly that."""
         run = self.runs[trainer]
         run.advance(now)
-        if run.spec.samples is not None:
+        if run.spec.samples is not None and run.due <= now:
             run.samples = float(run.spec.samples)
         for node in list(run.starting):
             self._initialised(run, node, now)
@@ -149,13 +161,15 @@ class SimulatedLauncher:
         newcomers = [node for node in action.members if node in run.starting]
         for node in newcomers:
             self._initialised(run, node, now)
-        run.members = action.members
+        run.members, run.published = action.members, action.generation
         if run.members:
             stall = run.costs.up.stall_s if newcomers else run.costs.down.stall_s
             run.stalled_until = max(run.stalled_until, now) + stall
         run.expect()
         if run.due < float("inf"):
-            self._emit(TrainerEnded(time=run.due, trainer=action.trainer, generation=action.generation))
+            self._emit(
+                TrainerEnded(time=run.due + run.exit_s, trainer=action.trainer, generation=action.generation)
+            )
 
     def _initialised(self, run: Run, node: str, now: float) -> None:
         begun = run.starting.pop(node, None)

@@ -186,7 +186,7 @@ class SqlStore:
             value = c.execute(sa.select(t.memory.c.value).where(t.memory.c.key == key)).scalar()
             return None if value is None else str(value)
 
-    def rows(self, what: str, limit: int, trainer: int | None = None) -> list[Row]:
+    def rows(self, what: str, limit: int | None, trainer: int | None = None) -> list[Row]:
         table = {"events": t.events, "pauses": t.pauses, "reports": t.reports}[what]
         query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
         if trainer is not None:
@@ -198,10 +198,14 @@ class SqlStore:
         return found
 
     def _add_decisions(self, c: sa.Connection, found: list[Row]) -> None:
-        ids = [row["id"] for row in found]
-        plans = {row.event: row for row in c.execute(sa.select(t.plans).where(t.plans.c.event.in_(ids)))}
+        if not found:
+            return
+        span = (found[0]["id"], found[-1]["id"])  # naming them one by one would be too much for SQLite
+        plans = {
+            row.event: row for row in c.execute(sa.select(t.plans).where(t.plans.c.event.between(*span)))
+        }
         actions: dict[int, list[Row]] = {}
-        query = sa.select(t.actions).where(t.actions.c.event.in_(ids)).order_by(t.actions.c.id)
+        query = sa.select(t.actions).where(t.actions.c.event.between(*span)).order_by(t.actions.c.id)
         for action in c.execute(query):
             actions.setdefault(action.event, []).append(dict(action._mapping))
         for row in found:

@@ -136,6 +136,7 @@ class StoreContract:
         for time in range(5):
             store.record(NodesChanged(time=float(time)), [], None, [], None, frozenset())
         assert [row["time"] for row in store.rows("events", 2)] == [3.0, 4.0]
+        assert [row["time"] for row in store.rows("events", None)][-2:] == [3.0, 4.0]
 
     def test_memory(self, reopen: Callable[[], Store]) -> None:
         store = reopen()
