@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "agent": {"errors", "model"},
     "spec": {"errors", "model", "curve"},
     "settings": {"errors", "model"},
-    "replay": CORE | {"allocate", "engine", "spec", "settings"},
+    "replay": CORE | {"allocate", "engine", "spec", "settings", "ports", "store"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""
 

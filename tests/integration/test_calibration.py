@@ -1,0 +1,38 @@
+"""The replay of what a real demonstration recorded predicts what it processed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bftrainer.replay import recorded
+from bftrainer.settings import PREFIX
+
+TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
+SPECS = ("digits.yaml", "digits-gentle.yaml", "spirals.yaml")  # as `make demo`
+
+
+def test_a_replay_predicts_the_samples_of_the_demonstration_that_it_replays(tmp_path: Path) -> None:
+    # cut off before the trainers have done their work, or there would be little to predict
+    kept = tmp_path / "kept"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "bftrainer", "demo", *(str(TRAINERS / name) for name in SPECS)),
+            *("--seconds", "60", "--keep", str(kept)),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    comparison = recorded.compare(recorded.load(kept))
+    said = [(line.name, line.recorded, line.predicted) for line in comparison.trainers]
+    assert comparison.total.recorded > 300_000, said
+    assert comparison.total.difference is not None
+    assert abs(comparison.total.difference) < 0.05, said
+    for line in comparison.trainers:
+        assert abs(line.predicted - line.recorded) < 0.05 * comparison.total.recorded, said
