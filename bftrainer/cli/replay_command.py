@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bftrainer.cli import calibration
 from bftrainer.cli.options import Positive, json_option, load_settings, parse_utc, print_json, setting_options
 
 LABELS = {
@@ -31,10 +32,9 @@ LABELS = {
 
 
 @click.command("replay")
-@click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("log", type=click.Path(path_type=Path, exists=True))
 @click.option(
     "--workload",
-    required=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Job table (CSV job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model) or YAML list of trainer specs.",
 )
@@ -50,7 +50,7 @@ LABELS = {
 @json_option
 def command(
     log: Path,
-    workload: Path,
+    workload: Path | None,
     curves: Path | None,
     nodes: int | None,
     begin: str | None,
@@ -63,9 +63,26 @@ def command(
 
     Columns of LOG: idle_start,idle_end,node (Unix seconds). The same engine that the daemon runs
     decides; everything between its decisions is simulated.
+
+    LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
+    without any other option, and the samples that this predicts are shown beside those of the record.
     """
+    from bftrainer.replay import recorded
     from bftrainer.replay.evaluate import evaluate
 
+    if recorded.is_record(log):
+        given = {"workload": workload, "curves": curves, "nodes": nodes, "from": begin, "hours": hours}
+        calibration.refuse_options(**given, **overrides)
+        with _bar(shown=not as_json) as progress:
+            record = recorded.load(log)
+            span = record.end - record.begin
+            comparison = recorded.compare(record, lambda now: progress((now - record.begin) / span))
+        calibration.show(comparison, as_json=as_json)
+        return
+    if log.is_dir():
+        raise click.UsageError(f"LOG {log}: a directory, but no daemon's: there is no bftrainer.db in it")
+    if workload is None:
+        raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
     started = time.perf_counter()
     chosen = load_settings(config, overrides)
     with _bar(shown=not as_json) as progress:

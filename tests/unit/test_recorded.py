@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from bftrainer.cli.replay_command import command as replay
 from bftrainer.model import (
     Action,
     Cost,
@@ -313,3 +315,30 @@ def test_what_cannot_be_replayed_is_refused_with_its_name(books: Books, tmp_path
     books.store.put("runs", json.dumps([{"begin": 0.0, "settings": {"t_fwd_s": -1}}]))
     with pytest.raises(RecordError, match="t_fwd_s"):
         recorded.load(books.folder)
+
+
+def test_the_command_shows_what_is_predicted_beside_what_was(books: Books) -> None:
+    written(books)
+    shown = CliRunner().invoke(replay, [str(books.folder)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.splitlines()[1].split() == ["t", "3,000", "3,075", "+2.5%"]
+    told = CliRunner().invoke(replay, [str(books.folder / recorded.DATABASE), "--json"])
+    (trainer,) = json.loads(told.output)["trainers"]
+    assert trainer | {"name": "all trainers"} == json.loads(told.output)["total"]
+    assert trainer == {
+        "name": "t",
+        "samples_recorded": pytest.approx(3000),
+        "samples_predicted": pytest.approx(3075),
+        "difference_percent": pytest.approx(2.5),
+    }
+
+
+def test_a_record_has_its_own_trainers_and_a_log_has_none(books: Books, tmp_path: Path) -> None:
+    written(books)
+    refused = CliRunner().invoke(replay, [str(books.folder), "--t-fwd", "3"])
+    assert refused.exit_code == 2
+    assert "leave out --t-fwd" in refused.output
+    (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n1,2,a\n")
+    assert "--workload is needed" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
+    (tmp_path / "other").mkdir()
+    assert "no daemon's" in CliRunner().invoke(replay, [str(tmp_path / "other")]).output
