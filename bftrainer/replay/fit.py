@@ -65,8 +65,15 @@ def fit(
     begun = _starts(events, end)
     every = [start for found in begun.values() for start in found]
     pooled = _durations(every, every)
-    stalls = {t.id: _stalls(events, own_pauses[t.id]) for t in trainers}
-    exits = {t.id: _exits(events, own_reports[t.id], t.id) for t in trainers}
+    ordered = {
+        (action["trainer"], action["generation"]): event["time"]
+        for event in events
+        for action in event["actions"]
+        if action["kind"] == "Regroup"
+    }
+    ended = {event["trainer"]: event["time"] for event in events if event["kind"] == "TrainerEnded"}
+    stalls = {t.id: _stalls(ordered, own_pauses[t.id]) for t in trainers}
+    exits = {t.id: _exits(ended.get(t.id), own_reports[t.id]) for t in trainers}
     found = []
     for t in trainers:
         memberships = stays(own_pauses[t.id], own_reports[t.id])
@@ -161,17 +168,14 @@ def _is_of(report: Row, joined: Row) -> bool:
     )
 
 
-def _stalls(events: Iterable[Row], pauses: Iterable[Row]) -> tuple[list[float], list[float]]:
+def _stalls(
+    ordered: Mapping[tuple[int, int], float], pauses: Iterable[Row]
+) -> tuple[list[float], list[float]]:
     """How long a trainer stood still (up, down), the longest of its members, for every rescale.
 
-    From nothing, that is from the order to form a group until it has been formed.
+    From nothing, that is from the order to form a group until it has been formed; `ordered` says when
+    that was by trainer and generation.
     """
-    ordered = {
-        (action["trainer"], action["generation"]): event["time"]
-        for event in events
-        for action in event["actions"]
-        if action["kind"] == "Regroup"
-    }
     up, down = list[float](), list[float]()
     for generation, rows in _joined(pauses).items():
         if rows[0]["kind"] == "restart":
@@ -182,9 +186,10 @@ def _stalls(events: Iterable[Row], pauses: Iterable[Row]) -> tuple[list[float], 
     return up, down
 
 
-def _exits(events: Iterable[Row], reports: Sequence[Row], trainer: int) -> list[float]:
-    ends = [e["time"] for e in events if e["kind"] == "TrainerEnded" and e["trainer"] == trainer]
-    return [max(0.0, ends[0] - max(row["time"] for row in reports))] if ends and reports else []
+def _exits(ended: float | None, reports: Sequence[Row]) -> list[float]:
+    if ended is None or not reports:
+        return []
+    return [max(0.0, ended - max(row["time"] for row in reports))]
 
 
 def _starts(events: Iterable[Row], end: float) -> dict[int, list[Start]]:

@@ -32,6 +32,7 @@ from bftrainer.model import (
     NodesChanged,
     Regroup,
     RescaleCosts,
+    StartWorker,
     TrainerCancelled,
     TrainerSpec,
     TrainerStatus,
@@ -265,7 +266,7 @@ class RecordedLauncher(SimulatedLauncher):
         run.costs = RescaleCosts(up=Cost(stall_s=fitted.stall_up_s), down=Cost(stall_s=fitted.stall_down_s))
 
     def perform(self, actions: tuple[Action, ...], now: float) -> None:
-        for trainer in {action.trainer for action in actions}:
+        for trainer in {action.trainer for action in actions if isinstance(action, StartWorker)}:
             starts = self._recorded.fitted[trainer - 1].starts
             if starts:
                 _, init_s = min(starts, key=lambda start: abs(start[0] - now))
