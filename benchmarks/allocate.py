@@ -13,7 +13,7 @@ import statistics
 import time
 
 from bftrainer.allocate import ALLOCATORS
-from bftrainer.model import Candidate, Cost, Problem, RescaleCosts
+from bftrainer.model import Candidate, Cost, EngineSettings, Problem, RescaleCosts
 
 SIZES = ((5, 50), (10, 100), (10, 400), (35, 800), (100, 4608))
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
     for name in ("knapsack", "milp"):  # imports are not what is measured
-        ALLOCATORS[name](problem(2, 4, random.Random(0)), 10.0)
+        ALLOCATORS[name](problem(2, 4, random.Random(0)), EngineSettings())
     print("| trainers x nodes | knapsack (ms) | MILP (ms) | ratio |\n|---|---|---|---|")
     for trainers, nodes in SIZES:
         rng = random.Random(f"{trainers} {nodes}")
@@ -53,7 +53,7 @@ def main() -> None:
             values = []
             for name, taken in times.items():
                 begin = time.perf_counter()
-                plan = ALLOCATORS[name](one, 600.0)
+                plan = ALLOCATORS[name](one, EngineSettings(milp_time_limit_s=600.0))
                 taken.append((time.perf_counter() - begin) * 1e3)
                 assert plan.proven
                 values.append(plan.objective)

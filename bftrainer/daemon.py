@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from bftrainer import engine, pool
-from bftrainer.allocate import ALLOCATORS
+from bftrainer.allocate import decide
 from bftrainer.api.hub import Hub
 from bftrainer.api.server import application, listen
 from bftrainer.launch.native import NativeLauncher
@@ -268,7 +268,7 @@ class Daemon:
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()
-        plan = ALLOCATORS[self.settings.allocator](problem, self.settings.milp_time_limit_s)
+        plan = decide(problem, self.settings.engine)
         return replace(plan, solve_s=time.perf_counter() - started)
 
     # the scheduler
@@ -460,7 +460,10 @@ class Daemon:
         self._recovering = False
         self._pool = pool.Pool(nodes=present)
         self.state = engine.restore(
-            self.settings.engine, recorded | present, [replace(t.engine, spec=t.spec) for t in stored]
+            self.settings.engine,
+            recorded | present,
+            [replace(t.engine, spec=t.spec) for t in stored],
+            self.clock.now(),
         )
         if recorded - present:
             self.emit(

@@ -4,7 +4,7 @@ The daemon feeds it what schedulers and agents report, the replay what a log and
 say; nothing here knows which. Time comes with the event. The life of a change:
 
 1. Nodes join or leave, a trainer arrives, ends or changes: `allocate` plans anew over the first
-   `max_parallel` unfinished trainers (first come, first served).
+   `max_parallel` unfinished trainers (highest priority, then first come, first served), or over all.
 2. Added nodes get `StartWorker`. Members train on until every worker that was started at the same
    moment reports ready; then one `Regroup` publishes the new membership (publish when ready).
 3. Lost members are regrouped away at once, without waiting for anything.
@@ -20,17 +20,23 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from statistics import median
 
-from bftrainer import curve, objective
+import numpy as np
+
+from bftrainer import curve, objective, survival
 from bftrainer.allocate.assign import assign
+from bftrainer.backlog import Backlog
 from bftrainer.model import (
     ASSUMED_COSTS,
     Action,
     Candidate,
+    Cap,
     Cost,
     Drain,
     Ended,
     EngineSettings,
     Event,
+    Facts,
+    Group,
     Measured,
     NodesChanged,
     Plan,
@@ -50,6 +56,7 @@ from bftrainer.model import (
     WorkerLost,
     WorkersReady,
 )
+from bftrainer.survival import Survival
 
 Solve = Callable[[Problem], Plan]
 
@@ -58,34 +65,48 @@ Solve = Callable[[Problem], Plan]
 class State:
     """All that decisions depend on: the pool and the unfinished trainers in order of arrival.
 
-    `active` are the first `max_parallel` of them (section 5.3): they alone may hold nodes. The others
-    are `waiting`; an event costs nothing for them, however many there are.
+    `active` are those that may hold nodes: the first `max_parallel` (section 5.3), or, without that
+    limit, those that have been given nodes once. The others are `waiting`; an event costs next to nothing
+    for them, however many there are. `since` and `facts` say when nodes joined and what is known of
+    them, `survival` how long nodes have stayed so far.
     """
 
     settings: EngineSettings
     pool: frozenset[str] = frozenset()
     active: Mapping[int, Trainer] = field(default_factory=dict)
-    waiting: Mapping[int, Trainer] = field(default_factory=dict)
+    waiting: Backlog = field(default_factory=Backlog)
     draining: bool = False
+    since: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    survival: Survival = field(default_factory=Survival)
 
     @property
     def trainers(self) -> dict[int, Trainer]:
-        return {**self.active, **self.waiting}
+        return {**self.active, **{t.id: t for t in self.waiting}}
 
 
-def restore(settings: EngineSettings, pool: frozenset[str], trainers: Iterable[Trainer]) -> State:
-    """The state after a restart, from stored trainers in order of arrival.
+def restore(
+    settings: EngineSettings, pool: frozenset[str], trainers: Iterable[Trainer], now: float = 0.0
+) -> State:
+    """The state after a restart at `now`, from stored trainers in order of arrival.
 
     Nodes that are no longer in the pool are taken out; whoever is not among the active ones holds
     none (the daemon finds their workers unwanted and has them leave).
     """
-    ordered = [_without(t, t.nodes - pool) for t in trainers]
-    active, waiting = ordered[: settings.max_parallel], ordered[settings.max_parallel :]
+    ordered = sorted(
+        (_without(t, t.nodes - pool) for t in trainers), key=lambda t: (not t.nodes, -t.spec.priority)
+    )
+    limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
+    waiting = Backlog()
+    for t in ordered[limit:]:
+        waiting = waiting.add(_without(t, t.nodes))
     return State(
         settings=settings,
         pool=pool,
-        active={t.id: t for t in active},
-        waiting={t.id: _without(t, t.nodes) for t in waiting},
+        active={t.id: t for t in ordered[:limit]},
+        waiting=waiting,
+        since=dict.fromkeys(pool, now),
+        facts=_learn(settings, {}, pool, {}, now),
     )
 
 
@@ -102,7 +123,10 @@ class Step:
 def step(state: State, event: Event, solve: Solve) -> Step:
     """Take one event in. `solve` answers the allocation problem, see `allocate`."""
     taken = _take(event, state)
-    plan, after = _decide(state, taken, solve) if taken.decide else (None, taken.active)
+    plan = None
+    after = taken.active
+    if taken.decide:
+        plan, after = _decide(state, taken, event.time, solve)
     actions: list[Action] = []
     active: dict[int, Trainer] = {}
     for id_, trainer in after.items():
@@ -116,12 +140,15 @@ def step(state: State, event: Event, solve: Solve) -> Step:
     if taken.ended is not None and (gone := state.active.get(taken.ended.trainer)) is not None:
         actions += _dissolve(gone)
     return Step(
-        state=State(
-            settings=state.settings,
+        state=replace(
+            state,
             pool=taken.pool,
             active=active,
             waiting=taken.waiting,
             draining=taken.draining,
+            since=taken.since,
+            facts=taken.facts,
+            survival=taken.survival,
         ),
         actions=tuple(sorted(actions, key=_order)),
         plan=plan,
@@ -129,24 +156,107 @@ def step(state: State, event: Event, solve: Solve) -> Step:
     )
 
 
-def problem(settings: EngineSettings, pool: frozenset[str], trainers: tuple[Trainer, ...]) -> Problem:
-    """The allocation problem over `trainers`, which hold nodes of `pool` only."""
+def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, Parts]:
+    """The allocation problem over `trainers`, and which nodes its groups are (none: all alike)."""
+    settings, pool = state.settings, state.pool
+    t_fwd_s = settings.t_fwd_s
+    if t_fwd_s is None:
+        ages = np.array([now - state.since[node] for node in pool])
+        t_fwd_s = survival.forward_time(state.survival, ages)
+    parts = _parts(state, now, t_fwd_s)
     return Problem(
         pool_size=len(pool),
-        t_fwd_s=settings.t_fwd_s,
+        t_fwd_s=t_fwd_s,
         candidates=tuple(
             Candidate(
                 trainer=t.id,
                 n_min=t.spec.n_min,
                 n_max=t.spec.n_max,
                 current=len(t.nodes),
-                curve=objective.metric(settings.objective, points),
-                weight=t.spec.weight,
+                curve=objective.metric(settings.objective, points, t.spec.priority),
+                weight=weight_of(t, settings, now),
                 costs=costs_of(t),
+                held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
+                curves=tuple(
+                    (name, objective.metric(settings.objective, own, t.spec.priority))
+                    for name, own in t.spec.curves
+                ),
             )
             for t, points in zip(trainers, curves_of(trainers), strict=True)
         ),
-    )
+        caps=_caps(settings, trainers),
+        groups=tuple(group for group, _ in parts),
+    ), parts
+
+
+def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
+    """The weight that a trainer asks for; without P_jmax, it doubles with every `ageing_s` since it was
+    submitted, so that whoever comes later outbids it for a limited time only: nobody starves."""
+    if settings.max_parallel is not None or settings.ageing_s is None:
+        return trainer.spec.weight
+    return trainer.spec.weight * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
+
+
+def _caps(settings: EngineSettings, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
+    if settings.user_max_nodes is None:
+        return ()
+    own: dict[str, list[int]] = {}
+    for t in trainers:
+        own.setdefault(t.spec.user, []).append(t.id)
+    return tuple(Cap(trainers=frozenset(ids), n_max=settings.user_max_nodes) for ids in own.values())
+
+
+# --- what is known of nodes ----------------------------------------------------------------------
+
+Parts = tuple[tuple[Group, frozenset[str]], ...]
+STEPS = 8
+"""Expected times of departure are rounded down to so many steps of T_fwd."""
+
+
+def _learn(
+    settings: EngineSettings,
+    known: Mapping[str, Facts],
+    pool: frozenset[str],
+    news: Mapping[str, Facts],
+    now: float,
+    joined: frozenset[str] = frozenset(),
+) -> Mapping[str, Facts]:
+    """What is known of the nodes of the pool, after `news` of some; nothing, where nothing is to know."""
+    classes, groups = settings.node_classes, settings.departure_groups
+    if not known and not news and not classes and groups == "none":
+        return known
+    facts = {node: fact for node, fact in known.items() if node in pool and node not in joined}
+    facts |= {node: fact for node, fact in news.items() if node in pool}
+    for node in pool - facts.keys() | joined:
+        fact = facts.get(node, Facts())
+        name = fact.node_class or next((c for c, nodes in classes.items() if node in nodes), "")
+        label = fact.group or {"joined": f"joined {now}", "cabinet": node.rstrip("0123456789")}.get(
+            groups, ""
+        )
+        facts[node] = replace(fact, node_class=name, group=label)
+    return facts
+
+
+def _parts(state: State, now: float, t_fwd_s: float) -> Parts:
+    """The pool divided where its nodes differ; nothing where they are all alike."""
+    if not state.facts:
+        return ()
+    found: dict[tuple[str, str, float], set[str]] = {}
+    for node in state.pool:
+        fact = state.facts.get(node, Facts())
+        remaining = float("inf")
+        if fact.until is not None and fact.until < now + t_fwd_s:
+            remaining = max(0, int((fact.until - now) / t_fwd_s * STEPS)) * t_fwd_s / STEPS
+        found.setdefault((fact.node_class, fact.group, remaining), set()).add(node)
+    parts = []
+    for (name, label, remaining), nodes in sorted(found.items()):
+        departures = 0.0
+        if label:
+            ages = np.array([now - min(state.since[node] for node in nodes)])
+            departures = 1.0 - float(survival.stay(state.survival, ages, t_fwd_s)[0])
+        group = Group(size=len(nodes), node_class=name, remaining_s=remaining, departures=departures)
+        parts.append((group, frozenset(nodes)))
+    return tuple(parts)
 
 
 def curves_of(trainers: tuple[Trainer, ...]) -> tuple[Points, ...]:
@@ -156,6 +266,8 @@ def curves_of(trainers: tuple[Trainer, ...]) -> tuple[Points, ...]:
     median), so that it is neither starved nor preferred before it has been seen.
     """
     known = [t.spec.curve or t.measured for t in trainers]
+    if all(t.spec.curve for t in trainers):
+        return tuple(known)
     typical = median([curve.rate(points, 1) for points in known if points] or [1.0])
     return tuple(t.spec.curve or curve.learnt(t.measured, t.spec.n_max, typical) for t in trainers)
 
@@ -174,8 +286,11 @@ class _Taken:
 
     pool: frozenset[str]
     active: dict[int, Trainer]
-    waiting: Mapping[int, Trainer]
+    waiting: Backlog
     draining: bool
+    since: Mapping[str, float]
+    facts: Mapping[str, Facts]
+    survival: Survival
     decide: bool = False
     regroup: frozenset[int] = frozenset()  # trainers whose membership must be published anew
     restart: tuple[tuple[int, str], ...] = ()  # workers to start again
@@ -183,7 +298,15 @@ class _Taken:
 
 
 def _facts(state: State) -> _Taken:
-    return _Taken(pool=state.pool, active=dict(state.active), waiting=state.waiting, draining=state.draining)
+    return _Taken(
+        pool=state.pool,
+        active=dict(state.active),
+        waiting=state.waiting,
+        draining=state.draining,
+        since=state.since,
+        facts=state.facts,
+        survival=state.survival,
+    )
 
 
 @singledispatch
@@ -197,8 +320,14 @@ def _(event: NodesChanged, state: State) -> _Taken:
     for id_, trainer in state.active.items():
         if not event.left.isdisjoint(trainer.nodes):
             taken.active[id_] = _without(trainer, event.left)
-    taken.decide = not (event.left.isdisjoint(state.pool) and event.joined <= state.pool)
+    gone, new = event.left & state.pool, event.joined - (state.pool - event.left)
+    taken.decide = bool(gone or new or event.facts)
     taken.pool = (state.pool - event.left) | event.joined
+    if gone or new:
+        taken.since = {n: t for n, t in state.since.items() if n not in gone} | dict.fromkeys(new, event.time)
+    if gone:
+        taken.survival = survival.observed(state.survival, [event.time - state.since[n] for n in gone])
+    taken.facts = _learn(state.settings, state.facts, taken.pool, event.facts, event.time, new)
     return taken
 
 
@@ -208,11 +337,13 @@ def _(event: TrainerSubmitted, state: State) -> _Taken:
     if event.trainer in state.active or event.trainer in state.waiting:
         return taken
     trainer = Trainer(id=event.trainer, spec=event.spec, submitted_at=event.time)
-    if len(state.active) < state.settings.max_parallel:
+    limit = state.settings.max_parallel
+    if limit is not None and len(state.active) < limit:
         taken.active[event.trainer] = trainer
         taken.decide = True
     else:
-        taken.waiting = {**state.waiting, event.trainer: trainer}
+        taken.waiting = state.waiting.add(trainer)
+        taken.decide = limit is None
     return taken
 
 
@@ -309,12 +440,13 @@ def _(event: PollFailed, state: State) -> _Taken:
 def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:
     taken = _facts(state)
     if taken.active.pop(id_, None) is not None:
-        for promoted in list(state.waiting.values())[:1]:
+        promoted = state.waiting.first()
+        if promoted is not None and state.settings.max_parallel is not None:
             taken.active[promoted.id] = promoted
-            taken.waiting = {i: t for i, t in state.waiting.items() if i != promoted.id}
+            taken.waiting = state.waiting.remove(promoted.id)
         taken.decide = True
     elif id_ in state.waiting:
-        taken.waiting = {i: t for i, t in state.waiting.items() if i != id_}
+        taken.waiting = state.waiting.remove(id_)
     else:
         return taken
     taken.ended = Ended(trainer=id_, status=status, reason=reason)
@@ -342,24 +474,44 @@ def _blend(old: Cost, new: Cost | None, *, known: bool) -> Cost:
 # --- deciding ------------------------------------------------------------------------------------
 
 
-def _decide(state: State, taken: _Taken, solve: Solve) -> tuple[Plan | None, dict[int, Trainer]]:
-    ready = () if taken.draining else tuple(taken.active.values())
+def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan | None, dict[int, Trainer]]:
+    """Plan anew. Those who wait and are given nodes become active, in `taken`, too."""
+    asked: list[Trainer] = []
+    if not taken.draining:
+        asked = list(taken.active.values())
+        if state.settings.max_parallel is None:
+            asked += taken.waiting.eligible(len(taken.pool))
     current = {t.id: t.nodes for t in taken.active.values() if t.nodes}
-    plan = None
-    counts: Mapping[int, int] = {}
-    if ready:
-        plan = solve(problem(state.settings, taken.pool, ready))
-        counts = plan.counts
-    members = {t.id: frozenset(t.members) for t in ready}
-    target = assign(counts, current, taken.pool, members)
+    plan, target = None, dict[int, frozenset[str]]()
+    if asked:
+        seen = replace(state, pool=taken.pool, since=taken.since, facts=taken.facts, survival=taken.survival)
+        question, parts = problem(seen, tuple(asked), now)
+        plan = solve(question)
+        members = {t.id: frozenset(t.members) for t in asked}
+        for counts, nodes in _shares(plan, parts) or [(plan.counts, taken.pool)]:
+            held = {t: own & nodes for t, own in current.items()}
+            for id_, own in assign(counts, held, nodes, members).items():
+                target[id_] = target.get(id_, frozenset()) | own
+        for t in asked:
+            if t.id in taken.waiting and target.get(t.id):
+                taken.waiting = taken.waiting.remove(t.id)
+                taken.active[t.id] = t
+        plan = replace(
+            plan,
+            counts={i: n for i, n in plan.counts.items() if i in taken.active},
+            allocation={i: nodes for i, nodes in target.items() if i in taken.active},
+        )
     after = dict(taken.active)
-    for id_ in target.keys() | current.keys():
+    for id_ in taken.active.keys() & (target.keys() | current.keys()):
         trainer, nodes = after[id_], target.get(id_, frozenset())
         if nodes != trainer.nodes:
             after[id_] = replace(_without(trainer, trainer.nodes - nodes), nodes=nodes)
-    if plan is not None:
-        plan = replace(plan, allocation=target)
     return plan, after
+
+
+def _shares(plan: Plan, parts: Parts) -> list[tuple[Mapping[int, int], frozenset[str]]]:
+    """Per group: how many of its nodes each trainer gets, and which they are."""
+    return [({t: own[g] for t, own in plan.spread.items()}, nodes) for g, (_, nodes) in enumerate(parts)]
 
 
 # --- from what is wanted to what is to be done ---------------------------------------------------

@@ -23,11 +23,21 @@ class NodeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a node of the pool beyond its name. Everything unknown is left as it is here."""
+
+    node_class: str = ""  # nodes of different classes never serve one trainer together
+    group: str = ""  # nodes with the same label are expected to leave together
+    until: float | None = None  # when the node is expected to leave, at the latest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node as a poll saw it."""
+    """One node as a poll saw it. `until`: when a planned job will take it, where the scheduler knows."""
 
     name: str
     state: NodeState
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +95,10 @@ class TrainerSpec:
     samples: int | None = None
     curve: Points | None = None
     costs: RescaleCosts | None = None
+    curves: tuple[tuple[str, Points], ...] = ()  # node class -> its own curve, where it differs
     weight: float = 1.0
+    priority: float = 1.0
+    user: str = ""  # who submitted it
     workdir: str = "."
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
@@ -158,6 +171,8 @@ class Candidate:
 
     `curve` is the objective metric O_j in its own unit (samples/s for throughput), `current` is C_j:
     the nodes that it holds of those still in the pool. The weight multiplies its whole value.
+    `held` says how many of them are in each of the problem's groups (empty: there is but one), `curves`
+    has the metric on node classes where it differs; an empty curve: it cannot use the class.
     """
 
     trainer: int
@@ -167,6 +182,12 @@ class Candidate:
     curve: Points
     weight: float = 1.0
     costs: RescaleCosts = RescaleCosts()
+    held: tuple[int, ...] = ()
+    curves: tuple[tuple[str, Points], ...] = ()
+
+    def curve_on(self, node_class: str) -> Points:
+        """The metric on nodes of a class."""
+        return next((points for name, points in self.curves if name == node_class), self.curve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,13 +199,43 @@ class Cap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes of the pool that are alike to the allocators, and that leave together if they leave.
+
+    No value is counted past `remaining_s`. `departures` is how often the group is expected to leave
+    within T_fwd (0 to 1): a trainer that touches it is charged that many scale-downs, once.
+    """
+
+    size: int
+    node_class: str = ""
+    remaining_s: float = float("inf")
+    departures: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Which of `candidates` (in first-come-first-served order) gets how many of `pool_size` nodes?"""
+    """Which of `candidates` (in first-come-first-served order) gets how many of `pool_size` nodes?
+
+    `groups` divides the pool where its nodes differ; empty, all nodes are alike. A trainer uses nodes
+    of one class only.
+    """
 
     pool_size: int
     t_fwd_s: float
     candidates: tuple[Candidate, ...]
     caps: tuple[Cap, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Group, ...]:
+        """The groups; all nodes as one where nothing tells them apart."""
+        return self.groups or (Group(size=self.pool_size),)
+
+    def held(self, candidate: Candidate) -> tuple[int, ...]:
+        """How many nodes of each part a candidate holds."""
+        if not self.groups:
+            return (candidate.current,)
+        return candidate.held or (0,) * len(self.groups)
 
 
 class PlanStatus(StrEnum):
@@ -198,7 +249,10 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An allocator's answer. `bound` is the best that any plan could reach, as far as is known."""
+    """An allocator's answer. `bound` is the best that any plan could reach, as far as is known.
+
+    `spread` says how many of a trainer's nodes come from which of the problem's groups, if it has any.
+    """
 
     allocator: str
     status: PlanStatus
@@ -206,6 +260,7 @@ class Plan:
     objective: float
     bound: float
     note: str = ""
+    spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=dict)
     solve_s: float = 0.0
 
@@ -254,13 +309,17 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesChanged:
-    """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event."""
+    """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event.
+
+    `facts` says what is known of nodes that join, or has become known of nodes that are there.
+    """
 
     priority: ClassVar[int] = 2
     time: float
     left: frozenset[str] = frozenset()
     joined: frozenset[str] = frozenset()
     reason: str = ""
+    facts: Mapping[str, Facts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,11 +454,21 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What a site sets for the decisions (the command line's `Settings` are wider)."""
+    """What a site sets for the decisions (the command line's `Settings` are wider and say more of each).
+
+    None means: `t_fwd_s`, chosen from how long nodes stay; `max_parallel`, every waiting trainer may
+    hold nodes; `ageing_s`, waiting makes nobody heavier; `user_max_nodes`, no cap.
+    """
 
     allocator: str = "auto"
+    solver: str = "highs"
     objective: str = "throughput"
-    t_fwd_s: float = 120.0
-    max_parallel: int = 10
+    t_fwd_s: float | None = 120.0
+    max_parallel: int | None = 10
+    ageing_s: float | None = 86_400.0
+    user_max_nodes: int | None = None
+    node_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # class -> its nodes
+    departure_groups: str = "none"
     milp_time_limit_s: float = 10.0
+    milp_gap: float = 1e-4
     max_failures: int = 3

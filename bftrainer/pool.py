@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bftrainer.model import NodesChanged, Snapshot
+from bftrainer.model import Facts, NodesChanged, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The nodes that are ours to use, and since when the idle others have been seen idle."""
+    """The nodes that are ours to use, since when the idle others have been seen idle, and until when
+    the scheduler has said that nodes of ours are expected to stay."""
 
     nodes: frozenset[str] = frozenset()
     idle_since: Mapping[str, float] = field(default_factory=dict)
+    until: Mapping[str, float] = field(default_factory=dict)
 
 
 def observe(pool: Pool, snapshot: Snapshot, debounce_s: float = 0.0) -> tuple[Pool, NodesChanged | None]:
@@ -27,13 +29,21 @@ def observe(pool: Pool, snapshot: Snapshot, debounce_s: float = 0.0) -> tuple[Po
     since = {node: pool.idle_since.get(node, snapshot.time) for node in idle - pool.nodes}
     joined = frozenset(node for node, first in since.items() if snapshot.time - first >= debounce_s)
     left = pool.nodes - idle
+    nodes = (pool.nodes & idle) | joined
+    said = {node.name: node.until for node in snapshot.nodes if node.name in nodes}
     after = Pool(
-        nodes=(pool.nodes & idle) | joined,
+        nodes=nodes,
         idle_since={node: first for node, first in since.items() if node not in joined},
+        until={node: moment for node, moment in said.items() if moment is not None},
     )
-    if not joined and not left:
+    facts = {
+        node: Facts(until=moment)
+        for node, moment in said.items()
+        if moment != (None if node in joined else pool.until.get(node))
+    }
+    if not joined and not left and not facts:
         return after, None
-    return after, NodesChanged(time=snapshot.time, joined=joined, left=left, reason="poll")
+    return after, NodesChanged(time=snapshot.time, joined=joined, left=left, reason="poll", facts=facts)
 
 
 def lose(pool: Pool, node: str, time: float, reason: str) -> tuple[Pool, NodesChanged | None]:

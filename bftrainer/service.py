@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ class DaemonService:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
-    async def submit(self, text: str, name: str, base: str) -> dict[str, Any]:
-        wanted = spec.parse(text, name, Path(base))
+    async def submit(self, text: str, name: str, base: str, user: str) -> dict[str, Any]:
+        wanted = replace(spec.parse(text, name, Path(base)), user=user)
         if not _is_folder(wanted.workdir):
             lines = enumerate(text.splitlines(), start=1)
             line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)

@@ -9,11 +9,20 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
@@ -26,8 +35,27 @@ Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 
+def _unless(word: str) -> BeforeValidator:
+    """Accept `word` for None."""
+    return BeforeValidator(lambda value: None if value == word else value)
+
+
 class SettingsError(BftrainerError, ValueError):
     """A setting that does not exist or cannot be. The message says where it came from."""
+
+
+def nodeset(text: str) -> list[str]:
+    """The node names of a range such as `n[01-08],gpu3`.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415  slow to import
+
+    try:
+        return list(NodeSet(text))
+    except NodeSetException as error:
+        raise ValueError(f"{text!r} is no set of nodes such as n[01-08]: {error}") from error
 
 
 def default_state_dir() -> Path:
@@ -46,13 +74,51 @@ class Settings(BaseModel):
     allocator: Annotated[Literal["auto", "milp", "knapsack", "equal"], Field(description="who decides")] = (
         "auto"
     )
+    solver: Annotated[
+        Literal["highs", "gurobi", "cplex", "scip", "cbc"], Field(description="who solves the MILP")
+    ] = "highs"
     objective: Annotated[
-        Literal["throughput", "efficiency"],
-        Field(description="what is maximised: samples/s, or samples/s relative to one node"),
+        str,
+        Field(
+            description="what is maximised: throughput (samples/s), efficiency (relative to one node), "
+            "priority (efficiency times the trainer's priority), or a mixture: 0.7*efficiency+0.3*priority"
+        ),
     ] = "throughput"
-    t_fwd_s: Annotated[Positive, Field(description="time for which nobody is assumed to leave")] = 120.0
-    max_parallel: Annotated[int, Field(ge=1, le=100_000, description="trainers that may hold nodes")] = 10
+    t_fwd_s: Annotated[
+        Positive | None,
+        _unless("auto"),
+        Field(description="time for which nobody is assumed to leave; auto: from how long nodes stay"),
+    ] = 120.0
+    max_parallel: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        _unless("auto"),
+        Field(description="trainers that may hold nodes, by priority, then first come; auto: all that wait"),
+    ] = 10
+    ageing_s: Annotated[
+        Positive | None,
+        _unless("never"),
+        Field(
+            description="with max_parallel auto: waiting so long doubles a trainer's weight; never: no effect"
+        ),
+    ] = 86_400.0
+    user_max_nodes: Annotated[
+        Annotated[int, Field(ge=0)] | None, Field(description="most nodes of one user's trainers together")
+    ] = None
+    node_classes: Annotated[
+        dict[str, str],
+        Field(description="classes of nodes that no trainer mixes, as name: nodes, such as fat: n[01-08]"),
+    ] = Field(default_factory=dict)
+    departure_groups: Annotated[
+        Literal["none", "joined", "cabinet"],
+        Field(description="nodes expected to leave together: that joined together, or of one cabinet"),
+    ] = "none"
     milp_time_limit_s: Annotated[Positive, Field(description="time limit of the MILP solver")] = 10.0
+    milp_gap: Annotated[
+        float,
+        Field(
+            ge=0, lt=1, description="relative gap at which a plan under side constraints counts as optimal"
+        ),
+    ] = 1e-4
     max_failures: Annotated[
         int, Field(ge=0, le=1000, description="failures of a program in a row, without progress, to bear")
     ] = 3
@@ -73,14 +139,49 @@ class Settings(BaseModel):
     def _whole_path(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
-    @property
+    @field_validator("objective")
+    @classmethod
+    def _known_objective(cls, text: str) -> str:
+        from bftrainer import objective  # noqa: PLC0415  NumPy takes a while to import
+
+        objective.parse(text)
+        return text
+
+    @field_validator("node_classes", mode="before")
+    @classmethod
+    def _from_text(cls, classes: object) -> object:
+        return yaml.safe_load(classes) if isinstance(classes, str) else classes
+
+    @field_validator("node_classes")
+    @classmethod
+    def _node_sets(cls, classes: dict[str, str]) -> dict[str, str]:
+        seen: dict[str, str] = {}
+        for name, text in classes.items():
+            for node in nodeset(text):
+                if seen.setdefault(node, name) != name:
+                    raise ValueError(f"node {node} is in {seen[node]} and in {name}; keep one")
+        return classes
+
+    @model_validator(mode="after")
+    def _equal_shares_know_one_class(self) -> Settings:
+        if self.allocator == "equal" and self.node_classes:
+            raise ValueError("equal shares know one class of nodes; use the allocator auto with node_classes")
+        return self
+
+    @cached_property
     def engine(self) -> EngineSettings:
         return EngineSettings(
             allocator=self.allocator,
+            solver=self.solver,
             objective=self.objective,
             t_fwd_s=self.t_fwd_s,
             max_parallel=self.max_parallel,
+            ageing_s=self.ageing_s,
+            user_max_nodes=self.user_max_nodes,
+            node_classes={name: frozenset(nodeset(text)) for name, text in self.node_classes.items()},
+            departure_groups=self.departure_groups,
             milp_time_limit_s=self.milp_time_limit_s,
+            milp_gap=self.milp_gap,
             max_failures=self.max_failures,
         )
 
@@ -117,10 +218,16 @@ def load(
         return Settings.model_validate(merged)
     except ValidationError as error:
         lines = [
-            f"{sources.get(str(e['loc'][0]), 'settings')}: {e['loc'][0]}: {e['input']!r}: {e['msg'].lower()}"
+            _explain(e["loc"], e["input"], e["msg"].removeprefix("Value error, "), sources)
             for e in error.errors()
         ]
         raise SettingsError("\n".join(lines)) from error
+
+
+def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: Mapping[str, str]) -> str:
+    if not loc:
+        return f"settings: {message}"
+    return f"{sources.get(str(loc[0]), 'settings')}: {loc[0]}: {value!r}: {message[:1].lower()}{message[1:]}"
 
 
 def _from_file(file: Path | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

@@ -106,7 +106,9 @@ class _Spec(_Strict):
     work: _Work | Literal["until_exit"] = "until_exit"
     curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None
     rescale: _Rescale | None = None
+    curves: dict[str, list[Annotated[list[float], Field(min_length=2, max_length=2)]]] = {}
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    priority: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
     workdir: Text = "."
     env: dict[str, Text] = {}
     checkpoint: _Checkpoint = _Checkpoint()
@@ -135,6 +137,13 @@ class _Spec(_Strict):
         if pairs is not None:
             curve.make((_whole(n), rate) for n, rate in pairs)
         return pairs
+
+    @field_validator("curves")
+    @classmethod
+    def _each_possible(cls, curves: dict[str, list[list[float]]]) -> dict[str, list[list[float]]]:
+        for pairs in curves.values():
+            cls._possible(pairs)
+        return curves
 
     def points(self) -> Points | None:
         return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)
@@ -275,7 +284,12 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         samples=spec.work.samples if isinstance(spec.work, _Work) else None,
         curve=spec.points(),
         costs=_costs(spec.rescale),
+        curves=tuple(
+            (name, curve.make((int(n), rate) for n, rate in pairs))
+            for name, pairs in sorted(spec.curves.items())
+        ),
         weight=spec.weight,
+        priority=spec.priority,
         workdir=str((base / spec.workdir).resolve()),
         env=tuple(sorted(spec.env.items())),
         checkpoint_dir=str((base / spec.checkpoint.dir).resolve()) if spec.checkpoint.dir else "",
@@ -328,8 +342,8 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
         "string_type": "; quote it if it is meant as text",
         "int_type": "; give a whole number, all digits written out",
         "list_type": "; give a list, such as [python, train.py]" if loc == ("command",) else "; give a list",
-        "too_long": "; each point is [nodes, samples/s]" if loc[:1] == ("curve",) else "",
-        "too_short": "; each point is [nodes, samples/s]" if loc[:1] == ("curve",) else "",
+        "too_long": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
+        "too_short": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
         "int_from_float": "; give a whole number",
         "float_type": "; give a number",
         "literal_error": "; give 'until_exit' or 'samples: N'",

@@ -1,40 +1,47 @@
 """state -> plan: who gets how many nodes. Pure: no I/O, no clock, no memory between calls.
 
-Each allocator is a function `(problem, time_limit_s) -> Plan`:
+Each allocator is a function `(problem, settings) -> Plan`:
 
-- `knapsack`: exact dynamic programme, for problems without constraints across trainers but the pool;
-- `milp`: the aggregated mixed-integer model, for every problem;
+- `knapsack`: the exact method; where nodes differ or caps overlap, a plan with a bound (`relax`);
+- `milp`: the aggregated mixed-integer model, for every problem, on a solver of choice;
 - `equal`: equal shares, the published baseline;
-- `auto`: the knapsack where it is exact, the MILP otherwise. The plan names the one that decided.
+- `auto`: the exact method, and the MILP where it leaves a gap. The plan names the one that decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bftrainer.allocate import equal, knapsack
-from bftrainer.model import Plan, Problem
+from bftrainer.allocate import equal, knapsack, relax
+from bftrainer.model import EngineSettings, Plan, Problem
 
-Allocator = Callable[[Problem, float], Plan]
-
-
-def _knapsack(problem: Problem, time_limit_s: float) -> Plan:
-    return knapsack.allocate(problem)
+Allocator = Callable[[Problem, EngineSettings], Plan]
 
 
-def _milp(problem: Problem, time_limit_s: float) -> Plan:
+def _knapsack(problem: Problem, settings: EngineSettings) -> Plan:
+    if knapsack.exact_for(problem):
+        return knapsack.allocate(problem)
+    return relax.allocate(problem, settings.milp_gap)
+
+
+def _milp(problem: Problem, settings: EngineSettings) -> Plan:
     from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
 
-    return milp.allocate(problem, time_limit_s=time_limit_s)
+    return milp.allocate(
+        problem,
+        time_limit_s=settings.milp_time_limit_s,
+        gap=relax.EXACT if knapsack.exact_for(problem) else settings.milp_gap,
+        solver=settings.solver,
+    )
 
 
-def _equal(problem: Problem, time_limit_s: float) -> Plan:
+def _equal(problem: Problem, settings: EngineSettings) -> Plan:
     return equal.allocate(problem)
 
 
-def _auto(problem: Problem, time_limit_s: float) -> Plan:
-    chosen = _knapsack if knapsack.exact_for(problem) else _milp
-    return chosen(problem, time_limit_s)
+def _auto(problem: Problem, settings: EngineSettings) -> Plan:
+    plan = _knapsack(problem, settings)
+    return plan if plan.proven else _milp(problem, settings)
 
 
 ALLOCATORS: Mapping[str, Allocator] = {
@@ -43,3 +50,8 @@ ALLOCATORS: Mapping[str, Allocator] = {
     "knapsack": _knapsack,
     "equal": _equal,
 }
+
+
+def decide(problem: Problem, settings: EngineSettings) -> Plan:
+    """The answer of the allocator that the settings name."""
+    return ALLOCATORS[settings.allocator](problem, settings)

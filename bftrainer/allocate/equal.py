@@ -8,17 +8,18 @@ order wait. Neither curves nor rescale costs matter to it.
 from __future__ import annotations
 
 from bftrainer import objective
+from bftrainer.allocate import relax
 from bftrainer.model import Candidate, Plan, PlanStatus, Problem
 
 
 def allocate(problem: Problem) -> Plan:
-    """Equal shares.
+    """Equal shares; caps are kept by cutting the last in order.
 
     Raises:
-        ValueError: the problem has constraints across trainers, which equal shares do not know.
+        ValueError: the nodes are of several classes, which equal shares do not know.
     """
-    if problem.caps:
-        raise ValueError(f"{len(problem.caps)} caps across trainers: use the allocator milp or auto")
+    if len({g.node_class for g in problem.parts}) > 1:
+        raise ValueError("equal shares know one class of nodes: use the allocator auto, milp or knapsack")
     counts = dict.fromkeys((c.trainer for c in problem.candidates), 0)
     served: list[Candidate] = []
     free = problem.pool_size
@@ -36,11 +37,14 @@ def allocate(problem: Problem) -> Plan:
             if free > 0 and counts[candidate.trainer] == lowest:
                 counts[candidate.trainer] += 1
                 free -= 1
+    counts = relax.within_caps(problem, counts)
+    into = relax.spread(problem, {t: (problem.parts[0].node_class, n) for t, n in counts.items()})
     return Plan(
         allocator="equal",
         status=PlanStatus.HEURISTIC,
         counts=counts,
-        objective=objective.total(problem, counts),
+        objective=objective.total_of(problem, into) if problem.groups else objective.total(problem, counts),
         bound=float("inf"),
         note="equal shares claim nothing",
+        spread=into if problem.groups else {},
     )

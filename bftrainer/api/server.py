@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pwd
+import socket as socket_
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +23,7 @@ MAX_ROWS = 10_000
 class Service(Protocol):
     """What the daemon answers. Errors that a client can mend are `BftrainerError`s."""
 
-    async def submit(self, text: str, name: str, base: str) -> dict[str, Any]: ...
+    async def submit(self, text: str, name: str, base: str, user: str) -> dict[str, Any]: ...
     def trainers(self) -> list[dict[str, Any]]: ...
     def show(self, trainer: str) -> dict[str, Any]: ...
     async def cancel(self, trainer: str) -> dict[str, Any]: ...
@@ -44,7 +47,7 @@ def application(service: Service, hub: Hub) -> web.Application:
     async def submit(request: web.Request) -> web.Response:
         body = await _body(request)
         text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
-        return web.json_response(await service.submit(text, name, base), status=201)
+        return web.json_response(await service.submit(text, name, base, _user(request)), status=201)
 
     async def listing(request: web.Request) -> web.Response:
         return web.json_response(service.trainers())
@@ -146,3 +149,13 @@ def _offsets(text: str) -> dict[str, int]:
     if not isinstance(found, dict) or not all(isinstance(v, int) and v >= 0 for v in found.values()):
         raise BftrainerError("after: give a JSON object of node and offset")
     return found
+
+
+def _user(request: web.Request) -> str:
+    """Who is at the other end of the Unix socket, as the kernel says."""
+    peer = request.get_extra_info("socket")
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket_.SOL_SOCKET, socket_.SO_PEERCRED, 12))
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.shell_completion import CompletionItem
@@ -33,7 +33,8 @@ def setting_options(*names: str) -> Callable[[F], F]:
             shown = field.get_default(call_default_factory=True)
             if isinstance(shown, Path):
                 shown = str(shown).replace(str(Path.home()), "~", 1)
-            choices = [str(choice) for choice in get_args(field.annotation)]
+            only = get_origin(field.annotation) is Literal
+            choices = [str(choice) for choice in get_args(field.annotation)] if only else []
             command = click.option(
                 f"--{name.removesuffix('_s').replace('_', '-')}",
                 name,

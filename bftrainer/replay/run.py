@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from bftrainer import curve, engine
-from bftrainer.allocate import ALLOCATORS
+from bftrainer.allocate import decide
 from bftrainer.model import (
     EngineSettings,
     Event,
@@ -87,11 +87,10 @@ def replay(
     tally = Tally()
     launcher = simulate(emit)
     state = engine.State(settings=settings)
-    allocate = ALLOCATORS[settings.allocator]
 
     def solve(problem: Problem) -> Plan:
         started = wall.perf_counter()
-        plan = allocate(problem, settings.milp_time_limit_s)
+        plan = decide(problem, settings)
         tally.decision_s.append(wall.perf_counter() - started)
         tally.unproven += not plan.proven
         return plan

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pyomo.environ as pyo
@@ -18,7 +18,7 @@ from pyomo.contrib.appsi.base import TerminationCondition
 from pyomo.contrib.appsi.solvers.highs import Highs
 
 from bftrainer import objective
-from bftrainer.model import Candidate, Cap, Cost, Points, Problem, RescaleCosts
+from bftrainer.model import Candidate, Cap, Cost, Group, Points, Problem, RescaleCosts
 
 TOLERANCE = 1e-7
 """Relative difference (absolute below 1) up to which two objectives count as equal."""
@@ -60,6 +60,114 @@ def _all_counts(problem: Problem) -> Iterator[dict[int, int]]:
         counts = dict(zip(ids, chosen, strict=True))
         if not infeasibilities(problem, counts):
             yield counts
+
+
+# --- groups of nodes -----------------------------------------------------------------------------
+
+Spread = dict[int, tuple[int, ...]]
+
+
+def best_spread(problem: Problem) -> tuple[float, Spread]:
+    """The best plan over all ways to deal the groups' nodes out: (objective, nodes of each group)."""
+    best, found = float("-inf"), {}
+    ids = [c.trainer for c in problem.candidates]
+    each = [_spreads(problem, c) for c in problem.candidates]
+    values = [
+        {own: spelt_out(problem, c, own) for own in ways}
+        for c, ways in zip(problem.candidates, each, strict=True)
+    ]
+    for chosen in product(*each):
+        into = dict(zip(ids, chosen, strict=True))
+        value = sum(known[own] for known, own in zip(values, chosen, strict=True))
+        if value > best and not misspread(problem, into):
+            best, found = value, into
+    return best, found
+
+
+def _spreads(problem: Problem, c: Candidate) -> list[tuple[int, ...]]:
+    held = problem.held(c)
+    found = []
+    for own in product(*(range(g.size + 1) for g in problem.parts)):
+        classes = {g.node_class for g, n in zip(problem.parts, own, strict=True) if n}
+        grows = all(n >= h for n, h in zip(own, held, strict=True))
+        shrinks = all(n <= h for n, h in zip(own, held, strict=True))
+        if (sum(own) == 0 or c.n_min <= sum(own) <= c.n_max) and len(classes) <= 1 and (grows or shrinks):
+            found.append(own)
+    return found
+
+
+def misspread(problem: Problem, into: Mapping[int, tuple[int, ...]]) -> list[str]:
+    """Everything that is wrong with nodes per group as an answer to `problem`."""
+    wrong = infeasibilities(problem, {trainer: sum(own) for trainer, own in into.items()})
+    for g, group in enumerate(problem.parts):
+        if sum(own[g] for own in into.values()) > group.size:
+            wrong.append(f"group {g} has {group.size} nodes only")
+    for c in problem.candidates:
+        if into.get(c.trainer, ()) not in _spreads(problem, c):
+            wrong.append(f"trainer {c.trainer} migrates or mixes classes: {into.get(c.trainer)}")
+    return wrong
+
+
+def spelt_out(problem: Problem, c: Candidate, own: tuple[int, ...]) -> float:
+    """The value of nodes per group, integrated over T_fwd from one departure to the next."""
+    used = [(g, n) for g, n in zip(problem.parts, own, strict=True) if n]
+    held = [g for g, n in zip(problem.parts, problem.held(c), strict=True) if n]
+    name = used[0][0].node_class if used else held[0].node_class if held else problem.parts[0].node_class
+    points = dict(c.curves).get(name, c.curve)
+    now = interpolate(points, c.current) if c.current >= c.n_min else 0.0
+    n, value, moment = sum(own), 0.0, 0.0
+    while moment < problem.t_fwd_s:
+        until = min([problem.t_fwd_s, *(g.remaining_s for g in problem.parts if g.remaining_s > moment)])
+        there = sum(k for g, k in used if g.remaining_s > moment)
+        if there >= c.n_min:
+            value += (until - moment) * interpolate(points, there)
+        moment = until
+    if n > c.current:
+        value -= c.costs.up.stall_s * now + c.costs.up.init_s * max(0.0, interpolate(points, n) - now)
+    if n < c.current:
+        value -= c.costs.down.stall_s * now
+    speed = interpolate(points, max(c.current, c.n_min))
+    value -= sum(g.departures * c.costs.down.stall_s * speed for g, _ in used)
+    return c.weight * value
+
+
+def random_groups(rng: random.Random, *, trainers: int = 3, classes: int = 2, caps: bool = False) -> Problem:
+    """A small problem whose nodes differ in class, departure and expected remaining time."""
+    names = [f"class{i}" for i in range(rng.randint(1, classes))]
+    t_fwd_s = rng.choice([10.0, 120.0, 120.0, 3600.0])
+    groups = tuple(
+        Group(
+            size=rng.randint(1, 3),
+            node_class=rng.choice(names),
+            remaining_s=rng.choice([float("inf"), float("inf"), t_fwd_s * rng.uniform(0.05, 1.2)]),
+            departures=rng.choice([0.0, rng.random()]),
+        )
+        for _ in range(rng.randint(1, 4))
+    )
+    free = [g.size for g in groups]
+    candidates = []
+    for j in range(1, rng.randint(1, trainers) + 1):
+        held = [0] * len(groups)
+        own = rng.choice(names)
+        for g, group in enumerate(groups):
+            if group.node_class == own and rng.random() < 0.5:
+                held[g] = rng.randint(0, free[g])
+                free[g] -= held[g]
+        c = _candidate(rng, j, sum(held), 8, init=True)
+        curves = tuple((name, random_curve(rng, c.n_max)) for name in names if rng.random() < 0.4)
+        candidates.append(replace(c, held=tuple(held), curves=curves))
+    found = []
+    if caps:
+        for _ in range(rng.randint(1, 2)):
+            who = frozenset(rng.sample(range(1, len(candidates) + 1), rng.randint(1, len(candidates))))
+            found.append(Cap(trainers=who, n_max=rng.randint(0, 8)))
+    return Problem(
+        pool_size=sum(g.size for g in groups),
+        t_fwd_s=t_fwd_s,
+        candidates=tuple(candidates),
+        caps=tuple(found),
+        groups=groups,
+    )
 
 
 # --- the published model -------------------------------------------------------------------------

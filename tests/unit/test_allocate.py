@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import oracle
 import pytest
-from pyomo.contrib.appsi.base import TerminationCondition
-from pyomo.contrib.appsi.solvers.highs import Highs
 
 from bftrainer import objective
-from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp
-from bftrainer.model import Candidate, Cap, Cost, Plan, PlanStatus, Problem, RescaleCosts
+from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp, relax, solvers
+from bftrainer.model import (
+    Candidate,
+    Cap,
+    Cost,
+    EngineSettings,
+    Group,
+    Plan,
+    PlanStatus,
+    Problem,
+    RescaleCosts,
+)
 
 CHUNKS, PER_CHUNK = 20, 105
 
@@ -94,16 +104,103 @@ def test_the_random_problems_cover_the_awkward_cases() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_milp_respects_caps_and_is_still_optimal(seed: int) -> None:
+def test_caps_are_kept_and_the_plan_is_still_optimal(seed: int) -> None:
     rng = random.Random(f"caps/{seed}")
-    binding = 0
-    for _ in range(40):
+    binding = disjoint = 0
+    for _ in range(60):
         problem = oracle.random_problem(rng, trainers=4, pool=7, caps=True)
-        plan = milp.allocate(problem, time_limit_s=60)
+        best = oracle.brute_force(problem)
+        plans = [milp.allocate(problem, time_limit_s=60)]
+        if knapsack.exact_for(problem):
+            plans.append(knapsack.allocate(problem))
+            disjoint += 1
+        for plan in plans:
+            check_proven(plan, problem)
+            assert oracle.same(plan.objective, best), (plan, problem)
+        binding += best < knapsack.allocate(replace(problem, caps=())).objective - 1e-6
+    assert min(binding, disjoint) >= 10  # the caps are not just decoration
+
+
+SOLVERS = [name for name in solvers.SOLVERS if solvers.available(name)]
+
+
+def test_a_solver_with_special_ordered_sets_is_tested_here() -> None:
+    assert any(solvers.SOLVERS[name].sos2 for name in SOLVERS), "install pyscipopt"
+
+
+@pytest.mark.parametrize("statement", [None, *milp.Statement])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_and_statement_finds_the_best_of_all_plans(
+    solver: str, statement: milp.Statement | None
+) -> None:
+    """Node classes, departure groups, expected remaining times and caps, against enumeration."""
+    if statement is milp.Statement.SOS2 and not solvers.SOLVERS[solver].sos2:
+        pytest.skip(f"{solver} takes no special ordered sets")
+    for problem, best in grouped_problems():
+        plan = milp.allocate(problem, time_limit_s=60, solver=solver, statement=statement)
+        assert oracle.misspread(problem, plan.spread) == []
+        assert plan.proven
+        assert oracle.same(plan.objective, best), (plan, best, problem)
+
+
+@cache
+def grouped_problems() -> list[tuple[Problem, float]]:
+    """Problems whose nodes differ, with the best objective."""
+    rng = random.Random("groups")
+    found = []
+    for i in range(60):
+        problem = oracle.random_groups(rng, caps=i % 3 == 0)
+        best, into = oracle.best_spread(problem)
+        for c in problem.candidates:
+            own = into[c.trainer]
+            assert oracle.same(objective.worth(c, problem, own), oracle.spelt_out(problem, c, own))
+        found.append((problem, best))
+    return found
+
+
+def test_the_statement_follows_the_solver_and_the_curve() -> None:
+    """Concave values need no adjacency; others get special ordered sets where the solver has them."""
+    stairs = ((1, 1.0), (2, 1.1), (3, 3.0), (4, 3.1))
+    concave = linear_trainer(1, curve=((1, 2.0), (4, 5.0), (8, 6.0)))
+    problem = Problem(
+        pool_size=8, t_fwd_s=120.0, candidates=(concave, linear_trainer(2, n_max=4, curve=stairs))
+    )
+    for sos2, expected in ((True, milp.Statement.SOS2), (False, milp.Statement.BINARIES)):
+        model = milp.Model(problem, sos2=sos2)
+        assert [model.ways[j, "", 0] for j in (1, 2)] == [milp.Statement.CONCAVE, expected]
+        assert hasattr(model.pyomo, "neighbours") is sos2
+
+
+def test_the_relaxation_bounds_every_plan_and_its_own_plan_is_feasible() -> None:
+    tight = 0
+    for problem, best in grouped_problems():
+        plan = relax.allocate(problem, relax.EXACT)
+        assert oracle.misspread(problem, plan.spread) == []
+        assert plan.objective <= best + oracle.TOLERANCE * max(1.0, abs(best))
+        assert plan.bound >= best - oracle.TOLERANCE * max(1.0, abs(best)), (plan, best, problem)
+        assert not plan.proven or oracle.same(plan.objective, best)
+        tight += plan.proven
+    assert tight > 20  # it is of use
+
+
+@pytest.mark.parametrize("chunk", range(20))
+def test_looking_only_where_it_matters_finds_what_the_plain_programme_finds(chunk: int) -> None:
+    rng = random.Random(f"plain/{chunk}")
+    for _ in range(200):
+        problem = oracle.random_problem(rng, trainers=12, pool=40)
+        rows = objective.tables(problem.candidates, problem.pool_size, problem.t_fwd_s)
+        best, choices = knapsack.profile(rows, problem.pool_size)
+        plain = knapsack.trace(choices, problem.pool_size)
+        assert oracle.same(rows[range(len(rows)), plain].sum(), best[-1])
+        plan = knapsack.allocate(problem)
         check_proven(plan, problem)
-        assert oracle.same(plan.objective, oracle.brute_force(problem)), (plan, problem)
-        binding += plan.objective < knapsack.allocate(replace(problem, caps=())).objective - 1e-6
-    assert binding >= 10  # the caps are not just decoration
+        assert oracle.same(plan.objective, best[-1]), (plan, best[-1], problem)
+
+
+def test_interchangeable_trainers_are_served_in_order() -> None:
+    trainers = tuple(linear_trainer(j, n_max=4) for j in range(1, 6))
+    plan = knapsack.allocate(Problem(pool_size=10, t_fwd_s=120.0, candidates=trainers))
+    assert list(plan.counts.values()) == [4, 4, 2, 0, 0]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -129,10 +226,10 @@ def test_rescale_costs_hold_a_trainer_back() -> None:
     trainer = linear_trainer(1, current=4, costs=RescaleCosts(up=Cost(stall_s=18.0)))
     problem = Problem(pool_size=8, t_fwd_s=10.0, candidates=(trainer,))
     for allocate in (ALLOCATORS["knapsack"], ALLOCATORS["milp"]):
-        plan = allocate(problem, 60.0)
+        plan = allocate(problem, EngineSettings())
         assert dict(plan.counts) == {1: 4}
         assert plan.objective == pytest.approx(40.0)
-        plan = allocate(replace(problem, t_fwd_s=20.0), 60.0)
+        plan = allocate(replace(problem, t_fwd_s=20.0), EngineSettings())
         assert dict(plan.counts) == {1: 8}
         assert plan.objective == pytest.approx(160.0 - 72.0)
 
@@ -140,42 +237,67 @@ def test_rescale_costs_hold_a_trainer_back() -> None:
 def test_no_candidates_is_a_problem_too() -> None:
     problem = Problem(pool_size=3, t_fwd_s=120.0, candidates=())
     for name, allocate in ALLOCATORS.items():
-        plan = allocate(problem, 10.0)
+        plan = allocate(problem, EngineSettings())
         assert (name, dict(plan.counts), plan.objective) == (name, {}, 0.0)
 
 
 # --- who decides, and what it says of it ---------------------------------------------------------
 
 
-def test_auto_takes_the_knapsack_where_it_is_exact_and_the_milp_elsewhere() -> None:
+def test_auto_takes_the_exact_method_where_it_is_exact_and_the_milp_elsewhere() -> None:
     free = Problem(pool_size=8, t_fwd_s=120.0, candidates=(linear_trainer(1), linear_trainer(2, 2.0)))
     capped = replace(free, caps=(Cap(trainers=frozenset({2}), n_max=3),))
-    for problem, allocator, counts in ((free, "knapsack", {1: 0, 2: 8}), (capped, "milp", {1: 5, 2: 3})):
-        plan = ALLOCATORS["auto"](problem, 60.0)
+    both = Cap(trainers=frozenset({1, 2}), n_max=7)
+    tangled = replace(free, caps=(*capped.caps, both))
+    for problem, allocator, counts in (
+        (free, "knapsack", {1: 0, 2: 8}),
+        (capped, "knapsack", {1: 5, 2: 3}),
+        (tangled, "milp", {1: 4, 2: 3}),
+    ):
+        plan = ALLOCATORS["auto"](problem, EngineSettings())
         assert plan.allocator == allocator
         assert dict(plan.counts) == counts
         assert plan.proven
-        assert plan.gap == pytest.approx(0.0, abs=1e-8)
+        assert plan.gap == pytest.approx(0.0, abs=1e-4)
 
 
-def test_knapsack_and_equal_refuse_caps() -> None:
+def test_auto_asks_no_solver_where_the_relaxation_leaves_no_gap() -> None:
+    group = Group(size=4, departures=0.5)
+    slow = RescaleCosts(down=Cost(stall_s=10.0))
+    candidates = (linear_trainer(1, n_max=4, costs=slow), linear_trainer(2, n_max=4, costs=slow))
+    problem = Problem(pool_size=8, t_fwd_s=120.0, candidates=candidates, groups=(group, group))
+    plan = ALLOCATORS["auto"](problem, EngineSettings())
+    assert (plan.allocator, plan.status) == ("knapsack", PlanStatus.OPTIMAL)
+    assert sorted(plan.spread.values()) == [(0, 4), (4, 0)]
+
+
+def test_equal_shares_keep_caps_and_know_one_class() -> None:
     problem = Problem(
         pool_size=4,
         t_fwd_s=120.0,
-        candidates=(linear_trainer(1),),
-        caps=(Cap(trainers=frozenset({1}), n_max=1),),
+        candidates=(linear_trainer(1), linear_trainer(2)),
+        caps=(Cap(trainers=frozenset({1, 2}), n_max=3),),
     )
-    assert not knapsack.exact_for(problem)
-    for allocate in (knapsack.allocate, equal.allocate):
-        with pytest.raises(ValueError, match="1 caps across trainers: use the allocator milp or auto"):
-            allocate(problem)
+    assert dict(equal.allocate(problem).counts) == {1: 2, 2: 1}
+    classes = (Group(size=2, node_class="a"), Group(size=2, node_class="b"))
+    with pytest.raises(ValueError, match="one class of nodes: use the allocator auto"):
+        equal.allocate(replace(problem, groups=classes))
+
+
+def test_the_exact_method_refuses_what_it_does_not_cover() -> None:
+    problem = Problem(pool_size=4, t_fwd_s=120.0, candidates=(linear_trainer(1),))
+    cap = Cap(trainers=frozenset({1}), n_max=1)
+    for other in (replace(problem, caps=(cap, cap)), replace(problem, groups=(Group(size=4),))):
+        assert not knapsack.exact_for(other)
+        with pytest.raises(ValueError, match="use the allocator milp or auto"):
+            knapsack.allocate(other)
 
 
 def test_same_problem_same_plan() -> None:
     for seed in range(30):
         problem = oracle.random_problem(random.Random(f"same/{seed}"))
         for name in ("auto", "knapsack", "milp", "equal"):
-            first, second = (ALLOCATORS[name](problem, 60.0) for _ in range(2))
+            first, second = (ALLOCATORS[name](problem, EngineSettings()) for _ in range(2))
             assert first == second
 
 
@@ -218,38 +340,43 @@ def hard_problem() -> Problem:
     return Problem(pool_size=400, t_fwd_s=120.0, candidates=tuple(candidates))
 
 
-def test_milp_without_a_solution_keeps_the_current_map() -> None:
+def hurried(found: bool, bound: float | None) -> Callable[..., solvers.Answer]:
+    """A solver that says that it ran out of time with what it was given."""
+    return lambda name, model, time_limit_s, gap: solvers.Answer(optimal=False, found=found, bound=bound)
+
+
+def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = hard_problem()
-    plan = milp.allocate(problem, time_limit_s=1e-9)
+    monkeypatch.setattr(milp, "solve", hurried(False, None))
+    plan = milp.allocate(problem, time_limit_s=1.0)
     check(plan, problem)
-    assert plan.status is PlanStatus.FALLBACK
-    assert not plan.proven
-    assert plan.note
+    assert (plan.status, plan.proven) == (PlanStatus.OPTIMAL, True)  # all nodes are alike: nothing is relaxed
+    assert plan.note.endswith("out of time: the relaxed problem's plan")
+
+    poor = {c.trainer: (0,) for c in problem.candidates}
+    start = relax.plan_of(problem, poor, float("inf"), allocator="knapsack", gap=0.0)
+    monkeypatch.setattr(relax, "allocate", lambda problem, gap: start)
+    plan = milp.allocate(problem, time_limit_s=1.0)
+    check(plan, problem)
+    assert (plan.status, plan.proven) == (PlanStatus.FALLBACK, False)
     assert plan.counts[1] == 0  # it cannot run on the 8 nodes that it has left
     assert all(plan.counts[c.trainer] == c.current for c in problem.candidates[1:])
-    assert plan.gap > 0.01
+    assert plan.gap == float("inf")
 
-
-class Hurried(Highs):
-    """A solver that says that it ran out of time with what it had."""
-
-    def solve(self, model: object, timer: object = None) -> object:
-        result = super().solve(model, timer)
-        result.termination_condition = TerminationCondition.maxTimeLimit
-        return result
-
-
-def test_milp_out_of_time_takes_the_better_of_incumbent_and_current_map(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(milp, "Highs", Hurried)
-    problem = Problem(pool_size=8, t_fwd_s=120.0, candidates=(linear_trainer(1, current=4),))
-    plan = milp.allocate(problem, time_limit_s=10.0)
-    assert (plan.status, plan.proven, dict(plan.counts)) == (PlanStatus.FEASIBLE, False, {1: 8})
-    monkeypatch.setattr(milp, "_counts", lambda *_: {1: 2})
-    plan = milp.allocate(problem, time_limit_s=10.0)
-    assert (plan.status, plan.proven, dict(plan.counts)) == (PlanStatus.FALLBACK, False, {1: 4})
-    assert plan.gap == pytest.approx(1.0)  # the bound is 8 nodes' worth
+    better = {c.trainer: (c.current + (c.trainer == 2) if c.trainer > 1 else 0,) for c in problem.candidates}
+    best = {t: (n,) for t, n in knapsack.allocate(problem).counts.items()}
+    for incumbent in (better, best):
+        monkeypatch.setattr(milp.Model, "spread", lambda self, incumbent=incumbent: incumbent)
+        monkeypatch.setattr(milp, "solve", hurried(True, 1e9))
+        plan = milp.allocate(problem, time_limit_s=1.0)
+        check(plan, problem)
+        worth = {
+            True: objective.total(problem, {t: n for t, (n,) in incumbent.items()}),
+            False: kept(problem),
+        }
+        assert plan.objective == pytest.approx(max(worth.values()))
+        assert plan.status is (PlanStatus.FEASIBLE if worth[True] > worth[False] else PlanStatus.FALLBACK)
+        assert plan.bound == 1e9
 
 
 @pytest.mark.parametrize("time_limit_s", [1e-9, 0.05])

@@ -25,7 +25,9 @@ ALLOWED: dict[str, set[str]] = {
     "pool": {"errors", "model"},
     "objective": {"errors", "model", "curve"},
     "allocate": CORE,
-    "engine": CORE | {"allocate"},
+    "survival": {"errors", "model", "curve"},
+    "backlog": {"errors", "model"},
+    "engine": CORE | {"allocate", "survival", "backlog"},
     "ports": {"errors", "model"},
     "schedulers": EDGE,
     "launch": EDGE,
@@ -33,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": EDGE,
     "agent": {"errors", "model"},
     "spec": {"errors", "model", "curve"},
-    "settings": {"errors", "model"},
+    "settings": {"errors", "model", "objective"},
     "replay": CORE | {"allocate", "engine", "spec", "settings", "ports", "store"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""

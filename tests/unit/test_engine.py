@@ -40,7 +40,7 @@ from bftrainer.model import (
 
 
 def solve(problem: Problem) -> Plan:
-    return ALLOCATORS["knapsack"](problem, 10.0)
+    return ALLOCATORS["knapsack"](problem, EngineSettings())
 
 
 def make_spec(
@@ -247,7 +247,7 @@ def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
     assert (step.actions, step.plan) == ((), None)
     world.submit(4, n_max=1)
     assert list(world.state.active) == [1, 2]
-    assert list(world.state.waiting) == [3, 4]
+    assert [t.id for t in world.state.waiting] == [3, 4]
     assert world.trainer(3).status is TrainerStatus.WAITING
 
     step = world.take(TrainerCancelled(time=0.0, trainer=4))  # a waiting one: nothing to decide
@@ -259,7 +259,7 @@ def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
 
     step = world.take(TrainerCancelled(time=0.0, trainer=1))
     assert list(world.state.active) == [2, 3]
-    assert list(world.state.waiting) == [5]
+    assert [t.id for t in world.state.waiting] == [5]
     assert [trainer for trainer, _ in starts(step)] == [3]
 
 
@@ -514,7 +514,7 @@ def test_restore_takes_lost_nodes_out_and_gives_none_to_those_who_wait() -> None
     state = engine.restore(settings_, frozenset("acx"), [base, replace(base, id=2, nodes=frozenset("x"))])
     kept = replace(base, nodes=frozenset("ac"), members=("a",), started={"a": 1, "c": 5}, warm=frozenset("c"))
     assert state.active == {1: kept}
-    assert state.waiting[2].nodes == set()
+    assert [t.nodes for t in state.waiting] == [set()]
     assert state.pool == set("acx")
 
 
@@ -634,8 +634,8 @@ def check_state(state: engine.State, ids: list[int]) -> None:
     assert len(state.active) <= state.settings.max_parallel
     assert len(state.active) == state.settings.max_parallel or not state.waiting
     arrived = [i for i in ids if i in state.trainers]
-    assert [*state.active, *state.waiting] == arrived, "not first come, first served"
-    for t in state.waiting.values():
+    assert [*state.active, *(t.id for t in state.waiting)] == arrived, "not first come, first served"
+    for t in state.waiting:
         assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})
     for t in state.active.values():
         members, joining = set(t.members), set(t.joining)

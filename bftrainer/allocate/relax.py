@@ -1,0 +1,224 @@
+"""The exact method where nodes differ: a bound on every plan, and a plan that is near it.
+
+With groups of nodes, node classes or overlapping caps the knapsack is a relaxation. Every trainer is
+given the best that it could get from the groups if it came first: the nodes that stay longest, from
+the fewest groups. That is again a function of its node count alone, so `knapsack` solves it, and its
+optimum bounds every plan. `spread` then deals the counts out to the groups for real. What the plan is
+worth lies below the bound by what trainers take from each other; where that is little, nothing
+remains to be searched, and the MILP starts from it where it is not.
+
+Classes are priced apart: for any prices l_c >= 0 per node of class c,
+
+    sum_c l_c |class c| + sum_j max over (c, n) of (v_jc(n) - l_c n)
+
+bounds every plan, too. The prices are those at which every class is just used up by the trainers
+that find it the best for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bftrainer import objective
+from bftrainer.allocate import knapsack
+from bftrainer.curve import Floats
+from bftrainer.model import Candidate, Plan, PlanStatus, Problem
+
+ROUNDS = 12
+"""How often the classes' prices are adjusted to what trainers choose at them."""
+
+EXACT = 1e-9
+"""A relative gap as good as none in double precision."""
+
+Spread = dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """One class of nodes in the relaxation: its size, and what every trainer could make of it at best."""
+
+    name: str
+    size: int
+    rows: Floats  # (J, m + 1); only 0 nodes are allowed to those that cannot use it
+
+
+def allocate(problem: Problem, gap: float) -> Plan:
+    """A feasible plan and a bound; optimal, if they are within `gap` (relative) of each other."""
+    found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
+    bound, wanted = _choose(found, problem)
+    counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
+    into = spread(problem, {t: (wanted[t][0], n) for t, n in counts.items()})
+    return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
+
+
+def plan_of(problem: Problem, into: Spread, bound: float, *, allocator: str, gap: float) -> Plan:
+    """A plan from counts per group, with the status that its distance to `bound` allows."""
+    value = objective.total_of(problem, into)
+    bound = max(bound, value)
+    near = bound - value <= max(gap, EXACT) * max(1.0, abs(bound))
+    return Plan(
+        allocator=allocator,
+        status=PlanStatus.OPTIMAL if near else PlanStatus.FEASIBLE,
+        counts={trainer: sum(n) for trainer, n in into.items()},
+        objective=value,
+        bound=bound,
+        spread=into if problem.groups else {},
+        note=f"asked for a relative gap of {gap:g}",
+    )
+
+
+def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
+    """Counts with caps kept: where one is broken, the last in order give way."""
+    kept = dict(counts)
+    for cap in problem.caps:
+        over = sum(kept.get(t, 0) for t in cap.trainers) - cap.n_max
+        for c in reversed(problem.candidates):
+            if over > 0 and c.trainer in cap.trainers and kept[c.trainer]:
+                smaller = kept[c.trainer] - over
+                smaller = smaller if smaller >= c.n_min else 0
+                over -= kept[c.trainer] - smaller
+                kept[c.trainer] = smaller
+    return kept
+
+
+# --- the relaxation ------------------------------------------------------------------------------
+
+
+def _class(problem: Problem, name: str) -> Class:
+    size = sum(g.size for g in problem.parts if g.node_class == name)
+    usable = np.array([name in objective.classes(c, problem) for c in problem.candidates], dtype=bool)
+    slices = objective.slices(problem)
+    rows = np.array(objective.tables(problem.candidates, size, slices[0][1], name))
+    rows[~usable, 1:] = -np.inf
+    if problem.groups:
+        for j in np.flatnonzero(usable):
+            _relax(rows[j], problem.candidates[j], problem, name, slices[1:])
+    return Class(name, size, rows)
+
+
+def _relax(row: Floats, c: Candidate, problem: Problem, name: str, rest: list[tuple[float, float]]) -> None:
+    """Add to row[n] what n nodes are worth in the later slices and cost by their groups, at best."""
+    m = len(row) - 1
+    n = np.arange(m + 1)
+    own = [(g, h) for g, h in zip(problem.parts, problem.held(c), strict=True) if g.node_class == name]
+    current = sum(h for _, h in own)
+    for start, duration in rest:
+        size = sum(g.size for g, _ in own if g.remaining_s > start)
+        held = sum(h for g, h in own if g.remaining_s > start)
+        there = np.where(n <= current, np.minimum(n, held), held + np.minimum(n - current, size - held))
+        worth = objective.later(c, max(m, int(there.max())), duration, name)
+        row += np.maximum.accumulate(worth)[there]  # having more is at least as good as the best below
+    price = {g.departures: objective.charge(c, g.departures, name) for g, _ in own}
+    row -= np.where(
+        n <= current,
+        _cheapest(n, [(price[g.departures], h) for g, h in own if h]),
+        sum(price[g.departures] for g, h in own if h)
+        + _cheapest(n - current, [(0.0 if h else price[g.departures], g.size - h) for g, h in own]),
+    )
+
+
+def _cheapest(n: knapsack.Ints, groups: list[tuple[float, int]]) -> Floats:
+    """A lower bound on what n nodes cost by groups of (charge, nodes): groups counted by their share."""
+    ranked = sorted((charge / nodes, charge, nodes) for charge, nodes in groups if nodes)
+    nodes = np.cumsum([0, *(k for _, _, k in ranked)])
+    charges = np.cumsum([0.0, *(charge for _, charge, _ in ranked)])
+    bound: Floats = np.interp(n, nodes, charges)
+    return bound
+
+
+def _choose(classes: list[Class], problem: Problem) -> tuple[float, dict[int, tuple[str, int]]]:
+    """A bound on every plan, and for each trainer the class and count that the relaxation gives it."""
+    trainers = [c.trainer for c in problem.candidates]
+    if len(classes) == 1:
+        (only,) = classes
+        caps = problem.caps if knapsack.disjoint(problem.caps) else ()
+        counts = knapsack.choose(only.rows, only.size, trainers, caps)
+        bound = float(only.rows[np.arange(len(counts)), counts].sum())
+        return bound, {t: (only.name, int(n)) for t, n in zip(trainers, counts, strict=True)}
+    bound, where = _divide(classes)
+    chosen = {}
+    for i, k in enumerate(classes):
+        here = np.flatnonzero(where == i)
+        for j, n in zip(here, knapsack.solve(k.rows[here], k.size), strict=True):
+            chosen[trainers[j]] = (k.name, int(n))
+    return bound, chosen
+
+
+def _divide(classes: list[Class]) -> tuple[float, knapsack.Ints]:
+    """The lowest bound found over the classes' prices, and the class of each trainer at those."""
+    prices = np.array([_price(k, slice(None)) for k in classes])
+    bound, where = np.inf, np.zeros(len(classes[0].rows), dtype=np.int64)
+    for step in range(ROUNDS):
+        net = np.array(
+            [
+                (k.rows - p * np.arange(k.rows.shape[1])).max(axis=1)
+                for k, p in zip(classes, prices, strict=True)
+            ]
+        )
+        value = float(net.max(axis=0).sum() + sum(p * k.size for k, p in zip(classes, prices, strict=True)))
+        chosen = net.argmax(axis=0)
+        if value < bound:
+            bound, where = value, chosen
+        asked = np.array([_price(k, chosen == i) for i, k in enumerate(classes)])
+        prices += (asked - prices) / (step + 1.5)
+    return bound, where
+
+
+def _price(k: Class, who: knapsack.Ints | slice) -> float:
+    rows = k.rows[who, : k.size + 1]
+    return knapsack.lowest_price(rows, k.size)[0] if len(rows) else 0.0
+
+
+# --- counts to groups ----------------------------------------------------------------------------
+
+
+def spread(problem: Problem, wanted: Mapping[int, tuple[str, int]]) -> Spread:
+    """How many nodes of each group: trainer -> counts per group, for (class, count) per trainer.
+
+    Who shrinks gives up the groups that leave first, and of those that it has least of. Who grows takes
+    from the groups that it touches already, then the ones that stay longest; of those the one that
+    just suffices, so that large groups stay whole for those who need much. Nobody migrates.
+    """
+    parts = problem.parts
+    into: Spread = {}
+    free = [g.size for g in parts]
+    growing: list[tuple[int, int, str]] = []
+    for c in problem.candidates:
+        name, n = wanted[c.trainer]
+        held = problem.held(c)
+        kept = [0] * len(parts)
+        if n >= c.current:
+            kept = list(held)
+            growing.append((c.trainer, n - c.current, name))
+        else:
+            for g in sorted(range(len(parts)), key=lambda g: (-_stays(problem, g), -held[g], g)):
+                kept[g] = min(held[g], n - sum(kept))
+        into[c.trainer] = tuple(kept)
+        free = [f - k for f, k in zip(free, kept, strict=True)]
+    for trainer, need, name in sorted(growing, key=lambda entry: (-entry[1], entry[0])):
+        taken = list(into[trainer])
+        left = need
+        while left:
+            g = min(
+                (g for g in range(len(parts)) if free[g] and parts[g].node_class == name),
+                key=lambda g: (
+                    not taken[g],
+                    -_stays(problem, g),
+                    free[g] < left,
+                    free[g] if free[g] >= left else -free[g],
+                    g,
+                ),
+            )
+            n = min(left, free[g])
+            taken[g] += n
+            free[g] -= n
+            left -= n
+        into[trainer] = tuple(taken)
+    return into
+
+
+def _stays(problem: Problem, g: int) -> float:
+    return min(problem.parts[g].remaining_s, problem.t_fwd_s)

@@ -1,0 +1,204 @@
+"""The solvers that the model can be given to, and what they can do.
+
+Adding one is a line in `SOLVERS`, if Pyomo knows it. All are asked for one thread: decisions are small,
+and the machine is not ours alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import highspy
+import pyomo.environ as pyo
+
+from bftrainer.errors import BftrainerError
+
+INFINITE = 1e20
+
+
+class SolverError(BftrainerError, RuntimeError):
+    """A solver is not installed, has no licence, or failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a solver says. Its incumbent, if `found`, is in the model's variables."""
+
+    optimal: bool
+    found: bool
+    bound: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the model has to know of a solver."""
+
+    sos2: bool  # whether it takes special ordered sets
+    run: Callable[[pyo.ConcreteModel, float, float], Answer]
+    available: Callable[[], object]
+    install: str  # how to get it
+
+
+def _highs(model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+    """HiGHS through its own interface: the model as one matrix, for Pyomo's interfaces to it take longer
+    to hand a model over, row by row, than HiGHS takes to solve it."""
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler  # noqa: PLC0415
+
+    form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
+    lp = highspy.HighsLp()
+    columns, rows = form.columns, form.rows
+    lp.num_col_, lp.num_row_ = len(columns), len(rows)
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.offset_ = float(form.c_offset[0])
+    lp.col_cost_ = form.c.toarray()[0]
+    lp.col_lower_ = [var.lb if var.lb is not None else -highspy.kHighsInf for var in columns]
+    lp.col_upper_ = [var.ub if var.ub is not None else highspy.kHighsInf for var in columns]
+    kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+    lp.integrality_ = [kinds[not var.is_continuous()] for var in columns]
+    # a row's bound_type: -1 for >=, 0 for ==, 1 for <=
+    sides = [row.bound_type for row in rows]
+    lp.row_lower_ = [b if side <= 0 else -highspy.kHighsInf for b, side in zip(form.rhs, sides, strict=True)]
+    lp.row_upper_ = [b if side >= 0 else highspy.kHighsInf for b, side in zip(form.rhs, sides, strict=True)]
+    matrix = form.A.tocsc()
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    solver = highspy.Highs()
+    for option, value in {
+        "output_flag": False,
+        "threads": 1,
+        "time_limit": time_limit_s,
+        "mip_rel_gap": gap,
+        "mip_abs_gap": 1e-6,
+    }.items():
+        solver.setOptionValue(option, value)
+    solver.passModel(lp)
+    start = highspy.HighsSolution()
+    start.col_value = [var.value or 0.0 for var in columns]
+    solver.setSolution(start)
+    solver.run()
+    info = solver.getInfo()
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    if found:
+        for var, value in zip(columns, solver.getSolution().col_value, strict=True):
+            var.set_value(value, skip_validation=True)
+    return Answer(
+        optimal=solver.getModelStatus() == highspy.HighsModelStatus.kOptimal,
+        found=found,
+        bound=_finite(info.mip_dual_bound),
+    )
+
+
+def _direct(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+    """Solvers with a Python interface of their own."""
+    from pyomo.contrib.solver.common.factory import SolverFactory  # noqa: PLC0415
+    from pyomo.contrib.solver.common.results import SolutionStatus  # noqa: PLC0415
+
+    solver = SolverFactory(name)
+    if not solver.available():
+        raise SolverError(f"{name} is not available")
+    config: dict[str, Any] = {"time_limit": time_limit_s, "rel_gap": gap, "threads": 1}
+    result = solver.solve(
+        model,
+        load_solutions=False,
+        raise_exception_on_nonoptimal_result=False,
+        warmstart_discrete_vars=True,
+        **config,
+    )
+    found = result.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
+    if found:
+        result.solution_loader.load_vars()
+    return Answer(
+        optimal=result.solution_status == SolutionStatus.optimal,
+        found=found,
+        bound=_finite(result.objective_bound),
+    )
+
+
+def _legacy(
+    name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limit_s: float, gap: float
+) -> Answer:
+    """Solvers behind Pyomo's older interface; `options` are the solver's names of ours."""
+    solver = pyo.SolverFactory(name)
+    if not solver.available(exception_flag=False):
+        raise SolverError(f"{name} is not available")
+    settings = {options["gap"]: gap, options["threads"]: 1, options["time"]: limit_s}
+    result = solver.solve(model, load_solutions=False, options=settings)
+    found = len(result.solution) > 0
+    if found:
+        model.solutions.load_from(result)
+    return Answer(
+        optimal=result.solver.termination_condition == pyo.TerminationCondition.optimal,
+        found=found,
+        bound=_finite(result.problem.upper_bound),
+    )
+
+
+def _finite(bound: float | None) -> float | None:
+    return float(bound) if bound is not None and abs(bound) < INFINITE else None
+
+
+def _has_direct(name: str) -> object:
+    from pyomo.contrib.solver.common.factory import SolverFactory  # noqa: PLC0415
+
+    return SolverFactory(name).available()
+
+
+def _has_legacy(name: str) -> object:
+    return pyo.SolverFactory(name).available(exception_flag=False)
+
+
+SOLVERS: Mapping[str, Features] = {
+    "highs": Features(sos2=False, run=_highs, available=lambda: True, install="pip install highspy"),
+    "gurobi": Features(
+        sos2=True,
+        run=partial(_direct, "gurobi_persistent"),
+        available=partial(_has_direct, "gurobi_persistent"),
+        install="pip install gurobipy, with a licence",
+    ),
+    "cplex": Features(
+        sos2=True,
+        run=partial(
+            _legacy,
+            "cplex_direct",
+            {"gap": "mip_tolerances_mipgap", "threads": "threads", "time": "timelimit"},
+        ),
+        available=partial(_has_legacy, "cplex_direct"),
+        install="install IBM's Python package cplex, with a licence",
+    ),
+    "scip": Features(
+        sos2=True,
+        run=partial(_direct, "scip_direct"),
+        available=partial(_has_direct, "scip_direct"),
+        install="pip install pyscipopt",
+    ),
+    "cbc": Features(
+        sos2=False,  # it has such sets, but Pyomo's interface to it passes none
+        run=partial(_legacy, "cbc", {"gap": "ratioGap", "threads": "threads", "time": "sec"}),
+        available=partial(_has_legacy, "cbc"),
+        install="install Debian's package coinor-cbc",
+    ),
+}
+"""Solver name -> what the model has to know of it."""
+
+
+def available(name: str) -> bool:
+    """Whether a solver is installed here."""
+    return bool(SOLVERS[name].available())
+
+
+def solve(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+    """Have a solver maximise `model`, from the values in its variables on, if it can use them.
+
+    Raises:
+        SolverError: it is not installed, has no licence for so large a model, or failed.
+    """
+    features = SOLVERS[name]
+    try:
+        return features.run(model, time_limit_s, gap)
+    except SolverError as error:
+        raise SolverError(f"solver {name}: {error}; {features.install}, or take another") from error
+    except Exception as error:  # whatever a solver's interface raises
+        raise SolverError(f"solver {name} failed: {error}") from error

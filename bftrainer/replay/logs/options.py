@@ -1,0 +1,22 @@
+"""How a log is to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Attributes:
+    format: `intervals`, `swf`, `sacct`, `jobcomp` or `sinfo`; None: told from the content.
+    machine_nodes: Nodes of the machine; None: what the log says, or as many as it names.
+    cores_per_node: How many processors of an SWF log make a node.
+    min_gap_s: Idle intervals shorter than this are left out: what lies between one job and the next.
+    max_broken: The share of lines that may be broken, 0 to 1, before the log is refused.
+    """
+
+    format: str | None = None
+    machine_nodes: int | None = None
+    cores_per_node: int = 1
+    min_gap_s: float = 0.0
+    max_broken: float = 0.01
