@@ -13,9 +13,10 @@ import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, NamedTuple, TextIO
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model import NodesChanged
@@ -29,24 +30,30 @@ class LogError(BftrainerError, ValueError):
     """A log that cannot be read. The message names file, line, value and what is expected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """One fragment: `node` is idle from `start` until just before `end`."""
+class Interval(NamedTuple):
+    """One fragment: `node` is idle from `start` until just before `end`. (A log may have ten million.)"""
 
     start: float
     end: float
     node: str
 
 
-def open_text(path: Path) -> TextIO:
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
     """Open a plain, gzip or xz file as text, by its first bytes."""
-    with path.open("rb") as file:
-        magic = file.read(6)
+    with path.open("rb") as raw, unpacked(raw) as text:
+        yield text
+
+
+def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
+    """The text of an open plain, gzip or xz file; `errors` as `open` has it."""
+    magic = raw.read(6)
+    raw.seek(0)
     if magic.startswith(b"\x1f\x8b"):
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
+        return TextIOWrapper(gzip.open(raw), encoding="utf-8", errors=errors, newline="")
     if magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.open(path, "rt", encoding="utf-8", newline="")
-    return path.open("r", encoding="utf-8", newline="")
+        return TextIOWrapper(lzma.open(raw), encoding="utf-8", errors=errors, newline="")
+    return TextIOWrapper(raw, encoding="utf-8", errors=errors, newline="")
 
 
 def read(path: Path) -> list[Interval]:

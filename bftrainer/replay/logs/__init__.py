@@ -7,14 +7,13 @@ a share that the options set, the log is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import TextIO
 
-from bftrainer.replay.intervals import UNREADABLE, Interval, LogError, open_text
+from bftrainer.replay.intervals import UNREADABLE, Interval, LogError, unpacked
 from bftrainer.replay.logs import idle_intervals, jobcomp, sacct, sinfo, swf
 from bftrainer.replay.logs.lines import Lines
 from bftrainer.replay.logs.options import LogOptions
@@ -28,6 +27,7 @@ FORMATS: dict[str, ModuleType] = {
 }
 LOOKED_AT = 50
 """So many lines at the beginning tell a log's format."""
+REPORT_EVERY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,69 @@ def load(
     """
     options = options or LogOptions()
     try:
-        with open_text(path, errors="replace") as file:
-            lines = Lines(_watched(file, path, progress))
-            reader = options.format or _detect(lines)
-            found = FORMATS[reader].read(lines, options)
-            intervals = [i for i in found.intervals if i.end - i.start >= max(options.min_gap_s, 1e-9)]
+        with path.open("rb") as raw, unpacked(raw, errors="replace") as file:
+            size = path.stat().st_size or 1
+            source = _watched(file, lambda: progress(min(1.0, raw.tell() / size)))
+            head = list(islice(source, LOOKED_AT))
+            name = options.format or detect(head)
+            lines = Lines(chain(head, source))
+            try:
+                found = FORMATS[name].read(lines, options)
+            finally:  # that too much is broken explains whatever else is wrong
+                _check(lines, options.max_broken)
+            intervals = [
+                i for i in found.intervals if i.end > i.start and i.end - i.start >= options.min_gap_s
+            ]
+        machine = _machine(options.machine_nodes, len(found.nodes))
     except LogError as error:
         raise LogError(f"{path}{'' if str(error).startswith(':') else ': '}{error}") from None
     except UNREADABLE as error:
         raise LogError(f"{path}: {error}") from error
-    raise NotImplementedError
+    return Log(
+        intervals=intervals,
+        nodes=found.nodes,
+        machine_nodes=machine,
+        format=name,
+        lines=lines.seen,
+        broken=lines.broken,
+        examples=tuple(f"line {number}: {why}" for number, why in lines.examples),
+        notes=found.notes,
+        begin=found.begin,
+        end=found.end,
+    )
+
+
+def detect(head: Iterable[str]) -> str:
+    """The format that first recognises one of a log's first lines.
+
+    Raises:
+        LogError: none does.
+    """
+    for line in head:
+        for name, reader in FORMATS.items():
+            if reader.recognises(line.rstrip()):
+                return name
+    raise LogError(f"of no known format; if it is one of {', '.join(FORMATS)}, name it with --format")
+
+
+def _watched(file: Iterable[str], report: Callable[[], None]) -> Iterator[str]:
+    for number, line in enumerate(file):
+        if number % REPORT_EVERY == 0:
+            report()
+        yield line
+
+
+def _check(lines: Lines, bound: float) -> None:
+    if lines.broken <= bound * lines.seen:
+        return
+    examples = "\n".join(f":{number}: {why}" for number, why in lines.examples)
+    raise LogError(
+        f"{examples}\n{lines.broken:,} of {lines.seen:,} lines ({lines.broken / lines.seen:.1%}) cannot be "
+        f"understood, more than --max-broken {bound:g}: mend the log, allow more, or name its --format"
+    )
+
+
+def _machine(given: int | None, named: int) -> int:
+    if given is not None and given < named:
+        raise LogError(f"--machine-nodes {given:,}: the log names {named:,} nodes; give at least that many")
+    return given or named

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from bftrainer.replay.logs.jobs import Job, found
-from bftrainer.replay.logs.lines import BrokenLine, Found, Lines, shown
+from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, shown
 from bftrainer.replay.logs.options import LogOptions
 from bftrainer.replay.logs.sacct import used
 
@@ -24,16 +24,16 @@ def read(lines: Lines, options: LogOptions) -> Found:
     Raises:
         LogError: no job ever ran.
     """
-    return found(job for (job,) in lines.each(parse))
+    return found(lines.each(parse))
 
 
-def parse(line: str) -> tuple[Job | None]:
-    """One line's job, None in it if that never started.
+def parse(line: str) -> Job:
+    """One line's job.
 
     Raises:
-        BrokenLine: a key is missing, or its value is none.
+        BrokenLineError: a key is missing, or its value is none.
     """
     match = KEYS.search(line)
     if match is None:
-        raise BrokenLine(f"{shown(line)} lacks StartTime=, EndTime=, NodeList= in this order")
-    return (used(match[1], match[2], match[3]),)
+        raise BrokenLineError(f"{shown(line)} lacks StartTime=, EndTime=, NodeList= in this order")
+    return used(match[1], match[2], match[3])

@@ -17,6 +17,10 @@ class Job(NamedTuple):
     nodes: Sequence[str]
 
 
+NEVER = Job(float("inf"), float("inf"), ())
+"""A job that never started."""
+
+
 def idle(jobs: Iterable[Job], nodes: Iterable[str], begin: float, end: float) -> Iterator[Interval]:
     """When the nodes are not used between `begin` and `end`; open at the end where they still are idle.
 
@@ -50,21 +54,25 @@ def span(jobs: Iterable[Job]) -> tuple[float, float]:
     return begin, end
 
 
-def found(rows: Iterable[Job | None]) -> Found:
-    """What a log of jobs with node lists says; None stands for a job that never started."""
+def found(rows: Iterable[Job]) -> Found:
+    """What a log of jobs with node lists says: idle is what no job uses, of the nodes that any job used.
+
+    Raises:
+        LogError: no job ever ran.
+    """
     jobs, nodes, never = [], set[str](), 0
     for row in rows:
-        if row is None:
+        if row is NEVER:
             never += 1
         else:
             nodes.update(row.nodes)
             jobs.append(row)
     begin, end = span(jobs)
-    jobs = sorted(job for job in jobs if job.end > job.start)
+    jobs = sorted((job for job in jobs if job.end > job.start), key=lambda job: job.start)
     running = sum(job.end == float("inf") for job in jobs)
     notes = []
     if never:
-        notes.append(f"{never} jobs never started; they are left out")
+        notes.append(f"{never:,} jobs never started; they are left out")
     if running:
-        notes.append(f"{running} jobs have no end: their nodes count as used to the end of the log")
+        notes.append(f"{running:,} jobs have no end: their nodes count as used to the end of the log")
     return Found(idle(jobs, sorted(nodes), begin, end), frozenset(nodes), begin, end, tuple(notes))

@@ -7,8 +7,8 @@ their steps (`-X`), or let the reader skip them; times in Unix seconds (SLURM_TI
 from __future__ import annotations
 
 from bftrainer.replay.intervals import LogError
-from bftrainer.replay.logs.jobs import Job, found
-from bftrainer.replay.logs.lines import BrokenLine, Found, Lines, moment, node_names, shown
+from bftrainer.replay.logs.jobs import NEVER, Job, found
+from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, moment, node_names, shown
 from bftrainer.replay.logs.options import LogOptions
 
 COLUMNS = ("JobID", "Start", "End", "NodeList")
@@ -36,27 +36,27 @@ def read(lines: Lines, options: LogOptions) -> Found:
             "sacct --parsable2 --allocations --allusers --format JobID,Start,End,NodeList,State"
         ) from None
 
-    def parse(line: str) -> tuple[Job | None] | None:
+    def parse(line: str) -> Job | None:
         cells = line.split("|")
         if len(cells) != len(header):
-            raise BrokenLine(f"{shown(line)} has {len(cells)} cells, the header {len(header)}")
+            raise BrokenLineError(f"{shown(line)} has {len(cells)} cells, the header {len(header)}")
         if "." in cells[job]:
             return None
-        return (used(cells[start], cells[end], cells[nodes]),)
+        return used(cells[start], cells[end], cells[nodes])
 
-    return found(job for (job,) in lines.each(parse))
+    return found(lines.each(parse))
 
 
-def used(start: str, end: str, nodes: str) -> Job | None:
-    """One job as Slurm writes it; None if it never started.
+def used(start: str, end: str, nodes: str) -> Job:
+    """One job as Slurm writes it; NEVER if it did not start.
 
     Raises:
-        BrokenLine: no times, no node list, or an end before the start.
+        BrokenLineError: no times, no node list, or an end before the start.
     """
     if start in UNKNOWN or nodes in NO_NODES:
-        return None
+        return NEVER
     begin = moment(start)
     until = float("inf") if end in UNKNOWN else moment(end)
     if until < begin:
-        raise BrokenLine(f"the end {end} is before the start {start}")
+        raise BrokenLineError(f"the end {end} is before the start {start}")
     return Job(begin, until, node_names(nodes))

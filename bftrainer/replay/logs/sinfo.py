@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import median
 
 from bftrainer.replay.intervals import Interval, LogError
-from bftrainer.replay.logs.lines import BrokenLine, Found, Lines, node_names, shown
+from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, node_names, shown
 from bftrainer.replay.logs.options import LogOptions
 
 TIME = re.compile(r"\d{9,11}(\.\d+)?")
@@ -72,7 +73,7 @@ def samples(lines: Lines) -> Iterator[Sample]:
                     lines.refuse(f"the sample before {line} has no end ({END})")
                 time, pool, named = None, set(), set()
                 if float(line) <= last:
-                    raise BrokenLine(f"{line} is not after the sample before it, {last:.0f}")
+                    raise BrokenLineError(f"{line} is not after the sample before it, {last:.0f}")
                 time = float(line)
             elif line == END:
                 if time is not None:
@@ -83,7 +84,7 @@ def samples(lines: Lines) -> Iterator[Sample]:
                 usable, known = _line(line)
                 pool.update(usable)
                 named.update(known)
-        except BrokenLine as error:
+        except BrokenLineError as error:
             lines.refuse(error)
             time = None
     if time is not None:
@@ -100,7 +101,7 @@ def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if cells[0] == HEADER:
         return (), ()
     if len(cells) != 6:
-        raise BrokenLine(
+        raise BrokenLineError(
             f"{shown(line)} is no line of sinfo: partition, availability, limit, nodes, state, node list"
         )
     names = node_names(cells[5])
@@ -109,7 +110,7 @@ def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _notes(times: list[float]) -> Iterator[str]:
     yield f"{len(times):,} samples"
-    steps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(times)]
     if steps and max(steps) > GAP * median(steps):
         yield (
             f"samples are {median(steps):g} s apart, once {max(steps):g} s: what was in the pool before "

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bftrainer.replay.intervals import LogError
 from bftrainer.replay.logs.jobs import Job, idle, span
-from bftrainer.replay.logs.lines import MOST_NODES, BrokenLine, Found, Lines, number, shown
+from bftrainer.replay.logs.lines import MOST_NODES, BrokenLineError, Found, Lines, number, shown
 from bftrainer.replay.logs.options import LogOptions
 from bftrainer.replay.synth import names
 
@@ -46,14 +46,14 @@ class _Parser:
             return None
         cells = line.split()
         if len(cells) < FIELDS:
-            raise BrokenLine(f"{shown(line)} has {len(cells)} fields; a job has {FIELDS}")
+            raise BrokenLineError(f"{shown(line)} has {len(cells)} fields; a job has {FIELDS}")
         submit, wait, run, used, asked = (number(cells[i]) for i in (1, 2, 3, 4, 7))
         if run <= 0 or wait < 0:
             self.never += 1
             return None
         processors = used if used > 0 else asked
         if processors <= 0:
-            raise BrokenLine(f"job {cells[0]} ran {run:g} s on no processors")
+            raise BrokenLineError(f"job {cells[0]} ran {run:g} s on no processors")
         start = self.header.get("UnixStartTime", 0) + submit + wait
         return Request(start, start + run, math.ceil(processors / self.cores_per_node), cells[0])
 
@@ -81,7 +81,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
         LogError: no size of the machine is given, or no job ever ran.
     """
     parser = _Parser(options.cores_per_node)
-    requests = sorted(lines.each(parser))
+    requests = sorted(lines.each(parser), key=lambda request: request.start)
     nodes = sorted(names(_machine(options, parser.header)))
     begin, end = span(Job(r.start, r.end, ()) for r in requests)
     shortage = Shortage()
