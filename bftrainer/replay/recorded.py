@@ -28,6 +28,7 @@ from bftrainer.model import (
     Cost,
     EngineSettings,
     Event,
+    Facts,
     Measured,
     NodesChanged,
     Regroup,
@@ -194,6 +195,7 @@ def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, 
                     left=frozenset(data["left"]),
                     joined=frozenset(data["joined"]),
                     reason=data["reason"],
+                    facts={node: Facts(**known) for node, known in data.get("facts", {}).items()},
                 )
                 pool = (pool - change.left) | change.joined
                 yield change

@@ -18,6 +18,7 @@ from bftrainer.model import (
     Drain,
     Ended,
     Event,
+    Facts,
     Measured,
     NodesChanged,
     Regroup,
@@ -273,6 +274,16 @@ def test_a_stopped_daemon_has_no_nodes_until_the_next_begins(books: Books) -> No
     assert record.settings == Settings(objective="efficiency").engine
     runs = recorded.compare(replace(record, changes=record.changes[:-2])).result.runs
     assert runs[1].repeated == pytest.approx((16.6 - 14.0) / (16.6 - 12.0) * 600)  # none lost by the stop
+
+
+def test_what_was_known_of_nodes_is_taken_over(books: Books) -> None:
+    books.run(-1.0)
+    books.submit(0.0)
+    known = {"a": Facts(node_class="fat", until=99.0), "b": Facts(group="rack")}
+    books.event(NodesChanged(time=0.0, joined=frozenset("ab"), reason="poll", facts=known))
+    assert recorded.load(books.folder).changes == (
+        NodesChanged(time=0.0, joined=frozenset("ab"), reason="poll", facts=known),
+    )
 
 
 def test_the_engine_is_told_what_it_was_told_then(books: Books) -> None:
