@@ -470,5 +470,5 @@ class EngineSettings:
     node_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # class -> its nodes
     departure_groups: str = "none"
     milp_time_limit_s: float = 10.0
-    milp_gap: float = 1e-4
+    milp_gap: float = 1e-3
     max_failures: int = 3

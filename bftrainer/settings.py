@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -35,9 +35,13 @@ Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
 
-def _unless(word: str) -> BeforeValidator:
-    """Accept `word` for None."""
-    return BeforeValidator(lambda value: None if value == word else value)
+NO_VALUE: Mapping[str, str] = {
+    "t_fwd_s": "auto",
+    "max_parallel": "auto",
+    "ageing_s": "never",
+    "user_max_nodes": "none",
+}
+"""The words for None, where a setting may be left open."""
 
 
 class SettingsError(BftrainerError, ValueError):
@@ -86,17 +90,14 @@ class Settings(BaseModel):
     ] = "throughput"
     t_fwd_s: Annotated[
         Positive | None,
-        _unless("auto"),
         Field(description="time for which nobody is assumed to leave; auto: from how long nodes stay"),
     ] = 120.0
     max_parallel: Annotated[
         Annotated[int, Field(ge=1, le=100_000)] | None,
-        _unless("auto"),
         Field(description="trainers that may hold nodes, by priority, then first come; auto: all that wait"),
     ] = 10
     ageing_s: Annotated[
         Positive | None,
-        _unless("never"),
         Field(
             description="with max_parallel auto: waiting so long doubles a trainer's weight; never: no effect"
         ),
@@ -118,7 +119,7 @@ class Settings(BaseModel):
         Field(
             ge=0, lt=1, description="relative gap at which a plan under side constraints counts as optimal"
         ),
-    ] = 1e-4
+    ] = 1e-3
     max_failures: Annotated[
         int, Field(ge=0, le=1000, description="failures of a program in a row, without progress, to bear")
     ] = 3
@@ -139,6 +140,11 @@ class Settings(BaseModel):
     def _whole_path(cls, path: Path) -> Path:
         return path.expanduser().absolute()
 
+    @field_validator(*NO_VALUE, mode="before")
+    @classmethod
+    def _left_open(cls, value: object, info: ValidationInfo) -> object:
+        return None if value == NO_VALUE[str(info.field_name)] else value
+
     @field_validator("objective")
     @classmethod
     def _known_objective(cls, text: str) -> str:
@@ -150,7 +156,12 @@ class Settings(BaseModel):
     @field_validator("node_classes", mode="before")
     @classmethod
     def _from_text(cls, classes: object) -> object:
-        return yaml.safe_load(classes) if isinstance(classes, str) else classes
+        if not isinstance(classes, str):
+            return classes
+        try:
+            return yaml.safe_load(classes)
+        except yaml.YAMLError as error:
+            raise ValueError("no YAML; write it like {fat: 'n[01-08]'}") from error
 
     @field_validator("node_classes")
     @classmethod
@@ -227,7 +238,11 @@ def load(
 def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: Mapping[str, str]) -> str:
     if not loc:
         return f"settings: {message}"
-    return f"{sources.get(str(loc[0]), 'settings')}: {loc[0]}: {value!r}: {message[:1].lower()}{message[1:]}"
+    name = str(loc[0])
+    place = ".".join(str(part) for part in loc)
+    word = f"; or give {NO_VALUE[name]!r}" if name in NO_VALUE else ""
+    said = f"{message[:1].lower()}{message[1:]}{word}"
+    return f"{sources.get(name, 'settings')}: {place}: {value!r}: {said}"
 
 
 def _from_file(file: Path | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from bftrainer.allocate import equal, knapsack, relax
 from bftrainer.model import EngineSettings, Plan, Problem
 
+PATIENCE_S = 0.2
+"""How long the MILP may go on under side constraints without a better plan: one is wanted now."""
+
 Allocator = Callable[[Problem, EngineSettings], Plan]
 
 
@@ -27,10 +30,12 @@ def _knapsack(problem: Problem, settings: EngineSettings) -> Plan:
 def _milp(problem: Problem, settings: EngineSettings) -> Plan:
     from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
 
+    exact = knapsack.exact_for(problem)
     return milp.allocate(
         problem,
         time_limit_s=settings.milp_time_limit_s,
-        gap=relax.EXACT if knapsack.exact_for(problem) else settings.milp_gap,
+        gap=relax.EXACT if exact else settings.milp_gap,
+        patience_s=None if exact else PATIENCE_S,
         solver=settings.solver,
     )
 

@@ -34,7 +34,7 @@ from pyomo.core.expr.numvalue import NumericValue
 from bftrainer import objective
 from bftrainer.allocate import relax
 from bftrainer.allocate.relax import Spread
-from bftrainer.allocate.solvers import SOLVERS, solve
+from bftrainer.allocate.solvers import SOLVERS, Limits, solve
 from bftrainer.curve import Floats
 from bftrainer.model import Candidate, Plan, PlanStatus, Problem
 
@@ -61,6 +61,7 @@ def allocate(
     *,
     time_limit_s: float,
     gap: float = relax.EXACT,
+    patience_s: float | None = None,
     solver: str = "highs",
     statement: Statement | None = None,
 ) -> Plan:
@@ -78,7 +79,7 @@ def allocate(
     if not model.options:  # no node, or nobody who could run on so few: nothing to solve
         return relax.plan_of(problem, known, start.objective, allocator="milp", gap=gap)
     model.set(known)
-    answer = solve(solver, model.pyomo, time_limit_s, gap)
+    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s))
     bound = start.bound if answer.bound is None else min(start.bound, answer.bound)
     note = f"{solver}, asked for a relative gap of {gap:g}"
     found = {"the solver's incumbent": model.spread()} if answer.found else {}

@@ -17,7 +17,7 @@ that find it the best for them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,10 @@ import numpy as np
 from bftrainer import objective
 from bftrainer.allocate import knapsack
 from bftrainer.curve import Floats
-from bftrainer.model import Candidate, Plan, PlanStatus, Problem
+from bftrainer.model import Candidate, Cap, Plan, PlanStatus, Problem
 
+REPAIRS = 6
+"""How often what broken caps free is dealt out again."""
 ROUNDS = 12
 """How often the classes' prices are adjusted to what trainers choose at them."""
 
@@ -49,6 +51,17 @@ def allocate(problem: Problem, gap: float) -> Plan:
     """A feasible plan and a bound; optimal, if they are within `gap` (relative) of each other."""
     found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
     bound, wanted = _choose(found, problem)
+    for _ in range(REPAIRS):
+        counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
+        if all(counts[t] == n for t, (_, n) in wanted.items()):
+            break
+        cut = [(c.trainer, counts[c.trainer]) for c in problem.candidates]
+        less = {t: n for t, n in cut if n < wanted[t][1]}
+        for k in found:  # what is cut here may be of use elsewhere
+            for j, c in enumerate(problem.candidates):
+                if c.trainer in less:
+                    k.rows[j, less[c.trainer] + 1 :] = -np.inf
+        _, wanted = _choose(found, problem)
     counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
     into = spread(problem, {t: (wanted[t][0], n) for t, n in counts.items()})
     return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
@@ -93,6 +106,8 @@ def _class(problem: Problem, name: str) -> Class:
     slices = objective.slices(problem)
     rows = np.array(objective.tables(problem.candidates, size, slices[0][1], name))
     rows[~usable, 1:] = -np.inf
+    elsewhere = np.array([bool(objective.classes(c, problem)) for c in problem.candidates], dtype=bool)
+    rows[~usable & elsewhere, 0] = -np.inf  # it stays at 0 in a class of its own
     if problem.groups:
         for j in np.flatnonzero(usable):
             _relax(rows[j], problem.candidates[j], problem, name, slices[1:])
@@ -134,8 +149,7 @@ def _choose(classes: list[Class], problem: Problem) -> tuple[float, dict[int, tu
     trainers = [c.trainer for c in problem.candidates]
     if len(classes) == 1:
         (only,) = classes
-        caps = problem.caps if knapsack.disjoint(problem.caps) else ()
-        counts = knapsack.choose(only.rows, only.size, trainers, caps)
+        counts = knapsack.choose(only.rows, only.size, trainers, _disjoint(problem.caps))
         bound = float(only.rows[np.arange(len(counts)), counts].sum())
         return bound, {t: (only.name, int(n)) for t, n in zip(trainers, counts, strict=True)}
     bound, where = _divide(classes)
@@ -145,6 +159,15 @@ def _choose(classes: list[Class], problem: Problem) -> tuple[float, dict[int, tu
         for j, n in zip(here, knapsack.solve(k.rows[here], k.size), strict=True):
             chosen[trainers[j]] = (k.name, int(n))
     return bound, chosen
+
+
+def _disjoint(caps: Sequence[Cap]) -> list[Cap]:
+    """Caps of which no two share a trainer: the first, and each that does not overlap those before."""
+    kept: list[Cap] = []
+    for cap in caps:
+        if all(cap.trainers.isdisjoint(other.trainers) for other in kept):
+            kept.append(cap)
+    return kept
 
 
 def _divide(classes: list[Class]) -> tuple[float, knapsack.Ints]:
@@ -169,6 +192,7 @@ def _divide(classes: list[Class]) -> tuple[float, knapsack.Ints]:
 
 def _price(k: Class, who: knapsack.Ints | slice) -> float:
     rows = k.rows[who, : k.size + 1]
+    rows = rows[np.isfinite(rows[:, 0])]  # those that may be in this class
     return knapsack.lowest_price(rows, k.size)[0] if len(rows) else 0.0
 
 

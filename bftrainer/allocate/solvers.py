@@ -6,6 +6,7 @@ and the machine is not ours alone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,16 @@ class SolverError(BftrainerError, RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """When a solver may stop: at a time, at a relative gap, or, where it can (HiGHS), when it has found
+    nothing better for a while."""
+
+    time_s: float
+    gap: float
+    patience_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a solver says. Its incumbent, if `found`, is in the model's variables."""
 
@@ -37,12 +48,12 @@ class Features:
     """What the model has to know of a solver."""
 
     sos2: bool  # whether it takes special ordered sets
-    run: Callable[[pyo.ConcreteModel, float, float], Answer]
+    run: Callable[[pyo.ConcreteModel, Limits], Answer]
     available: Callable[[], object]
     install: str  # how to get it
 
 
-def _highs(model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+def _highs(model: pyo.ConcreteModel, limits: Limits) -> Answer:
     """HiGHS through its own interface: the model as one matrix, for Pyomo's interfaces to it take longer
     to hand a model over, row by row, than HiGHS takes to solve it."""
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler  # noqa: PLC0415
@@ -69,8 +80,8 @@ def _highs(model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
     for option, value in {
         "output_flag": False,
         "threads": 1,
-        "time_limit": time_limit_s,
-        "mip_rel_gap": gap,
+        "time_limit": limits.time_s,
+        "mip_rel_gap": limits.gap,
         "mip_abs_gap": 1e-6,
     }.items():
         solver.setOptionValue(option, value)
@@ -78,6 +89,8 @@ def _highs(model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
     start = highspy.HighsSolution()
     start.col_value = [var.value or 0.0 for var in columns]
     solver.setSolution(start)
+    if limits.patience_s is not None:
+        _stop_without_progress(solver, limits.patience_s)
     solver.run()
     info = solver.getInfo()
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -91,7 +104,22 @@ def _highs(model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
     )
 
 
-def _direct(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+def _stop_without_progress(solver: highspy.Highs, patience_s: float) -> None:
+    """Have HiGHS stop when it has found nothing better for `patience_s`."""
+    latest = [time.perf_counter()]
+
+    def found(event: Any) -> None:
+        latest[0] = time.perf_counter()
+
+    def look(event: Any) -> None:
+        if time.perf_counter() - latest[0] > patience_s:
+            event.interrupt()
+
+    solver.cbMipImprovingSolution.subscribe(found)
+    solver.cbMipInterrupt.subscribe(look)
+
+
+def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
     """Solvers with a Python interface of their own."""
     from pyomo.contrib.solver.common.factory import SolverFactory  # noqa: PLC0415
     from pyomo.contrib.solver.common.results import SolutionStatus  # noqa: PLC0415
@@ -99,7 +127,7 @@ def _direct(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float
     solver = SolverFactory(name)
     if not solver.available():
         raise SolverError(f"{name} is not available")
-    config: dict[str, Any] = {"time_limit": time_limit_s, "rel_gap": gap, "threads": 1}
+    config: dict[str, Any] = {"time_limit": limits.time_s, "rel_gap": limits.gap, "threads": 1}
     result = solver.solve(
         model,
         load_solutions=False,
@@ -117,14 +145,12 @@ def _direct(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float
     )
 
 
-def _legacy(
-    name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limit_s: float, gap: float
-) -> Answer:
+def _legacy(name: str, options: Mapping[str, str], model: pyo.ConcreteModel, limits: Limits) -> Answer:
     """Solvers behind Pyomo's older interface; `options` are the solver's names of ours."""
     solver = pyo.SolverFactory(name)
     if not solver.available(exception_flag=False):
         raise SolverError(f"{name} is not available")
-    settings = {options["gap"]: gap, options["threads"]: 1, options["time"]: limit_s}
+    settings = {options["gap"]: limits.gap, options["threads"]: 1, options["time"]: limits.time_s}
     result = solver.solve(model, load_solutions=False, options=settings)
     found = len(result.solution) > 0
     if found:
@@ -189,7 +215,7 @@ def available(name: str) -> bool:
     return bool(SOLVERS[name].available())
 
 
-def solve(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float) -> Answer:
+def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
     """Have a solver maximise `model`, from the values in its variables on, if it can use them.
 
     Raises:
@@ -197,7 +223,7 @@ def solve(name: str, model: pyo.ConcreteModel, time_limit_s: float, gap: float) 
     """
     features = SOLVERS[name]
     try:
-        return features.run(model, time_limit_s, gap)
+        return features.run(model, limits)
     except SolverError as error:
         raise SolverError(f"solver {name}: {error}; {features.install}, or take another") from error
     except Exception as error:  # whatever a solver's interface raises

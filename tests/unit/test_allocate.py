@@ -342,7 +342,7 @@ def hard_problem() -> Problem:
 
 def hurried(found: bool, bound: float | None) -> Callable[..., solvers.Answer]:
     """A solver that says that it ran out of time with what it was given."""
-    return lambda name, model, time_limit_s, gap: solvers.Answer(optimal=False, found=found, bound=bound)
+    return lambda name, model, limits: solvers.Answer(optimal=False, found=found, bound=bound)
 
 
 def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
