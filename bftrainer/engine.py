@@ -90,11 +90,14 @@ def restore(
 ) -> State:
     """The state after a restart at `now`, from stored trainers in order of arrival.
 
-    Nodes that are no longer in the pool are taken out; whoever is not among the active ones holds
-    none (the daemon finds their workers unwanted and has them leave).
+    Nodes that are no longer in the pool are taken out, and those that are of another class than most of
+    a trainer's; whoever is not among the active ones holds none (the daemon finds their workers
+    unwanted and has them leave).
     """
+    facts = _learn(settings, {}, pool, {}, now)
     ordered = sorted(
-        (_without(t, t.nodes - pool) for t in trainers), key=lambda t: (not t.nodes, -t.spec.priority)
+        (_without(t, t.nodes - _of_one_class(t.nodes & pool, facts)) for t in trainers),
+        key=lambda t: (not t.nodes, -t.spec.priority),
     )
     limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
     waiting = Backlog()
@@ -106,8 +109,16 @@ def restore(
         active={t.id: t for t in ordered[:limit]},
         waiting=waiting,
         since=dict.fromkeys(pool, now),
-        facts=_learn(settings, {}, pool, {}, now),
+        facts=facts,
     )
+
+
+def _of_one_class(nodes: frozenset[str], facts: Mapping[str, Facts]) -> frozenset[str]:
+    """The nodes of the class that most of them are of."""
+    classes: dict[str, set[str]] = {}
+    for node in sorted(nodes):
+        classes.setdefault(facts.get(node, Facts()).node_class, set()).add(node)
+    return frozenset(max(classes.values(), key=len, default=()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +189,7 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
                 costs=costs_of(t),
                 held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
                 curves=tuple(
-                    (name, objective.metric(settings.objective, own, t.spec.priority))
+                    (name, objective.metric(settings.objective, own, t.spec.priority, points))
                     for name, own in t.spec.curves
                 ),
             )
@@ -226,14 +237,14 @@ def _learn(
     if not known and not news and not classes and groups == "none":
         return known
     facts = {node: fact for node, fact in known.items() if node in pool and node not in joined}
-    facts |= {node: fact for node, fact in news.items() if node in pool}
-    for node in pool - facts.keys() | joined:
-        fact = facts.get(node, Facts())
-        name = fact.node_class or next((c for c, nodes in classes.items() if node in nodes), "")
-        label = fact.group or {"joined": f"joined {now}", "cabinet": node.rstrip("0123456789")}.get(
-            groups, ""
-        )
-        facts[node] = replace(fact, node_class=name, group=label)
+    for node in (pool - facts.keys()) | (pool & news.keys()):
+        new, old = news.get(node, Facts()), facts.get(node, Facts())
+        name = new.node_class or old.node_class
+        label = new.group or old.group
+        if node not in facts:
+            name = name or next((c for c, nodes in classes.items() if node in nodes), "")
+            label = label or {"joined": f"joined {now}", "cabinet": node.rstrip("0123456789")}.get(groups, "")
+        facts[node] = Facts(node_class=name, group=label, until=new.until)
     return facts
 
 

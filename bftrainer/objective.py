@@ -82,11 +82,15 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
 
 
 @lru_cache(maxsize=4096)
-def metric(text: str, points: Points, priority: float = 1.0) -> Points:
-    """The objective metric O_j as a curve of its own; `text` as for `parse`."""
+def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) -> Points:
+    """The objective metric O_j as a curve of its own; `text` as for `parse`.
+
+    `unit` is the curve whose one node efficiency counts in, if not `points` itself: a trainer's curves
+    on several classes of nodes must be counted in one unit to be compared.
+    """
     if not points:
         return points
-    scale = sum(share * OBJECTIVES[name](points, priority) for name, share in parse(text))
+    scale = sum(share * OBJECTIVES[name](unit or points, priority) for name, share in parse(text))
     return points if scale == 1.0 else tuple((n, rate * scale) for n, rate in points)
 
 
@@ -155,9 +159,12 @@ def classes(candidate: Candidate, problem: Problem) -> tuple[str, ...]:
 
 
 def slices(problem: Problem) -> list[tuple[float, float]]:
-    """(start, duration) of the slices of T_fwd between which groups are expected to leave."""
-    cuts = {g.remaining_s for g in problem.parts if 0.0 < g.remaining_s < problem.t_fwd_s}
-    return [(a, b - a) for a, b in pairwise(sorted(cuts | {0.0, problem.t_fwd_s}))]
+    """(start, duration) of the slices of T_fwd between which groups are expected to leave.
+
+    Whatever has nodes counts in the first slice; that has no length where a group should be gone already.
+    """
+    cuts = {g.remaining_s for g in problem.parts if g.remaining_s < problem.t_fwd_s}
+    return [(a, b - a) for a, b in pairwise([0.0, *sorted(cuts | {problem.t_fwd_s})])]
 
 
 def charge(candidate: Candidate, departures: float, node_class: str = "") -> float:

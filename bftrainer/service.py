@@ -48,7 +48,9 @@ class DaemonService:
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
+            "user": own.user,
             "weight": own.weight,
+            "priority": own.priority,
             "workdir": own.workdir,
             "checkpoint_dir": str(self._daemon.launcher.checkpoint_folder(stored.id, own)),
             "curve": {

@@ -141,7 +141,7 @@ class _Spec(_Strict):
     @field_validator("curves")
     @classmethod
     def _each_possible(cls, curves: dict[str, list[list[float]]]) -> dict[str, list[list[float]]]:
-        for pairs in curves.values():
+        for pairs in filter(None, curves.values()):  # none: the trainer cannot use this class
             cls._possible(pairs)
         return curves
 
@@ -285,7 +285,7 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         curve=spec.points(),
         costs=_costs(spec.rescale),
         curves=tuple(
-            (name, curve.make((int(n), rate) for n, rate in pairs))
+            (name, curve.make((int(n), rate) for n, rate in pairs) if pairs else ())
             for name, pairs in sorted(spec.curves.items())
         ),
         weight=spec.weight,
@@ -341,6 +341,7 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
     remedy = {
         "string_type": "; quote it if it is meant as text",
         "int_type": "; give a whole number, all digits written out",
+        "dict_type": "; give a list of points for each class" if loc == ("curves",) else "",
         "list_type": "; give a list, such as [python, train.py]" if loc == ("command",) else "; give a list",
         "too_long": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
         "too_short": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",

@@ -30,7 +30,9 @@ def setting_options(*names: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name in reversed(names):
             field = Settings.model_fields[name]
-            shown = field.get_default(call_default_factory=True)
+            said, shown = str(field.description), field.get_default(call_default_factory=True)
+            if shown is None:
+                shown = settings.NO_VALUE[name]
             if isinstance(shown, Path):
                 shown = str(shown).replace(str(Path.home()), "~", 1)
             only = get_origin(field.annotation) is Literal
@@ -41,7 +43,7 @@ def setting_options(*names: str) -> Callable[[F], F]:
                 default=None,
                 type=click.Choice(choices) if choices else None,
                 metavar=None if choices else "SECONDS" if name.endswith("_s") else name.upper(),
-                help=f"{(field.description or '').capitalize()}.  [default: {shown}]",
+                help=f"{said[:1].upper()}{said[1:]}.  [default: {shown}]",
             )(command)
         return click.option(
             "--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML)."
