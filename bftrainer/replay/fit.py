@@ -21,15 +21,15 @@ class Fitted:
     """What one trainer was measured to be like.
 
     `curve` has its mean speed on every number of nodes that it trained on, the `stall_*_s` are means
-    too. `starts` says when workers were started (Unix seconds) and how long they took until they were
-    ready (s). `exit_s` is from its last step until its nodes were free. `processed` counts the samples
-    that it trained, those included that it lost with all nodes and trained again.
+    too. `starts` says when workers were started (Unix seconds), on which nodes, and how long they took
+    until they were ready (s). `exit_s` is from its last step until its nodes were free. `processed`
+    counts the samples that it trained, those included that it lost with all nodes and trained again.
     """
 
     curve: Points
     stall_up_s: float
     stall_down_s: float
-    starts: tuple[tuple[float, float], ...]
+    starts: tuple[tuple[float, str, float], ...]
     exit_s: float
     processed: float
 
@@ -46,9 +46,10 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Workers that were started together: ready after `seconds`, or called off after so long."""
+    """A worker that was started: ready after `seconds`, or called off after so long."""
 
     time: float
+    node: str
     seconds: float
     ready: bool
 
@@ -193,38 +194,37 @@ def _exits(ended: float | None, reports: Sequence[Row]) -> list[float]:
 
 
 def _starts(events: Iterable[Row], end: float) -> dict[int, list[Start]]:
-    """Trainer -> every batch of workers that was started for it."""
-    begun: dict[tuple[int, int], float] = {}  # (trainer, generation) -> when
-    ready: dict[tuple[int, int], float] = {}
-    off: dict[tuple[int, int], float] = {}
-    waiting: dict[tuple[int, str], int] = {}  # (trainer, node) -> generation
+    """Trainer -> every worker that was started for it."""
+    found = defaultdict[int, list[Start]](list)
+    waiting: dict[tuple[int, str], tuple[int, float]] = {}  # (trainer, node) -> generation, when started
+
+    def over(trainer: int, node: str, time: float, *, ready: bool) -> None:
+        _, begun = waiting.pop((trainer, node))
+        found[trainer].append(Start(time=begun, node=node, seconds=time - begun, ready=ready))
+
     for event in events:
         time, data = event["time"], event["data"]
         if event["kind"] == "WorkersReady":
             for node in data["nodes"]:
-                if waiting.get((event["trainer"], node)) == data["generation"]:
-                    ready[event["trainer"], waiting.pop((event["trainer"], node))] = time
+                generation, _ = waiting.get((event["trainer"], node), (None, 0.0))
+                if generation == data["generation"]:
+                    over(event["trainer"], node, time, ready=True)
         gone = data["left"] if event["kind"] == "NodesChanged" else ()
-        for key in [key for key in waiting if key[1] in gone]:
-            off[key[0], waiting.pop(key)] = time
+        for trainer, node in [key for key in waiting if key[1] in gone]:
+            over(trainer, node, time, ready=False)
         for action in event["actions"]:
             key = (action["trainer"], action["data"].get("node", ""))
             if action["kind"] == "StopWorker" and key in waiting:
-                off[key[0], waiting.pop(key)] = time
+                over(*key, time, ready=False)
             elif action["kind"] == "StartWorker":
-                waiting[key] = action["generation"]
-                begun[key[0], action["generation"]] = time
-    off |= {(trainer, generation): end for (trainer, _), generation in waiting.items()}
-    found: dict[int, list[Start]] = {}
-    for batch, time in begun.items():
-        until = ready.get(batch, off.get(batch, end))
-        start = Start(time=time, seconds=max(0.0, until - time), ready=batch in ready)
-        found.setdefault(batch[0], []).append(start)
+                waiting[key] = (action["generation"], time)
+    for trainer, node in list(waiting):
+        over(trainer, node, end, ready=False)
     return found
 
 
-def _durations(own: Sequence[Start], every: Sequence[Start]) -> tuple[tuple[float, float], ...]:
-    """(when, how long until ready) of all starts.
+def _durations(own: Sequence[Start], every: Sequence[Start]) -> tuple[tuple[float, str, float], ...]:
+    """(when, where, how long until ready) of all starts.
 
     One that was called off after L seconds would have taken longer than that: what is known to take
     longer does on average, with this trainer if there is any, else with all.
@@ -239,7 +239,7 @@ def _durations(own: Sequence[Start], every: Sequence[Start]) -> tuple[tuple[floa
         known = longer(start, own) or longer(start, every)
         return fmean(known) if known else start.seconds + ASSUMED_COSTS.up.init_s
 
-    return tuple((start.time, duration(start)) for start in own)
+    return tuple((start.time, start.node, duration(start)) for start in own)
 
 
 def _mean(own: Sequence[float], every: Sequence[float], assumed: float) -> float:

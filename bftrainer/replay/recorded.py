@@ -24,7 +24,7 @@ import numpy as np
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model import (
-    Action,
+    ASSUMED_COSTS,
     Cost,
     EngineSettings,
     Event,
@@ -267,14 +267,12 @@ class RecordedLauncher(SimulatedLauncher):
         run.exit_s = fitted.exit_s
         run.costs = RescaleCosts(up=Cost(stall_s=fitted.stall_up_s), down=Cost(stall_s=fitted.stall_down_s))
 
-    def perform(self, actions: tuple[Action, ...], now: float) -> None:
-        for trainer in {action.trainer for action in actions if isinstance(action, StartWorker)}:
-            starts = self._recorded.fitted[trainer - 1].starts
-            if starts:
-                _, init_s = min(starts, key=lambda start: abs(start[0] - now))
-                run = self.runs[trainer]
-                run.costs = replace(run.costs, up=replace(run.costs.up, init_s=init_s))
-        super().perform(actions, now)
+    def init_s(self, action: StartWorker, now: float) -> float:
+        """As long as the start nearest in time took, if possible of that very node."""
+        starts = self._recorded.fitted[action.trainer - 1].starts
+        if not starts:
+            return ASSUMED_COSTS.up.init_s
+        return min(starts, key=lambda start: (abs(start[0] - now), start[1] != action.node))[2]
 
     def lose(self, nodes: frozenset[str], now: float) -> None:
         hit = [id_ for id_, run in self.runs.items() if not nodes.isdisjoint(run.members)]

@@ -93,8 +93,8 @@ class SimulatedLauncher:
         )
 
     def perform(self, actions: tuple[Action, ...], now: float) -> None:
-        """Perform `actions` at `now`; workers that one action batch starts are ready together."""
-        started: dict[tuple[int, int], set[str]] = {}
+        """Perform `actions` at `now`; of workers that one batch starts, equally fast ones report together."""
+        started: dict[tuple[int, int, float], set[str]] = {}
         for action in actions:
             run = self.runs[action.trainer]
             if run.ended_at is not None:
@@ -103,16 +103,20 @@ class SimulatedLauncher:
             match action:
                 case StartWorker():
                     run.starting[action.node] = now
-                    started.setdefault((action.trainer, action.generation), set()).add(action.node)
+                    ready = now + self.init_s(action, now)
+                    started.setdefault((action.trainer, action.generation, ready), set()).add(action.node)
                 case StopWorker():
                     self._initialised(run, action.node, now)
                 case Regroup():
                     self._regroup(run, action, now)
-        for (trainer, generation), nodes in started.items():
-            ready = now + self.runs[trainer].costs.up.init_s
+        for (trainer, generation, ready), nodes in started.items():
             self._emit(
                 WorkersReady(time=ready, trainer=trainer, generation=generation, nodes=frozenset(nodes))
             )
+
+    def init_s(self, action: StartWorker, now: float) -> float:
+        """How long a worker takes from `now` until it is ready."""
+        return self.runs[action.trainer].costs.up.init_s
 
     def lose(self, nodes: frozenset[str], now: float) -> None:
         """Nodes are gone: whoever was initialising on them wasted the time.
