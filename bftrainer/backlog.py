@@ -37,7 +37,7 @@ class Backlog:
 
     def __iter__(self) -> Iterator[Trainer]:
         """Highest priority first, then in order of arrival."""
-        return iter(sorted((t for line in self.lines.values() for t in line), key=_rank))
+        return iter(sorted((t for line in self.lines.values() for t in line), key=rank))
 
     def add(self, trainer: Trainer) -> Backlog:
         kind = shape(trainer)
@@ -52,13 +52,14 @@ class Backlog:
 
     def first(self) -> Trainer | None:
         """Who is next."""
-        return min((line[0] for line in self.lines.values()), key=_rank, default=None)
+        return min((line[0] for line in self.lines.values()), key=rank, default=None)
 
     def eligible(self, pool_size: int) -> list[Trainer]:
         """Those that a plan over `pool_size` nodes may have to consider, in order."""
         heads = (t for line in self.lines.values() for t in line[: pool_size // line[0].spec.n_min])
-        return sorted(heads, key=_rank)
+        return sorted(heads, key=rank)
 
 
-def _rank(trainer: Trainer) -> tuple[float, float, int]:
+def rank(trainer: Trainer) -> tuple[float, float, int]:
+    """The order of the queue."""
     return -trainer.spec.priority, trainer.submitted_at, trainer.id

@@ -15,6 +15,7 @@ membership; reports that carry another one are ignored (fencing).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -24,7 +25,7 @@ import numpy as np
 
 from bftrainer import curve, objective, survival
 from bftrainer.allocate.assign import assign
-from bftrainer.backlog import Backlog
+from bftrainer.backlog import Backlog, rank
 from bftrainer.model import (
     ASSUMED_COSTS,
     Action,
@@ -491,7 +492,10 @@ def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan
     if not taken.draining:
         asked = list(taken.active.values())
         if state.settings.max_parallel is None:
-            asked += taken.waiting.eligible(len(taken.pool))
+            asked = sorted(asked + taken.waiting.eligible(len(taken.pool)), key=rank)
+            per_trainer = state.settings.nodes_per_trainer
+            if per_trainer is not None:
+                asked = asked[: math.ceil(len(taken.pool) / per_trainer)]
     current = {t.id: t.nodes for t in taken.active.values() if t.nodes}
     plan, target = None, dict[int, frozenset[str]]()
     if asked:

@@ -96,6 +96,14 @@ class Settings(BaseModel):
         Annotated[int, Field(ge=1, le=100_000)] | None,
         Field(description="trainers that may hold nodes, by priority, then first come; auto: all that wait"),
     ] = 10
+    nodes_per_trainer: Annotated[
+        Annotated[float, Field(ge=1, le=1e6)] | None,
+        _unless("none"),
+        Field(
+            description="with max_parallel auto: only the first of the queue may hold nodes, one for so many "
+            "nodes of the pool; few finish sooner, many use nodes better; none: no such limit"
+        ),
+    ] = None
     ageing_s: Annotated[
         Positive | None,
         Field(
@@ -187,6 +195,7 @@ class Settings(BaseModel):
             objective=self.objective,
             t_fwd_s=self.t_fwd_s,
             max_parallel=self.max_parallel,
+            nodes_per_trainer=self.nodes_per_trainer,
             ageing_s=self.ageing_s,
             user_max_nodes=self.user_max_nodes,
             node_classes={name: frozenset(nodeset(text)) for name, text in self.node_classes.items()},

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     "objective",
     "t_fwd_s",
     "max_parallel",
+    "nodes_per_trainer",
     "ageing_s",
     "user_max_nodes",
     "departure_groups",
