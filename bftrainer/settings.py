@@ -38,6 +38,7 @@ Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 NO_VALUE: Mapping[str, str] = {
     "t_fwd_s": "auto",
     "max_parallel": "auto",
+    "nodes_per_trainer": "none",
     "ageing_s": "never",
     "user_max_nodes": "none",
 }
@@ -98,7 +99,6 @@ class Settings(BaseModel):
     ] = 10
     nodes_per_trainer: Annotated[
         Annotated[float, Field(ge=1, le=1e6)] | None,
-        _unless("none"),
         Field(
             description="with max_parallel auto: only the first of the queue may hold nodes, one for so many "
             "nodes of the pool; few finish sooner, many use nodes better; none: no such limit"
