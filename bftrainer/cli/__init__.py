@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "status": "Show the state of the daemon.",
     "demo": "Show it all at work on this machine.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",
+    "sweep": "Replay for every combination of parameters, in parallel.",
 }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ import click
 
 from bftrainer.cli import calibration
 from bftrainer.cli.options import Positive, json_option, load_settings, parse_utc, print_json, setting_options
+from bftrainer.cli.progress import bar
+from bftrainer.model import EngineSettings
+from bftrainer.settings import Settings
 
 LABELS = {
     "efficiency_u": "efficiency U",
@@ -20,15 +23,28 @@ LABELS = {
     "equivalent_nodes": "equivalent nodes",
     "events": "events",
     "completed": "trainers completed",
+    "runtime_h": "runtime (h)",
+    "turnaround_h": "turnaround (h)",
+    "mean_runtime_first_h": "mean runtime of the first (h)",
+    "mean_turnaround_first_h": "mean turnaround of the first (h)",
     "rescales": "rescales decided",
     "preemptions": "preemptions",
+    "decisions_preempted": "decisions preempted within T_fwd",
+    "rescale_samples": "samples lost by rescaling",
+    "preemption_samples": "samples lost by preemption",
     "stall_node_hours": "node-hours standing still",
     "init_node_hours": "node-hours initialising",
     "idle_node_hours": "node-hours unused",
     "unproven_decisions": "decisions not proven optimal",
+    "broken_log_lines": "broken lines of the log, left out",
     "decision_ms": "decision time (ms)",
     "wall_s": "wall time (s)",
 }
+SETTINGS = tuple(
+    name
+    for name in Settings.model_fields
+    if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
+)
 
 
 @click.command("replay")
@@ -43,21 +59,60 @@ LABELS = {
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Scalability curves of a job table's models (CSV model,nodes,images_per_s).",
 )
-@click.option("--nodes", type=click.IntRange(min=1), help="Take the first N node names.  [default: all]")
-@click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: the log's first entry]")
+@click.option("--nodes", type=click.IntRange(min=1), help="Take N of the log's nodes.  [default: all]")
+@click.option(
+    "--pick",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Choose these at random, by a seed.  [default: the first by name]",
+)
+@click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: where the log does]")
 @click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")
-@setting_options("allocator", "t_fwd_s", "max_parallel", "objective", "milp_time_limit_s")
+@click.option("--jobs", type=click.IntRange(min=1), help="Only the first N trainers.  [default: all]")
+@click.option(
+    "--cost-scale", type=click.FloatRange(min=0), help="All rescale costs times this.  [default: 1]"
+)
+@click.option(
+    "--stall-up",
+    "stall_up_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="All members stand still so long when nodes join.  [default: as in the workload]",
+)
+@click.option(
+    "--stall-down",
+    "stall_down_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="All members stand still so long when nodes leave.  [default: as in the workload]",
+)
+@click.option(
+    "--init",
+    "init_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="New nodes initialise so long while the members train on.  [default: as in the workload]",
+)
+@click.option(
+    "--jct-first",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show mean runtime and turnaround of the first N trainers, if they all complete.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep a record for bftrainer report in this file (NAME.json.gz).",
+)
+@setting_options(*SETTINGS)
 @json_option
 def command(
     log: Path,
-    workload: Path | None,
-    curves: Path | None,
-    nodes: int | None,
     begin: str | None,
-    hours: float | None,
+    out: Path | None,
     as_json: bool,
     config: Path | None,
-    **overrides: Any,
+    **given: Any,
 ) -> None:
     """Replay LOG, a CSV of idle intervals (plain, .gz or .xz), with the trainers of a workload.
 
@@ -67,55 +122,35 @@ def command(
     LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
     without any other option, and the samples that this predicts are shown beside those of the record.
     """
-    from bftrainer.replay import recorded
+    from bftrainer.replay import record, recorded, scenario
     from bftrainer.replay.evaluate import evaluate
 
     if recorded.is_record(log):
-        given = {"workload": workload, "curves": curves, "nodes": nodes, "from": begin, "hours": hours}
-        calibration.refuse_options(**given, **overrides)
-        with _bar(shown=not as_json) as progress:
-            record = recorded.load(log)
-            span = record.end - record.begin
-            comparison = recorded.compare(record, lambda now: progress((now - record.begin) / span))
+        calibration.refuse_options(**{**given, "from": begin, "out": out})
+        with bar("replay", shown=not as_json) as progress:
+            books = recorded.load(log)
+            span = books.end - books.begin
+            comparison = recorded.compare(books, lambda now: progress((now - books.begin) / span))
         calibration.show(comparison, as_json=as_json)
         return
     if log.is_dir():
         raise click.UsageError(f"LOG {log}: a directory, but no daemon's: there is no bftrainer.db in it")
-    if workload is None:
+    if given["workload"] is None:
         raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
+    if out is not None and not out.name.endswith(record.SUFFIX):
+        raise click.UsageError(f"--out {out}: a record's name ends in {record.SUFFIX}")
     started = time.perf_counter()
-    chosen = load_settings(config, overrides)
-    with _bar(shown=not as_json) as progress:
-        figures = evaluate(
-            log, workload, curves, nodes, parse_utc(begin), hours, chosen.engine, progress=progress
-        )
-    figures["wall_s"] = time.perf_counter() - started
+    chosen = load_settings(config, {name: given.pop(name) for name in SETTINGS})
+    what = scenario.of({"log": log, "begin": parse_utc(begin), **given}, chosen, "replay")
+    with bar("replay", shown=not as_json) as progress:
+        done = evaluate(what, progress, name=out.name.removesuffix(record.SUFFIX) if out else None)
+    if out is not None and done.record is not None:
+        record.write(done.record, out)
+    figures = {**done.figures, "wall_s": time.perf_counter() - started}
     if as_json:
         print_json(figures)
     else:
         _table(figures)
-
-
-class _bar:  # noqa: N801  used like a function
-    """A progress bar on a terminal, silence elsewhere."""
-
-    def __init__(self, *, shown: bool) -> None:
-        self._shown = shown and sys.stderr.isatty()
-
-    def __enter__(self) -> Any:
-        if not self._shown:
-            return lambda done: None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self._bar = Progress(console=Console(stderr=True), transient=True)
-        self._bar.start()
-        task = self._bar.add_task("replay", total=1.0)
-        return lambda done: self._bar.update(task, completed=done)
-
-    def __exit__(self, *args: object) -> None:
-        if self._shown:
-            self._bar.stop()
 
 
 def _table(figures: dict[str, Any]) -> None:
@@ -124,12 +159,18 @@ def _table(figures: dict[str, Any]) -> None:
 
     table = Table(box=None, show_header=False)
     for key, label in LABELS.items():
-        value = figures[key]
-        if isinstance(value, dict):
-            shown = ", ".join(f"{name} {ms:.2f}" for name, ms in value.items())
-        elif isinstance(value, int):
-            shown = f"{value:,}"
-        else:
-            shown = f"{value:.4f}" if value < 10 else f"{value:,.1f}"
-        table.add_row(label, shown)
+        if figures[key] is not None:
+            table.add_row(label, _shown(figures[key]))
+    for model, hours in figures["runtime_by_model_h"].items():
+        table.add_row(f"mean runtime of {model} (h)", _shown(hours))
     Console().print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if value < 10 else f"{value:,.1f}"

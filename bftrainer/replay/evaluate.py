@@ -1,55 +1,133 @@
-"""One call from files to figures."""
+"""One call from a scenario to figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
-from bftrainer.model import EngineSettings
-from bftrainer.replay import intervals, run, workload
+from bftrainer.model import NodesChanged
+from bftrainer.replay import intervals, logs, run, workload
 from bftrainer.replay.intervals import LogError
+from bftrainer.replay.logs import Log
+from bftrainer.replay.logs.options import LogOptions
+from bftrainer.replay.record import Record, Recorder
+from bftrainer.replay.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The figures of `run.metrics`, and, where that was asked for, what a report needs."""
+
+    figures: dict[str, object]
+    record: Record | None
 
 
 def evaluate(
-    log: Path,
-    jobs: Path,
-    curves: Path | None,
-    nodes: int | None,
-    begin: float | None,
-    hours: float | None,
-    settings: EngineSettings,
-    progress: Callable[[float], None] = lambda done: None,
-) -> dict[str, object]:
-    """Replay `log` from `begin` (Unix seconds) for `hours` and return the figures of `run.metrics`.
+    scenario: Scenario, progress: Callable[[float], None] = lambda done: None, *, name: str | None = None
+) -> Evaluation:
+    """Replay a scenario; with a `name`, keep a record of it under that name.
 
     `progress` takes the share done, 0 to 1.
 
     Raises:
         LogError, WorkloadError: unreadable input, or a span outside of the log.
     """
-    fragments = intervals.read(log)
-    if not fragments:
-        raise LogError(f"{log}: no intervals")
-    first = min(fragment.start for fragment in fragments)
-    last = max(fragment.end if fragment.end < float("inf") else fragment.start for fragment in fragments)
-    start = first if begin is None else begin
-    end = last if hours is None else start + hours * 3600
-    if not (first <= start < last) or end <= start:
-        raise LogError(f"{log}: spans {_iso(first)} to {_iso(last)} UTC; --from {_iso(start)} is outside")
-    changes = intervals.changes(fragments, intervals.first_nodes(fragments, nodes), start, end)
-    submissions = workload.read(jobs, curves)
+    log = _log(scenario.log, scenario.reading, stamp(scenario.log))
+    begin, end = span(scenario, log)
+    changes = _changes(
+        scenario.log, scenario.reading, stamp(scenario.log), scenario.nodes, scenario.pick, begin, end
+    )
+    submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves))
+    settings = scenario.settings.engine
+    recorder = None if name is None else Recorder(begin, end)
     result = run.replay(
         changes,
         submissions,
         settings,
-        start,
+        begin,
         end,
-        progress=lambda now: progress((now - start) / (end - start)),
+        progress=lambda now: progress((now - begin) / (end - begin)),
+        observer=recorder or run.NOBODY,
     )
-    return run.metrics(result, submissions, settings)
+    figures = run.metrics(result, submissions, settings, scenario.jct_first)
+    figures["broken_log_lines"] = log.broken
+    if recorder is None or name is None:
+        return Evaluation(figures, None)
+    parameters = scenario.parameters
+    return Evaluation(figures, recorder.record(name, parameters, figures, result, submissions, settings))
+
+
+def span(scenario: Scenario, log: Log) -> tuple[float, float]:
+    """When the replay begins and ends (Unix seconds).
+
+    Raises:
+        LogError: outside of what the log tells about.
+    """
+    begin = log.begin if scenario.begin is None else scenario.begin
+    end = log.end if scenario.hours is None else begin + scenario.hours * 3600
+    if not (log.begin <= begin < log.end) or end <= begin:
+        raise LogError(
+            f"{scenario.log}: spans {_iso(log.begin)} to {_iso(log.end)} UTC; --from {_iso(begin)} is outside"
+        )
+    return begin, end
+
+
+def chosen(names: Sequence[str], nodes: int | None, pick: int | None) -> frozenset[str]:
+    """So many of the nodes: the first in sorted order, or chosen at random by the seed `pick`.
+
+    Raises:
+        LogError: there are fewer nodes.
+    """
+    ordered = sorted(names)
+    if nodes is None:
+        return frozenset(ordered)
+    if nodes > len(ordered):
+        raise LogError(f"--nodes {nodes}: the log has {len(ordered)} nodes; ask for at most that many")
+    if pick is None:
+        return frozenset(ordered[:nodes])
+    return frozenset(random.Random(pick).sample(ordered, nodes))  # noqa: S311  not for secrets
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Changes when the file does.
+
+    Raises:
+        LogError: there is none.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror}") from error
+    return found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def _log(path: Path, reading: LogOptions, stamp: tuple[int, int]) -> Log:
+    """Replays of the same log in one process read it once."""
+    log = logs.load(path, reading)
+    if not log.intervals:
+        raise LogError(f"{path}: no intervals")
+    return log
+
+
+@lru_cache(maxsize=1)
+def _changes(
+    path: Path,
+    reading: LogOptions,
+    stamp: tuple[int, int],
+    nodes: int | None,
+    pick: int | None,
+    begin: float,
+    end: float,
+) -> list[NodesChanged]:
+    """Replays of the same nodes and hours work out once what happens to them."""
+    log = _log(path, reading, stamp)
+    return intervals.changes(log.intervals, chosen(sorted(log.nodes), nodes, pick), begin, end)
 
 
 def _iso(moment: float) -> str:
-    from datetime import UTC, datetime  # noqa: PLC0415  only for the message
-
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")

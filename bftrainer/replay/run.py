@@ -5,11 +5,16 @@ from __future__ import annotations
 import heapq
 import math
 import time as wall
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from statistics import fmean
+from typing import Protocol
 
-from bftrainer import curve, engine
+import numpy as np
+import numpy.typing as npt
+
+from bftrainer import engine
 from bftrainer.allocate import decide
 from bftrainer.model import (
     EngineSettings,
@@ -19,6 +24,7 @@ from bftrainer.model import (
     Plan,
     Problem,
     RescaleCosts,
+    Trainer,
     TrainerEnded,
     TrainerSubmitted,
     WorkersReady,
@@ -30,9 +36,38 @@ Progress = Callable[[float], None]
 """Called with the virtual time now and then."""
 
 
+class Observer(Protocol):
+    """Is told of everything that happens in a replay, in order; see `record`."""
+
+    def wait(self, until: float, launcher: SimulatedLauncher) -> None:
+        """Nothing changes before `until`, when the next event comes or the replay ends."""
+
+    def note(
+        self, event: Event, before: engine.State, step: engine.Step, launcher: SimulatedLauncher
+    ) -> None:
+        """An event has been taken in, and its actions have been performed."""
+
+
+class Nobody:
+    """Observes nothing."""
+
+    def wait(self, until: float, launcher: SimulatedLauncher) -> None: ...
+
+    def note(
+        self, event: Event, before: engine.State, step: engine.Step, launcher: SimulatedLauncher
+    ) -> None: ...
+
+
+NOBODY = Nobody()
+
+
 @dataclass(slots=True)
 class Tally:
-    """What is counted while a replay runs."""
+    """What is counted while a replay runs.
+
+    `decided` has the time of every decision and the T_fwd in which it believed that nobody leaves,
+    `preempted` the times at which trainers lost nodes.
+    """
 
     events: int = 0
     rescales: int = 0
@@ -42,6 +77,36 @@ class Tally:
     idle_node_s: float = 0.0
     decision_s: list[float] = field(default_factory=list)
     unproven: int = 0
+    decided: list[tuple[float, float]] = field(default_factory=list)
+    preempted: list[float] = field(default_factory=list)
+
+    def waited(self, seconds: float, state: engine.State) -> None:
+        """So long, nothing changed."""
+        self.node_s += seconds * len(state.pool)
+        held = sum(len(t.nodes) for t in state.active.values())
+        self.idle_node_s += seconds * (len(state.pool) - held)
+
+    def lost(self, event: NodesChanged, state: engine.State) -> None:
+        """Nodes leave, from the trainers that have them."""
+        hit = sum(not event.left.isdisjoint(t.nodes) for t in state.active.values())
+        self.preemptions += hit
+        if hit:
+            self.preempted.append(event.time)
+
+    def rescaled(self, event: Event, before: engine.State, after: engine.State) -> None:
+        """An event was taken in; count the trainers that have another number of nodes than it left them."""
+        self.events += 1
+        left = event.left if isinstance(event, NodesChanged) else frozenset[str]()
+        for old, trainer in changed(before, after):
+            self.rescales += len(trainer.nodes) != (len(old.nodes - left) if old is not None else 0)
+
+    @property
+    def refuted(self) -> npt.NDArray[np.bool_]:
+        """Of each decision, whether a trainer lost nodes within T_fwd after it."""
+        decided = np.array(self.decided).reshape(-1, 2)
+        losses = np.array([*self.preempted, math.inf])
+        following = losses[np.searchsorted(losses, decided[:, 0], side="right")]
+        return np.asarray(following <= decided.sum(axis=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +131,7 @@ def replay(
     end: float,
     progress: Progress = lambda now: None,
     simulate: Callable[[Callable[[Event], None]], SimulatedLauncher] = SimulatedLauncher,
+    observer: Observer = NOBODY,
 ) -> Result:
     """Run the engine over [begin, end). Trainers submitted before `begin` wait at `begin`.
 
@@ -93,21 +159,22 @@ def replay(
         plan = decide(problem, settings)
         tally.decision_s.append(wall.perf_counter() - started)
         tally.unproven += not plan.proven
+        tally.decided.append((now, problem.t_fwd_s))
         return plan
 
-    now, idle = begin, 0
+    now = begin
     while heap and heap[0][0] < end:
         event = heapq.heappop(heap)[3]
         if isinstance(event, TrainerEnded) and not launcher.over(event):
             continue
         if isinstance(event, Measured):
             event = launcher.told(event)
-        tally.node_s += (event.time - now) * len(state.pool)
-        tally.idle_node_s += (event.time - now) * idle
+        observer.wait(event.time, launcher)
+        tally.waited(event.time - now, state)
         now = event.time
         if isinstance(event, NodesChanged):
             launcher.lose(event.left, now)
-            tally.preemptions += sum(not event.left.isdisjoint(t.nodes) for t in state.active.values())
+            tally.lost(event, state)
         outcome = engine.step(state, event, solve)
         if outcome.ended is not None:
             launcher.end(outcome.ended.trainer, now)
@@ -115,88 +182,123 @@ def replay(
         if isinstance(event, TrainerSubmitted):
             launcher.submit(event.trainer, event.spec, now)
         if not isinstance(event, WorkersReady):
-            tally.events += 1
-            tally.rescales += _rescaled(state, outcome.state, event)
+            tally.rescaled(event, state, outcome.state)
+            for _, trainer in changed(state, outcome.state):
+                launcher.runs[trainer.id].hold(len(trainer.nodes), now)
             progress(now)
         launcher.perform(outcome.actions, now)
+        observer.note(event, state, outcome, launcher)
         state = outcome.state
-        idle = len(state.pool) - sum(len(t.nodes) for t in state.active.values())
-    tally.node_s += (end - now) * len(state.pool)
-    tally.idle_node_s += (end - now) * idle
+    observer.wait(end, launcher)
+    tally.waited(end - now, state)
     launcher.close(end)
     return Result(tally=tally, runs=launcher.runs, begin=begin, end=end)
 
 
-def _rescaled(before: engine.State, after: engine.State, event: Event) -> int:
-    """How many trainers the decision gave another number of nodes than they were left with."""
-    left = event.left if isinstance(event, NodesChanged) else frozenset[str]()
-    n = 0
+def changed(before: engine.State, after: engine.State) -> Iterator[tuple[Trainer | None, Trainer]]:
+    """The trainers that a step changed, of those that may hold nodes: as they were, as they are."""
     for id_, trainer in after.active.items():
         old = before.active.get(id_)
         if old is not trainer:
-            n += len(trainer.nodes) != (len(old.nodes - left) if old is not None else 0)
-    return n
+            yield old, trainer
 
 
 # --- metrics -------------------------------------------------------------------------------------
 
 
-def dedicated_samples(result: Result, workload: Sequence[Submission], settings: EngineSettings) -> float:
-    """A_s: what the same trainers would process in the same time on N_eq dedicated nodes (section 4.1).
+def dedicated_samples(
+    workload: Sequence[Submission], settings: EngineSettings, nodes: float, begin: float, end: float
+) -> float:
+    """A_s: what these trainers would process in [begin, end) on N_eq dedicated `nodes` (section 4.1).
 
     The same queue runs under the optimal static allocation, without rescale costs, on the whole
-    numbers of nodes below and above N_eq; in between it is interpolated.
+    numbers of nodes below and above; in between it is interpolated.
     """
-    span = result.end - result.begin
-    equivalent = result.tally.node_s / span
-    low = math.floor(equivalent)
+    low = math.floor(nodes)
     free = [
-        Submission(submission.time, replace(submission.spec, costs=RescaleCosts())) for submission in workload
+        replace(submission, spec=replace(submission.spec, costs=RescaleCosts())) for submission in workload
     ]
     exact = replace(settings, allocator="knapsack")
 
     def on(n: int) -> float:
         names = frozenset(f"dedicated{i:06}" for i in range(n))
-        changes = [NodesChanged(time=result.begin, joined=names)] if n else []
-        return replay(changes, free, exact, result.begin, result.end).samples
+        changes = [NodesChanged(time=begin, joined=names)] if n else []
+        return replay(changes, free, exact, begin, end).samples
 
     below = on(low)
-    if equivalent == low:
+    if nodes == low:
         return below
-    return below + (equivalent - low) * (on(low + 1) - below)
+    return below + (nodes - low) * (on(low + 1) - below)
 
 
-def metrics(result: Result, workload: Sequence[Submission], settings: EngineSettings) -> dict[str, object]:
+def metrics(
+    result: Result, workload: Sequence[Submission], settings: EngineSettings, jct_first: int | None = None
+) -> dict[str, object]:
     """The figures of a replay; the keys are a contract with its readers.
 
     `efficiency_u` is U = A_e / A_s (section 4.1.2); `linear_efficiency` is E = A_e / (node-time * O(1)),
     each trainer measured by its own O(1); `*_node_hours` sum up where node-time went, `stall` and
-    `init` being what rescaling cost and `idle` what no trainer held.
+    `init` being what rescaling cost and `idle` what no trainer held. `rescale_samples` and
+    `preemption_samples` are stalls times the speed before them, see `simulate.Run`;
+    `decisions_preempted` counts those decisions after which a trainer lost nodes within T_fwd.
+
+    `runtime_h` is from a trainer's first node, `turnaround_h` from its submission to its end, over
+    those that completed. `mean_*_first_h` are over the first `jct_first` trainers of the queue, so that
+    runs that complete more or fewer trainers can be compared; None unless all of these completed.
     """
     tally, span = result.tally, result.end - result.begin
-    static = dedicated_samples(result, workload, settings)
-    ones = sum(run.samples / curve.rate(run.spec.curve or (), 1) for run in result.runs.values())
+    equivalent = tally.node_s / span
+    static = dedicated_samples(workload, settings, equivalent, result.begin, result.end)
+    runs = result.runs.values()
     decisions = sorted(tally.decision_s)
+    completed = {id_: run for id_, run in result.runs.items() if run.completed}
+    models: dict[str, list[float]] = {}
+    for id_, run in completed.items():
+        models.setdefault(workload[id_ - 1].model, []).append(run.runtime_h)
+    first = [completed.get(id_) for id_ in range(1, min(jct_first or 0, len(workload)) + 1)]
     return {
         "efficiency_u": result.samples / static if static else 0.0,
-        "linear_efficiency": ones / tally.node_s if tally.node_s else 0.0,
+        "linear_efficiency": sum(run.linear_node_s(run.samples) for run in runs) / tally.node_s
+        if tally.node_s
+        else 0.0,
         "samples": result.samples,
         "node_hours": tally.node_s / 3600,
-        "equivalent_nodes": tally.node_s / span,
+        "equivalent_nodes": equivalent,
         "events": tally.events,
         "completed": tally.completed,
         "rescales": tally.rescales,
         "preemptions": tally.preemptions,
-        "stall_node_hours": sum(run.stall_node_s for run in result.runs.values()) / 3600,
-        "init_node_hours": sum(run.init_node_s for run in result.runs.values()) / 3600,
+        "decisions": len(decisions),
+        "decisions_preempted": int(tally.refuted.sum()),
+        "rescale_samples": sum(run.rescaled_samples for run in runs),
+        "preemption_samples": sum(run.preempted_samples for run in runs),
+        "stall_node_hours": sum(run.stall_node_s for run in runs) / 3600,
+        "init_node_hours": sum(run.init_node_s for run in runs) / 3600,
         "idle_node_hours": tally.idle_node_s / 3600,
         "unproven_decisions": tally.unproven,
+        "runtime_h": _distribution([run.runtime_h for run in completed.values()]),
+        "turnaround_h": _distribution([run.turnaround_h for run in completed.values()]),
+        "runtime_by_model_h": {model: fmean(hours) for model, hours in sorted(models.items()) if model},
+        "mean_runtime_first_h": _mean_of_all(first, lambda run: run.runtime_h),
+        "mean_turnaround_first_h": _mean_of_all(first, lambda run: run.turnaround_h),
         "decision_ms": {
             "p50": _quantile(decisions, 0.50) * 1e3,
             "p99": _quantile(decisions, 0.99) * 1e3,
             "max": (decisions[-1] if decisions else 0.0) * 1e3,
         },
     }
+
+
+def _mean_of_all(runs: Sequence[Run | None], value: Callable[[Run], float]) -> float | None:
+    """The mean over all runs; None where there is none, or where one is missing."""
+    values = [value(run) for run in runs if run is not None]
+    return fmean(values) if values and len(values) == len(runs) else None
+
+
+def _distribution(values: Sequence[float]) -> dict[str, float | None]:
+    ordered = sorted(values)
+    found = {f"p{round(100 * q)}": _quantile(ordered, q) if values else None for q in (0.5, 0.9, 0.99)}
+    return {"mean": fmean(values) if values else None, **found}
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float:

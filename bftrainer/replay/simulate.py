@@ -8,7 +8,8 @@ published model is init_s = 0: newcomers are ready at once and everybody waits R
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bftrainer import curve
@@ -33,7 +34,10 @@ class Run:
     """One simulated trainer. `clock` is the moment up to which samples have been counted.
 
     `exit_s` is how long its nodes stay taken after its work is done, `repeated` counts samples that
-    were lost with all nodes after they had been trained.
+    were lost with all nodes after they had been trained. `node_s` is the node-time that it held.
+
+    What a rescale costs in samples is its stall times the speed before it: `preempted_samples` where
+    nodes were taken from it, `rescaled_samples` where that was decided.
     """
 
     spec: TrainerSpec
@@ -51,6 +55,14 @@ class Run:
     published: int = 0
     exit_s: float = 0.0
     repeated: float = 0.0
+    submitted_at: float = 0.0
+    first_node_at: float | None = None
+    node_s: float = 0.0
+    rescaled_samples: float = 0.0
+    preempted_samples: float = 0.0
+    hit: float | None = None  # its speed before it lost nodes, until it goes on without them
+    held: int = 0
+    held_since: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -58,13 +70,46 @@ class Run:
         enough = len(self.members) >= self.spec.n_min
         return float(self.rates[len(self.members)]) if enough else 0.0
 
+    @property
+    def completed(self) -> bool:
+        """Whether it is over because its work is done."""
+        return self.ended_at is not None and self.spec.samples == self.samples
+
+    @property
+    def runtime_h(self) -> float:
+        """Hours from its first node to its end; NaN before."""
+        if self.ended_at is None or self.first_node_at is None:
+            return math.nan
+        return (self.ended_at - self.first_node_at) / 3600
+
+    @property
+    def turnaround_h(self) -> float:
+        """Hours from its submission to its end; NaN before."""
+        return math.nan if self.ended_at is None else (self.ended_at - self.submitted_at) / 3600
+
+    def linear_node_s(self, samples: float) -> float:
+        """The node-time in which single nodes of its would process so many samples."""
+        return samples / curve.rate(self.spec.curve or (), 1)
+
+    def _stall(self, now: float) -> float:
+        return max(0.0, min(self.stalled_until, now) - self.clock)
+
+    def samples_at(self, now: float) -> float:
+        """Its samples at `now`, if nothing happens to it before."""
+        return self.samples + max(0.0, min(now, self.due) - self.clock - self._stall(now)) * self.rate
+
     def advance(self, now: float) -> None:
         """Count what happens up to `now`: first the rest of a stall, then training."""
-        stall = max(0.0, min(self.stalled_until, now) - self.clock)
-        train = max(0.0, min(now, self.due) - self.clock - stall)
+        self.samples, stall = self.samples_at(now), self._stall(now)
         self.stall_node_s += stall * len(self.members)
-        self.samples += train * self.rate
         self.clock = now
+
+    def hold(self, nodes: int, now: float) -> None:
+        """It holds so many nodes from `now` on."""
+        self.node_s += self.held * (now - self.held_since)
+        self.held, self.held_since = nodes, now
+        if nodes and self.first_node_at is None:
+            self.first_node_at = now
 
     def expect(self) -> None:
         """Set `due` from what is left to do if nothing changes."""
@@ -90,6 +135,7 @@ class SimulatedLauncher:
             costs=spec.costs or ASSUMED_COSTS,
             rates=curve.table(spec.curve or (), spec.n_max),
             clock=now,
+            submitted_at=now,
         )
 
     def perform(self, actions: tuple[Action, ...], now: float) -> None:
@@ -129,6 +175,7 @@ class SimulatedLauncher:
                 self._initialised(run, node, now)
             if not nodes.isdisjoint(run.members):
                 run.advance(now)
+                run.hit = run.rate if run.hit is None else run.hit
                 run.members = tuple(n for n in run.members if n not in nodes)
                 run.due = float("inf")
 
@@ -149,6 +196,7 @@ class SimulatedLauncher:
             run.samples = float(run.spec.samples)
         for node in list(run.starting):
             self._initialised(run, node, now)
+        run.hold(0, now)
         run.members, run.ended_at = (), now
         self._busy.discard(trainer)
 
@@ -157,18 +205,30 @@ class SimulatedLauncher:
         for run in self.runs.values():
             if run.ended_at is None:
                 run.advance(now)
+                run.hold(run.held, now)
                 for node in list(run.starting):
                     self._initialised(run, node, now)
+
+    @property
+    def busy(self) -> Iterator[Run]:
+        """Those that have had nodes and are not over: only theirs can grow."""
+        return (self.runs[id_] for id_ in self._busy)
 
     def _regroup(self, run: Run, action: Regroup, now: float) -> None:
         run.advance(now)
         newcomers = [node for node in action.members if node in run.starting]
         for node in newcomers:
             self._initialised(run, node, now)
+        speed = run.rate
         run.members, run.published = action.members, action.generation
         if run.members:
             stall = run.costs.up.stall_s if newcomers else run.costs.down.stall_s
             run.stalled_until = max(run.stalled_until, now) + stall
+            if run.hit is None:
+                run.rescaled_samples += stall * speed
+            else:
+                run.preempted_samples += stall * run.hit
+                run.hit = None
         run.expect()
         if run.due < float("inf"):
             self._emit(

@@ -8,13 +8,14 @@ CSV `model,nodes,images_per_s`.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bftrainer import curve
 from bftrainer.errors import BftrainerError
-from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
+from bftrainer.model import ASSUMED_COSTS, Cost, Points, RescaleCosts, TrainerSpec
 from bftrainer.replay.intervals import UNREADABLE, open_text
 from bftrainer.spec import SpecError, parse_many
 
@@ -28,10 +29,52 @@ class WorkloadError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A trainer and when it arrives (Unix seconds)."""
+    """A trainer, when it arrives (Unix seconds), and what kind of model it trains, where that is known."""
 
     time: float
     spec: TrainerSpec
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is different from the workload as it was read.
+
+    Only the first `jobs` trainers; other stalls and initialisation than they come with (s); and then
+    all costs times `cost_scale`.
+    """
+
+    jobs: int | None = None
+    stall_up_s: float | None = None
+    stall_down_s: float | None = None
+    init_s: float | None = None
+    cost_scale: float = 1.0
+
+    def of(self, costs: RescaleCosts) -> RescaleCosts:
+        """The costs of a trainer that has `costs`."""
+
+        def scaled(given: float | None, own: float) -> float:
+            return self.cost_scale * (own if given is None else given)
+
+        return RescaleCosts(
+            up=Cost(
+                stall_s=scaled(self.stall_up_s, costs.up.stall_s),
+                init_s=scaled(self.init_s, costs.up.init_s),
+            ),
+            down=Cost(
+                stall_s=scaled(self.stall_down_s, costs.down.stall_s),
+                init_s=self.cost_scale * costs.down.init_s,
+            ),
+        )
+
+    def apply(self, workload: Sequence[Submission]) -> list[Submission]:
+        """The workload with these changes; trainers without costs have the assumed ones."""
+        if replace(self, jobs=None) == Changes():
+            return list(workload[: self.jobs])
+        return [
+            replace(s, spec=replace(s.spec, costs=self.of(s.spec.costs or ASSUMED_COSTS)))
+            for s in workload[: self.jobs]
+        ]
 
 
 def read(path: Path, curves: Path | None) -> list[Submission]:
@@ -89,7 +132,7 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
         raise WorkloadError(f"{path}:{number}: {error}") from error
     if not 1 <= spec.n_min <= spec.n_max or spec.samples is None or spec.samples < 1:
         raise WorkloadError(f"{path}:{number}: need 1 <= Jmin <= Jmax and Pmax >= 1")
-    return Submission(time, spec)
+    return Submission(time, spec, model)
 
 
 def _seconds(text: str) -> float:

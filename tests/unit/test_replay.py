@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, TrainerSpec
-from bftrainer.replay import intervals, run, synth, workload
+from bftrainer.replay import intervals, run, scenario, synth, workload
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.intervals import Interval, LogError
 from bftrainer.replay.simulate import Run
@@ -503,12 +503,13 @@ def test_a_replay_of_files(tmp_path: Path) -> None:
     rows = "t,2,1,1,4,1000000,1970-01-01 00:00:00,m\n"
     jobs, curves = write(tmp_path, JOBS + rows, "model,nodes,images_per_s\nm,1,10\nm,4,40\n")
     done: list[float] = []
-    figures = evaluate(log, jobs, curves, 2, None, None, SETTINGS, progress=done.append)
+    what = {"log": log, "workload": jobs, "curves": curves, "nodes": 2, "allocator": "knapsack"}
+    figures = evaluate(scenario.of(what), done.append).figures
     assert figures["samples"] == pytest.approx(10 * (18 + 2 * 38 + 39))
     assert figures["node_hours"] == pytest.approx(140 / 3600)
     assert done[0] == 0.0
     assert max(done) <= 1.0
-    later = evaluate(log, jobs, curves, 2, 1010.0, 30 / 3600, SETTINGS)
+    later = evaluate(scenario.of({**what, "begin": 1010.0, "hours": 30 / 3600})).figures
     assert later["samples"] == pytest.approx(10 * (8 + 2 * 18))  # 1012-1020 on a, 1022-1040 on both
 
 
@@ -518,24 +519,28 @@ def test_spans_outside_of_the_log_are_refused(tmp_path: Path) -> None:
     jobs, curves = write(tmp_path, JOBS)
     for begin in (999.0, 1100.0):
         with pytest.raises(LogError, match="spans 1970-01-01T00:16:40 to 1970-01-01T00:18:20 UTC; --from"):
-            evaluate(log, jobs, curves, None, begin, None, SETTINGS)
+            evaluate(scenario.of({"log": log, "workload": jobs, "curves": curves, "begin": begin}))
     log.write_text("idle_start,idle_end,node\n")
     with pytest.raises(LogError, match="no intervals"):
-        evaluate(log, jobs, curves, None, None, None, SETTINGS)
+        evaluate(scenario.of({"log": log, "workload": jobs, "curves": curves}))
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the published Summit log is not beside this checkout")
 def test_the_published_log_yields_what_is_published() -> None:
     """1,000 ShuffleNet trials on the first 1,024 nodes: the paper has U = 80 %."""
-    figures = evaluate(
-        TRACES / "idle_intervals_2021-02-10_16.csv.xz",
-        TRACES / "jobs_hpo_shufflenet_1000.csv",
-        TRACES / "imagenet_scalability_7models.csv",
-        1024,
-        datetime(2021, 2, 11, 0, 48, 48, tzinfo=UTC).timestamp(),
-        143.0,
-        SETTINGS,
+    published = scenario.of(
+        {
+            "log": TRACES / "idle_intervals_2021-02-10_16.csv.xz",
+            "workload": TRACES / "jobs_hpo_shufflenet_1000.csv",
+            "curves": TRACES / "imagenet_scalability_7models.csv",
+            "nodes": 1024,
+            "begin": "2021-02-11T00:48:48",
+            "hours": 143,
+            "t_fwd_s": 120,
+            "max_parallel": 10,
+        }
     )
+    figures = evaluate(published).figures
     assert 0.79 <= float(str(figures["efficiency_u"])) <= 0.85
     assert 5.5e10 <= float(str(figures["samples"])) <= 6.7e10
     assert figures["unproven_decisions"] == 0

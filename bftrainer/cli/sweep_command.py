@@ -1,0 +1,105 @@
+"""bftrainer sweep"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import json_option, load_settings, print_json, print_table
+from bftrainer.cli.progress import bar
+
+COLUMNS = {
+    "name": "run",
+    "efficiency_u": "U",
+    "linear_efficiency": "E",
+    "completed": "completed",
+    "turnaround_h_mean": "mean turnaround (h)",
+    "rescales": "rescales",
+    "wall_s": "wall time (s)",
+    "error": "error",
+}
+
+
+@click.command("sweep")
+@click.argument("grid", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for results.csv and results.sqlite.  [default: GRID without its ending]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Runs at once on this machine.  [default: its cores]",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["processes", "mpi"]),
+    default="processes",
+    show_default=True,
+    help="mpi: over the processes that mpiexec or srun started.",
+)
+@click.option("--record", "keep_records", is_flag=True, help="Keep each run's record for bftrainer report.")
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML).")
+@json_option
+def command(
+    grid: Path,
+    out: Path | None,
+    jobs: int | None,
+    executor: str,
+    keep_records: bool,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Replay for every combination of parameters in GRID, a YAML file:
+
+    \b
+    base: {log: idle.csv.xz, workload: jobs.csv, curves: curves.csv, nodes: 1024, hours: 24}
+    grid: {allocator: [knapsack, equal], t_fwd_s: [10, 60, 120]}
+
+    An interrupted sweep goes on where it was when the same command is given again; runs that failed are
+    tried again. Over nodes: mpiexec -n 9 bftrainer sweep GRID --executor mpi
+    """
+    from bftrainer.replay import sweep
+
+    with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
+        if pool is None:  # a process that worked for the first one
+            return
+        todo = sweep.read(grid, load_settings(config, {}))
+        folder = out or grid.with_suffix("")
+        done = 0
+        try:
+            with bar("sweep", shown=not as_json) as advance:
+
+                def progress(now: int, failed: int) -> None:
+                    nonlocal done
+                    done = now
+                    advance(
+                        now / len(todo), f"{now} of {len(todo)} runs" + f", {failed} failed" * bool(failed)
+                    )
+
+                rows = sweep.sweep(todo, folder, pool, keep_records=keep_records, progress=progress)
+        except KeyboardInterrupt:
+            click.echo(
+                f"interrupted: {done} of {len(todo)} runs are done; repeat the command to go on", err=True
+            )
+            sys.exit(130)
+    if as_json:
+        print_json(rows)
+    else:
+        shown = [[_cell(row.get(name)) for name in COLUMNS] for row in rows]
+        print_table(list(COLUMNS.values()), shown)
+        click.echo(f"{len(rows)} runs in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+    failed = sum(row["error"] is not None for row in rows)
+    if failed:
+        click.echo(
+            f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True
+        )
+        sys.exit(1)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,0 +1,153 @@
+"""What a replay is of: one frozen, validated description, from the command line or from a YAML file.
+
+Its parameters are its own fields, the settings that matter to decisions (`Settings`) and the options
+of log readers (`LogOptions`), all under one flat set of names; what is added to these is a parameter.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from bftrainer import settings
+from bftrainer.errors import BftrainerError
+from bftrainer.model import EngineSettings
+from bftrainer.replay.logs.options import LogOptions
+from bftrainer.replay.workload import Changes
+from bftrainer.settings import Seconds, Settings
+
+
+class ScenarioError(BftrainerError, ValueError):
+    """A parameter that does not exist or cannot be. The message names it, its value and what to do."""
+
+
+def _moment(value: object) -> object:
+    """Unix seconds from what YAML or JSON make of a moment; UTC unless it names a zone."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return value
+
+
+Count = Annotated[int, Field(ge=1)]
+Moment = Annotated[float, BeforeValidator(_moment), Field(allow_inf_nan=False)]
+Hours = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
+class Scenario(BaseModel):
+    """One replay. `settings` and `reading` aside, every field is a parameter of the same name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    log: Annotated[Path, Field(description="log of idle nodes, or of a scheduler's jobs")]
+    workload: Annotated[Path, Field(description="job table (CSV) or list of trainer specs (YAML)")]
+    curves: Annotated[Path | None, Field(description="scalability curves of a job table's models")] = None
+    nodes: Annotated[Count | None, Field(description="take so many nodes of the log's; none: all")] = None
+    pick: Annotated[
+        Annotated[int, Field(ge=0)] | None,
+        Field(description="seed by which these nodes are chosen at random; none: the first by name"),
+    ] = None
+    begin: Annotated[Moment | None, Field(description="where to begin, UTC; none: where the log does")] = None
+    hours: Annotated[Hours | None, Field(description="how long; none: to the log's end")] = None
+    jobs: Annotated[Count | None, Field(description="only the first so many trainers")] = None
+    cost_scale: Annotated[
+        float, Field(ge=0, le=1e6, allow_inf_nan=False, description="all rescale costs times this")
+    ] = 1.0
+    stall_up_s: Annotated[
+        Seconds | None, Field(description="all members stand still so long when nodes join")
+    ] = None
+    stall_down_s: Annotated[
+        Seconds | None, Field(description="all members stand still so long when nodes leave")
+    ] = None
+    init_s: Annotated[
+        Seconds | None, Field(description="new nodes initialise so long while the members train on")
+    ] = None
+    jct_first: Annotated[
+        Count | None, Field(description="mean runtime and turnaround over the first so many trainers")
+    ] = None
+    settings: Settings = Field(default_factory=Settings)
+    reading: LogOptions = LogOptions()
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(**{field.name: getattr(self, field.name) for field in fields(Changes)})
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter by its name, as JSON has them; `of` makes the same scenario of them."""
+        return (
+            self.model_dump(mode="json", include=set(OWN))
+            | {name: value for name, value in asdict(self.reading).items() if name in READING}
+            | self.settings.model_dump(mode="json", include=set(ENGINE))
+        )
+
+
+OWN = tuple(name for name in Scenario.model_fields if name not in ("settings", "reading"))
+READING = tuple(field.name for field in fields(LogOptions))
+ENGINE = tuple(
+    name
+    for name in Settings.model_fields
+    if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
+)
+"""The settings that matter: nothing fails in a replay."""
+PARAMETERS = (*OWN, *READING, *ENGINE)
+
+
+def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "scenario") -> Scenario:
+    """The scenario with these parameters; those that are None or missing are as they are by default.
+
+    `base` has the settings that `values` says nothing of, `source` is named in errors.
+
+    Raises:
+        ScenarioError: an unknown parameter, or an impossible value.
+        SettingsError: an impossible setting.
+    """
+    check(values, source)
+    try:
+        return Scenario(
+            **{name: values[name] for name in OWN if values.get(name) is not None},
+            reading=TypeAdapter(LogOptions).validate_python(
+                {name: values[name] for name in READING if values.get(name) is not None}
+            ),
+            settings=Settings.model_validate(
+                (base or Settings()).model_dump() | {name: values[name] for name in ENGINE if name in values}
+            ),
+        )
+    except (ValidationError, settings.SettingsError) as error:
+        raise ScenarioError(f"{source}: {_explained(error)}") from error
+
+
+def check(names: Iterable[str], source: str) -> None:
+    """Refuse names that are no parameters.
+
+    Raises:
+        ScenarioError: one is unknown; the message has the nearest that is known.
+    """
+    for name in names:
+        if name not in PARAMETERS:
+            near = difflib.get_close_matches(str(name).lower(), PARAMETERS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(PARAMETERS))}"
+            raise ScenarioError(f"{source}: unknown parameter {name!r}; {hint}")
+
+
+def _explained(error: ValidationError | settings.SettingsError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = []
+    for e in error.errors():
+        name = str(e["loc"][0]) if e["loc"] else "settings"
+        if e["type"] == "missing":
+            found.append(f"{name} is missing")
+        else:
+            message = e["msg"].removeprefix("Value error, ")
+            found.append(f"{name}: {e['input']!r}: {message[:1].lower()}{message[1:]}")
+    return "; ".join(found)
