@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
-Advance = Callable[..., None]
-"""Takes the share that is done, 0 to 1, and, if that changes, what to say of it."""
+
+class Advance(Protocol):
+    def __call__(self, done: float, what: str | None = None, /) -> None:
+        """The share `done`, 0 to 1, is done; `what` is to be said of it from now on."""
 
 
 @contextmanager
-def bar(label: str, *, shown: bool = True) -> Iterator[Advance]:
-    """Show how far something is."""
+def progress_bar(what: str, *, shown: bool = True) -> Iterator[Advance]:
+    """Gives the function that takes the share done, 0 to 1."""
     if not (shown and sys.stderr.isatty()):
-        yield lambda done, label=None: None
+        yield lambda done, what=None: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=1.0)
-        yield lambda done, label=None: progress.update(task, completed=done, description=label)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda done, what=None: bar.update(task, completed=done, description=what)

@@ -11,7 +11,7 @@ import click
 
 from bftrainer.cli import calibration
 from bftrainer.cli.options import Positive, json_option, load_settings, parse_utc, print_json, setting_options
-from bftrainer.cli.progress import bar
+from bftrainer.cli.progress import progress_bar
 from bftrainer.model import EngineSettings
 from bftrainer.settings import Settings
 
@@ -127,7 +127,7 @@ def command(
 
     if recorded.is_record(log):
         calibration.refuse_options(**{**given, "from": begin, "out": out})
-        with bar("replay", shown=not as_json) as progress:
+        with progress_bar("replay", shown=not as_json) as progress:
             books = recorded.load(log)
             span = books.end - books.begin
             comparison = recorded.compare(books, lambda now: progress((now - books.begin) / span))
@@ -142,7 +142,7 @@ def command(
     started = time.perf_counter()
     chosen = load_settings(config, {name: given.pop(name) for name in SETTINGS})
     what = scenario.of({"log": log, "begin": parse_utc(begin), **given}, chosen, "replay")
-    with bar("replay", shown=not as_json) as progress:
+    with progress_bar("replay", shown=not as_json) as progress:
         done = evaluate(what, progress, name=out.name.removesuffix(record.SUFFIX) if out else None)
     if out is not None and done.record is not None:
         record.write(done.record, out)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.options import json_option, load_settings, print_json, print_table
-from bftrainer.cli.progress import bar
+from bftrainer.cli.progress import progress_bar
 
 COLUMNS = {
     "name": "run",
@@ -72,7 +72,7 @@ def command(
         folder = out or grid.with_suffix("")
         done = 0
         try:
-            with bar("sweep", shown=not as_json) as advance:
+            with progress_bar("sweep", shown=not as_json) as advance:
 
                 def progress(now: int, failed: int) -> None:
                     nonlocal done
