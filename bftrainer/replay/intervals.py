@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
+import os
 import zlib
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -93,6 +94,44 @@ def _parse(rows: Iterator[list[str]], name: str) -> Iterator[Interval]:
         yield Interval(begin, until, name_of_node)
 
 
+def write(
+    path: Path,
+    intervals: Sequence[Interval],
+    end: float,
+    progress: Callable[[float], None] = lambda done: None,
+) -> None:
+    """Write intervals as such a CSV, packed by the suffix (.gz, .xz); later ends become `end`.
+
+    The file appears when it is complete, in place of one that was there.
+
+    Raises:
+        LogError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as raw, _packed(raw, path.suffix) as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(COLUMNS)
+            for number, (start, until, node) in enumerate(intervals):
+                if number % 100_000 == 0:
+                    progress(number / len(intervals))
+                rows.writerow((f"{start:.15g}", f"{min(until, end):.15g}", node))
+        draft.replace(path)
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror or error}; write to another place") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _packed(raw: BinaryIO, suffix: str) -> TextIO:
+    """Text that goes into `raw`, packed as a file name's suffix says."""
+    if suffix == ".gz":
+        return TextIOWrapper(gzip.open(raw, "wb", compresslevel=6), encoding="utf-8")
+    if suffix == ".xz":
+        return TextIOWrapper(lzma.open(raw, "wb", preset=2), encoding="utf-8")
+    return TextIOWrapper(raw, encoding="utf-8")
+
+
 def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
     """The first `n` names in sorted order of those that occur; all of them for None.
 
@@ -128,6 +167,14 @@ def changes(
         NodesChanged(time=t, left=frozenset(leaves[t]), joined=frozenset(joins[t]), reason="log")
         for t in times
     ]
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Each node's overlapping intervals as one, in order of their start."""
+    own: dict[str, list[Interval]] = defaultdict(list)
+    for interval in intervals:
+        own[interval.node].append(interval)
+    return sorted(Interval(start, end, node) for node, found in own.items() for start, end in _united(found))
 
 
 def _united(intervals: list[Interval]) -> Iterator[tuple[float, float]]:

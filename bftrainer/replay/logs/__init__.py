@@ -8,15 +8,18 @@ a share that the options set, the log is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 
-from bftrainer.replay.intervals import UNREADABLE, Interval, LogError, unpacked
+from bftrainer.replay.intervals import UNREADABLE, Interval, LogError, first_nodes, unpacked
 from bftrainer.replay.logs import idle_intervals, jobcomp, sacct, sinfo, swf
 from bftrainer.replay.logs.lines import Lines
 from bftrainer.replay.logs.options import LogOptions
+
+__all__ = ["FORMATS", "Log", "LogOptions", "cut", "load"]
 
 FORMATS: dict[str, ModuleType] = {
     "intervals": idle_intervals,
@@ -98,6 +101,41 @@ def load(
         begin=found.begin,
         end=found.end,
     )
+
+
+def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -> Log:
+    """The same log from `begin` (Unix seconds) for `hours`, of the first `nodes` names that are ever idle.
+
+    None takes all. Intervals are cut at both ends; with `nodes`, the machine has so many.
+
+    Raises:
+        LogError: the span lies outside of the log, or it has fewer nodes.
+    """
+    start = log.begin if begin is None else begin
+    end = log.end if hours is None else start + hours * 3600
+    if not log.begin <= start < log.end or end > log.end:
+        last = "" if hours is None else f" --hours {hours:g}"
+        raise LogError(
+            f"--from {_iso(start)}{last}: the log spans {_iso(log.begin)} to {_iso(log.end)} UTC "
+            f"({(log.end - log.begin) / 3600:g} h); stay within"
+        )
+    names = log.nodes if nodes is None else first_nodes(log.intervals, nodes)
+    return replace(
+        log,
+        intervals=[
+            Interval(max(i.start, start), i.end if i.end <= end else float("inf"), i.node)
+            for i in log.intervals
+            if i.node in names and i.start < end and i.end > start
+        ],
+        nodes=names,
+        machine_nodes=log.machine_nodes if nodes is None else nodes,
+        begin=start,
+        end=end,
+    )
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def detect(head: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from bftrainer.replay.intervals import COLUMNS, Interval, LogError
+from bftrainer.replay.intervals import COLUMNS, Interval, LogError, united
 from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, shown
 from bftrainer.replay.logs.options import LogOptions
 
@@ -55,11 +55,22 @@ def found(intervals: Iterator[Interval]) -> Found:
     Raises:
         LogError: there is none.
     """
-    kept = list(intervals)
+    kept: list[Interval] = []
+    ends: dict[str, float] = {}
+    overlapping = 0
+    for interval in intervals:
+        kept.append(interval)
+        overlapping += interval.start < ends.get(interval.node, float("-inf"))
+        ends[interval.node] = interval.end
     if not kept:
         raise LogError("no intervals")
+    notes: tuple[str, ...] = ()
+    if overlapping:  # or out of order
+        before, kept = len(kept), united(kept)
+        if before > len(kept):
+            notes = (f"{before - len(kept):,} intervals overlap another of the same node; united",)
     last = max(i.end if i.end < float("inf") else i.start for i in kept)
-    return Found(kept, frozenset(i.node for i in kept), min(i.start for i in kept), last)
+    return Found(kept, frozenset(ends), min(i.start for i in kept), last, notes)
 
 
 def _cells(line: str) -> list[str]:
