@@ -201,45 +201,42 @@ def _improve(rows: Floats, chosen: Ints, budget: int, slack: float) -> Ints:
     return chosen
 
 
-def _search(loss: Floats, chosen: Ints, budget: int, price: float, gap: float, slack: float) -> Ints:
-    """The dynamic programme over the choices that may be part of a plan better than `chosen`.
+def _search(loss: Floats, plan: Ints, budget: int, price: float, gap: float, slack: float) -> Ints:
+    """The dynamic programme over the choices that may be part of a plan better than `plan`.
 
-    It minimises sum_j loss_j(n_j) + price * (unused nodes), which is the distance to the bound.
+    It minimises sum_j loss_j(n_j) + price * (unused nodes), the distance to the bound, which is `gap` for
+    `plan`. States are how many nodes the trainers so far take more, or less, than where they lose nothing;
+    those that have lost `gap` already are cut off at both ends, which keeps them few.
     """
     kept = loss < gap
-    kept[np.arange(len(loss)), chosen] = True
-    base = kept.argmax(axis=1)
+    base = loss.argmin(axis=1)
     left = budget - int(base.sum())
-    if left < 0:
-        return chosen
     core = np.flatnonzero(kept.sum(axis=1) > 1)
-    fixed = float(np.delete(loss[np.arange(len(loss)), base], core).sum())
-    most = np.array([np.flatnonzero(kept[j])[-1] - base[j] for j in core], dtype=np.int64)
-    width = min(left, int(most.sum())) + 1
-    cost = np.full(width, np.inf)
-    cost[0] = fixed
-    picks = []
-    reach = 0  # states up to here can be reached
-    for j, top in zip(core, most, strict=True):
+    cost, low = np.zeros(1), 0
+    trail: list[tuple[int, Ints]] = []
+    for j in core:
         options = np.flatnonzero(kept[j]) - base[j]
-        after = np.full(width, np.inf)
-        pick = np.zeros(width, dtype=np.int32)
-        for extra in options[options < width][::-1]:  # earlier trainers get more: see `trace`
-            span = min(reach + 1, width - extra)
-            better = cost[:span] + loss[j, base[j] + extra]
-            part = after[extra : extra + span]
+        first = int(options[0])
+        after = np.full(len(cost) + int(options[-1]) - first, np.inf)
+        pick = np.zeros(len(after), dtype=np.int64)
+        for more in options:
+            at = int(more) - first
+            better = cost + loss[j, base[j] + more]
+            part = after[at : at + len(cost)]
             wins = better < part
             part[wins] = better[wins]
-            pick[extra : extra + span][wins] = extra
-        after[after >= gap + slack] = np.inf
-        cost, reach = after, min(width - 1, reach + int(top))
-        picks.append(pick)
-    distance = cost + price * (left - np.arange(width))
-    k = int(distance.argmin())
-    if not distance[k] < gap - slack:
-        return chosen
+            pick[at : at + len(cost)][wins] = more
+        alive = np.flatnonzero(after < gap)
+        cost, low = after[alive[0] : alive[-1] + 1], low + first + int(alive[0])
+        trail.append((low, pick[alive[0] : alive[-1] + 1]))
+    unused = left - low - np.arange(len(cost))
+    distance = np.where(unused >= 0, cost + price * unused, np.inf)
+    best = int(distance.argmin())
+    if not distance[best] < gap - slack:
+        return plan
     found: Ints = base.astype(np.int64)
-    for j, pick in zip(core[::-1], reversed(picks), strict=True):
-        found[j] += pick[k]
-        k -= int(pick[k])
+    state = low + best
+    for j, (start, pick) in zip(core[::-1], reversed(trail), strict=True):
+        found[j] += pick[state - start]
+        state -= int(pick[state - start])
     return found
