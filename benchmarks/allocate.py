@@ -1,6 +1,6 @@
 """How long decisions take: the exact method, the aggregated MILP and the node-level MILP, in one run.
 
-    python benchmarks/allocate.py [--repeat 100] [--limit 60]
+    python benchmarks/allocate.py [--repeat 100]
 
 Prints Markdown tables of milliseconds to a proven optimum on the same random problems (medians and 99th
 percentiles), of decisions under side constraints, of what the older parts of the exact method cost, and
@@ -76,17 +76,12 @@ def divided(base: Problem, rng: random.Random, *, groups: int, classes: int, rem
     return replace(base, candidates=tuple(candidates), groups=parts)
 
 
-def capped(base: Problem, users: int, overlapping: bool) -> Problem:
-    """Caps per user; overlapping ones are those of projects across users."""
+def capped(base: Problem, users: int) -> Problem:
+    """Caps per user."""
     ids = [c.trainer for c in base.candidates]
     most = base.pool_size // users
-    caps = [Cap(trainers=frozenset(ids[u::users]), n_max=most) for u in range(users)]
-    if overlapping:
-        caps += [
-            Cap(trainers=frozenset(ids[u : u + 10]), n_max=base.pool_size // 4)
-            for u in range(0, len(ids), 10)
-        ]
-    return replace(base, caps=tuple(caps))
+    caps = tuple(Cap(trainers=frozenset(ids[u::users]), n_max=most) for u in range(users))
+    return replace(base, caps=caps)
 
 
 def timed(solve: Callable[[], Plan]) -> tuple[float, Plan]:
@@ -103,10 +98,12 @@ def shown(taken: list[float]) -> str:
     return f"{statistics.median(taken):.2f} / {quantile(taken, 0.99):.2f}" if taken else "-"
 
 
-def exact(repeat: int, limit_s: float) -> None:
+def exact(repeat: int) -> None:
     """All methods on the same problems."""
     print("Milliseconds to a proven optimum, median / 99th percentile:\n")
-    print("| trainers x nodes | exact | plain programme | aggregated MILP | node-level MILP | node-level / exact |")
+    print(
+        "| trainers x nodes | exact | plain programme | aggregated MILP | node-level MILP | node-level / exact |"
+    )
     print("|---|---|---|---|---|---|")
     for trainers, nodes in SIZES:
         rng = random.Random(f"{trainers} {nodes}")
@@ -144,8 +141,7 @@ def constrained(repeat: int) -> None:
     print("| constraint | ms, median / 99 % | proven | asked the solver | gap, median / worst |")
     print("|---|---|---|---|---|")
     kinds: dict[str, Callable[[random.Random], Problem]] = {
-        "caps of 5 users": lambda rng: capped(problem(35, 800, rng), 5, overlapping=False),
-        "overlapping caps": lambda rng: capped(problem(35, 800, rng), 5, overlapping=True),
+        "caps of 5 users": lambda rng: capped(problem(35, 800, rng), 5),
         "2 node classes": lambda rng: divided(
             problem(35, 800, rng), rng, groups=2, classes=2, remaining=False
         ),
@@ -156,7 +152,7 @@ def constrained(repeat: int) -> None:
             problem(35, 800, rng), rng, groups=20, classes=1, remaining=True
         ),
         "all together": lambda rng: capped(
-            divided(problem(35, 800, rng), rng, groups=20, classes=2, remaining=True), 5, overlapping=True
+            divided(problem(35, 800, rng), rng, groups=20, classes=2, remaining=True), 5
         ),
     }
     settings = EngineSettings(milp_time_limit_s=1.0)
@@ -179,7 +175,9 @@ def constrained(repeat: int) -> None:
 
 def by_solver() -> None:
     """The same model on every solver that is installed here."""
-    print("\nThe aggregated MILP at 35 x 800 by solver (ms, median of 5):\n\n| solver | SOS2 | ms |\n|---|---|---|")
+    print(
+        "\nThe aggregated MILP at 35 x 800 by solver (ms, median of 5):\n\n| solver | SOS2 | ms |\n|---|---|---|"
+    )
     for name, features in solvers.SOLVERS.items():
         if not solvers.available(name):
             continue
@@ -210,11 +208,10 @@ def memory() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=100)
-    parser.add_argument("--limit", type=float, default=60.0)
     options = parser.parse_args()
     for name in ("knapsack", "milp"):  # imports are not what is measured
         ALLOCATORS[name](problem(2, 4, random.Random(0)), EngineSettings())
-    exact(options.repeat, options.limit)
+    exact(options.repeat)
     constrained(options.repeat)
     by_solver()
     memory()
