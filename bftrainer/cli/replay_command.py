@@ -59,6 +59,9 @@ SETTINGS = tuple(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Scalability curves of a job table's models (CSV model,nodes,images_per_s).",
 )
+@click.option(
+    "--model", metavar="NAME", help="All trainers of a job table train this model.  [default: their own]"
+)
 @click.option("--nodes", type=click.IntRange(min=1), help="Take N of the log's nodes.  [default: all]")
 @click.option(
     "--pick",

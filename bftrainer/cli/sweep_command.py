@@ -31,6 +31,11 @@ COLUMNS = {
     help="Folder for results.csv and results.sqlite.  [default: GRID without its ending]",
 )
 @click.option(
+    "--files",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of the files that GRID names.  [default: GRID's]",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
     help="Runs at once on this machine.  [default: its cores]",
@@ -48,6 +53,7 @@ COLUMNS = {
 def command(
     grid: Path,
     out: Path | None,
+    files: Path | None,
     jobs: int | None,
     executor: str,
     keep_records: bool,
@@ -68,7 +74,7 @@ def command(
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # a process that worked for the first one
             return
-        todo = sweep.read(grid, load_settings(config, {}))
+        todo = sweep.read(grid, load_settings(config, {}), files)
         folder = out or grid.with_suffix("")
         done = 0
         try:

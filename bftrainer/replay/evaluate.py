@@ -41,7 +41,7 @@ def evaluate(
     changes = _changes(
         scenario.log, scenario.reading, stamp(scenario.log), scenario.nodes, scenario.pick, begin, end
     )
-    submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves))
+    submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
     settings = scenario.settings.engine
     recorder = None if name is None else Recorder(begin, end)
     result = run.replay(

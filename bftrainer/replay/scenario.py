@@ -51,6 +51,7 @@ class Scenario(BaseModel):
     log: Annotated[Path, Field(description="log of idle nodes, or of a scheduler's jobs")]
     workload: Annotated[Path, Field(description="job table (CSV) or list of trainer specs (YAML)")]
     curves: Annotated[Path | None, Field(description="scalability curves of a job table's models")] = None
+    model: Annotated[str | None, Field(description="all of a job table's trainers train this model")] = None
     nodes: Annotated[Count | None, Field(description="take so many nodes of the log's; none: all")] = None
     pick: Annotated[
         Annotated[int, Field(ge=0)] | None,

@@ -61,12 +61,12 @@ class Job:
 # --- what is to be run ---------------------------------------------------------------------------
 
 
-def read(path: Path, settings: Settings | None = None) -> list[Job]:
+def read(path: Path, settings: Settings | None = None, files: Path | None = None) -> list[Job]:
     """The runs that a YAML file describes, each once.
 
     `base` has parameters (see `scenario`) of all runs; `grid` has lists of values, and every combination
-    of these is a run; `runs` lists further runs by what differs from the base. Files are sought beside the
-    YAML file. `settings` hold where nothing is said.
+    of these is a run; `runs` lists further runs by what differs from the base. Files are sought in the
+    folder `files`, or beside the YAML file. `settings` hold where nothing is said.
 
     Raises:
         SweepError, ScenarioError: unreadable, or not such a description.
@@ -83,7 +83,7 @@ def read(path: Path, settings: Settings | None = None) -> list[Job]:
         values = {**base, **overrides}
         for name in FILES:
             if isinstance(values.get(name), str):
-                values[name] = (path.parent / values[name]).absolute()
+                values[name] = ((files or path.parent) / values[name]).absolute()
         label = ", ".join(f"{name}={_short(value)}" for name, value in overrides.items())
         what = scenario.of(values, settings, f"{path}: {label}" if label else str(path))
         key = _key(what)

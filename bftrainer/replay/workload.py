@@ -77,17 +77,22 @@ class Changes:
         ]
 
 
-def read(path: Path, curves: Path | None) -> list[Submission]:
-    """The workload in `path`, by arrival.
+def read(path: Path, curves: Path | None, model: str | None = None) -> list[Submission]:
+    """The workload in `path`, by arrival; with a `model`, all trainers of a job table have its curve.
 
     Raises:
         WorkloadError: unreadable, not a workload, or without the curves that it needs.
     """
     known = read_curves(curves) if curves is not None else {}
     if path.suffix in (".yaml", ".yml"):
+        if model is not None:
+            raise WorkloadError(f"{path}: trainer specs have their own curves; leave model={model} out")
         return _read_specs(path)
     rows = _rows(path, JOB_COLUMNS, "a job table")
-    found = [_submission(path, number, row, known) for number, row in rows]
+    found = [
+        _submission(path, number, row if model is None else {**row, "model": model}, known)
+        for number, row in rows
+    ]
     return sorted(found, key=lambda submission: submission.time)
 
 
