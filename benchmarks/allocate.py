@@ -25,7 +25,7 @@ from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers
 from bftrainer.model import Candidate, Cap, Cost, EngineSettings, Group, Plan, Problem, RescaleCosts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
-import oracle  # noqa: E402  the published model is a test's oracle
+import oracle  # the published model is a test's oracle
 
 SIZES = ((5, 50), (10, 100), (10, 400), (20, 400), (35, 800), (100, 4608), (1000, 4608))
 NODE_LEVEL = SIZES[:4]
@@ -102,7 +102,8 @@ def exact(repeat: int) -> None:
     """All methods on the same problems."""
     print("Milliseconds to a proven optimum, median / 99th percentile:\n")
     print(
-        "| trainers x nodes | exact | plain programme | aggregated MILP | node-level MILP | node-level / exact |"
+        "| trainers x nodes | exact | plain recursion | aggregated MILP | node-level MILP "
+        "| node-level / exact |"
     )
     print("|---|---|---|---|---|---|")
     for trainers, nodes in SIZES:
@@ -176,7 +177,8 @@ def constrained(repeat: int) -> None:
 def by_solver() -> None:
     """The same model on every solver that is installed here."""
     print(
-        "\nThe aggregated MILP at 35 x 800 by solver (ms, median of 5):\n\n| solver | SOS2 | ms |\n|---|---|---|"
+        "\nThe aggregated MILP at 35 x 800 by solver (ms, median of 5):\n\n"
+        "| solver | SOS2 | ms |\n|---|---|---|"
     )
     for name, features in solvers.SOLVERS.items():
         if not solvers.available(name):
