@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="local: play this idle-interval log (CSV, plain, .gz or .xz) instead of a generated one.",
+    help="local: play this log of idle nodes (any format of `bftrainer trace`) instead of a generated one.",
 )
 @click.option(
     "--speed",
@@ -78,7 +78,7 @@ def command(
     the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon import Daemon, WallClock
-    from bftrainer.replay import intervals, synth
+    from bftrainer.replay import intervals, logs, synth
     from bftrainer.schedulers.local import LocalScheduler, Playback
     from bftrainer.store import SqlStore
 
@@ -93,7 +93,7 @@ def command(
     names, begin, end = synth.names(nodes), 0.0, float("inf")
     changes: Iterable[NodesChanged] = synth.changes(nodes, seed=seed)
     if log is not None:
-        fragments = intervals.read(log)
+        fragments = logs.load(log).intervals
         if not fragments:
             raise BftrainerError(f"{log}: no intervals")
         names = intervals.first_nodes(fragments, nodes)

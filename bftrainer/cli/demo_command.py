@@ -33,7 +33,7 @@ LEAST_S = 8.0
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Play a real idle-interval log.",
+    help="Play a real log of idle nodes, of any format that `bftrainer trace` knows.",
 )
 @click.option(
     "--speed",
@@ -93,9 +93,9 @@ def command(
 
 
 def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:
-    from bftrainer.replay import intervals
+    from bftrainer.replay import intervals, logs
 
-    fragments = intervals.read(log)
+    fragments = logs.load(log).intervals
     names = intervals.first_nodes(fragments, nodes)
     begin = intervals.liveliest(fragments, names, seconds * speed, LEAST_S * speed)
     return datetime.fromtimestamp(begin, UTC).isoformat()

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 LENGTHS_S = (60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 """Fragments are counted by these lengths."""
-FRAGMENT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95, 99, 100)
-POOL_PERCENTILES = (0, 5, 25, 50, 75, 90, 95, 99, 100)
+PERCENTILES = (0, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 HOUR = 3600.0
 
 
@@ -155,10 +154,10 @@ def characterise(log: Log) -> Characteristics:
             Shorter(edge, _share(count, length < edge), _share(node_time, length < edge))
             for edge in LENGTHS_S
         ),
-        fragment_percentiles_s=_weighted(length, count, FRAGMENT_PERCENTILES),
-        node_time_percentiles_s=_weighted(length, node_time, FRAGMENT_PERCENTILES),
+        fragment_percentiles_s=_weighted(length, count, PERCENTILES),
+        node_time_percentiles_s=_weighted(length, node_time, PERCENTILES),
         pool_percentiles={
-            percent: int(size) for percent, size in _weighted(pool.sizes, held, POOL_PERCENTILES).items()
+            percent: int(size) for percent, size in _weighted(pool.sizes, held, PERCENTILES).items()
         },
         empty_share=float(held[pool.sizes == 0].sum()) / seconds,
     )

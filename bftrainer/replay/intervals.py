@@ -1,7 +1,6 @@
-"""Idle-interval logs: when which node could not be used by the main scheduler.
+"""Idle intervals: when which node could not be used by the main scheduler, and what follows from them.
 
-A CSV (plain, .gz or .xz) with the columns `idle_start,idle_end,node` in Unix seconds; further columns
-are ignored, an empty `idle_end` means still idle at the end of the log.
+`logs` reads them from many formats; `write` writes the CSV `idle_start,idle_end,node` in Unix seconds.
 """
 
 from __future__ import annotations
@@ -55,43 +54,6 @@ def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
     if magic.startswith(b"\xfd7zXZ\x00"):
         return TextIOWrapper(lzma.open(raw), encoding="utf-8", errors=errors, newline="")
     return TextIOWrapper(raw, encoding="utf-8", errors=errors, newline="")
-
-
-def read(path: Path) -> list[Interval]:
-    """All intervals of a log, in its order.
-
-    Raises:
-        LogError: no such file, a missing column, or a line that is no interval.
-    """
-    try:
-        with open_text(path) as file:
-            return list(_parse(csv.reader(file), str(path)))
-    except UNREADABLE as error:
-        raise LogError(f"{path}: {error}") from error
-
-
-def _parse(rows: Iterator[list[str]], name: str) -> Iterator[Interval]:
-    header = next(rows, [])
-    try:
-        start, end, node = (header.index(column) for column in COLUMNS)
-    except ValueError:
-        raise LogError(
-            f"{name}:1: columns {header}; an idle-interval log has the columns {', '.join(COLUMNS)}"
-        ) from None
-    for number, row in enumerate(rows, start=2):
-        if not row:
-            continue
-        try:
-            begin, until = float(row[start]), float(row[end]) if row[end] else float("inf")
-            name_of_node = row[node]
-        except (ValueError, IndexError):
-            raise LogError(
-                f"{name}:{number}: {','.join(row)!r} is no interval; expected start and end in Unix "
-                "seconds (end may be empty) and a node name"
-            ) from None
-        if not begin <= until or not name_of_node:
-            raise LogError(f"{name}:{number}: {','.join(row)!r}: the end is before the start, or no node")
-        yield Interval(begin, until, name_of_node)
 
 
 def write(

@@ -35,7 +35,7 @@ def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
     )
     row = figures.table1
     figure.suptitle(
-        f"{title}: {row.equivalent_nodes:,.1f} of {figures.machine_nodes:,} nodes idle on average "
+        f"{title}\n{row.equivalent_nodes:,.1f} of {figures.machine_nodes:,} nodes idle on average "
         f"({row.ratio:.1%}); the pool grows {row.inc_per_h:.1f} and shrinks {row.dec_per_h:.1f} times an hour"
     )
     _draw_course(axes["course"], log)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer.errors import BftrainerError
 from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, TrainerSpec
 from bftrainer.replay import intervals, run, scenario, synth, workload
 from bftrainer.replay.evaluate import evaluate
@@ -25,77 +24,7 @@ TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "summit-202
 INF = float("inf")
 ENDLESS = 10**12
 
-# --- idle-interval logs --------------------------------------------------------------------------
-
-LOG = "idle_start,idle_end,node,left_censored\n10,20.5,a,0\n15,,b,1\n"
-
-
-@pytest.mark.parametrize("packed", [None, gzip.compress, lzma.compress])
-def test_logs_are_read_plain_and_packed_whatever_their_name(tmp_path: Path, packed: object) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(packed(LOG.encode()) if callable(packed) else LOG.encode())
-    assert intervals.read(path) == [Interval(10.0, 20.5, "a"), Interval(15.0, INF, "b")]
-
-
-def test_columns_are_found_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text("node,x,idle_end,idle_start\na,?,2,1\n")
-    assert intervals.read(path) == [Interval(1.0, 2.0, "a")]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", ":1: columns []; an idle-interval log has the columns idle_start, idle_end, node"),
-        ("start,end,node\n1,2,a\n", ":1: columns ['start', 'end', 'node']; an idle-interval log has"),
-        (
-            "idle_start,idle_end,node\n1,2,a\n1,x,a\n",
-            ":3: '1,x,a' is no interval; expected start and end in Unix",
-        ),
-        ("idle_start,idle_end,node\n1,2\n", ":2: '1,2'"),
-        ("idle_start,idle_end,node\n3,2,a\n", ":2: '3,2,a': the end is before the start, or no node"),
-        ("idle_start,idle_end,node\nnan,2,a\n", ":2: 'nan,2,a': the end is before the start, or no node"),
-        ("idle_start,idle_end,node\n1,2,\n", ":2: '1,2,': the end is before the start, or no node"),
-        ("idle_start,idle_end,node\n,2,a\n", ":2: ',2,a' is no interval"),
-    ],
-)
-def test_bad_logs_are_refused_with_file_and_line(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(text)
-    with pytest.raises(LogError) as error:
-        intervals.read(path)
-    assert str(error.value).startswith(f"{path}{said}")
-    assert isinstance(error.value, BftrainerError)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        gzip.compress(LOG.encode())[:-9],
-        lzma.compress(LOG.encode())[:-9],
-        b"\x1f\x8b\x08junk",
-        b"idle_start,\xff\xfe",
-    ],
-    ids=["gzip cut off", "xz cut off", "no gzip", "no text"],
-)
-def test_broken_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(content)
-    with pytest.raises(LogError, match=str(path)):
-        intervals.read(path)
-
-
-def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(LOG.encode() * 100))
-    packed[12:20] = b"\xff" * 8
-    (tmp_path / "log").write_bytes(bytes(packed))
-    with pytest.raises(LogError):
-        intervals.read(tmp_path / "log")
-
-
-def test_a_missing_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match=r"none\.csv"):
-        intervals.read(tmp_path / "none.csv")
+# --- idle intervals ------------------------------------------------------------------------------
 
 
 def test_the_first_nodes_are_first_by_name() -> None:
@@ -239,6 +168,16 @@ def test_job_tables_need_curves(tmp_path: Path) -> None:
     jobs, _ = write(tmp_path, JOBS + "a,1,1,1,4,9,2021-02-10,m\n")
     with pytest.raises(WorkloadError, match=r"jobs.csv:2: no curve for model 'm' \(known: none\)"):
         workload.read(jobs, None)
+
+
+def test_all_trainers_of_a_job_table_can_train_another_model(tmp_path: Path) -> None:
+    jobs, curves = write(tmp_path, JOBS + "a,1,1,1,4,9,2021-02-10,m\nb,1,1,1,4,9,2021-02-11,k\n")
+    for submission in workload.read(jobs, curves, "k"):
+        assert (submission.model, submission.spec.curve) == ("k", ((4, 1.0),))
+    with pytest.raises(WorkloadError, match=r"jobs.csv:2: no curve for model 'z' \(known: k, m\)"):
+        workload.read(jobs, curves, "z")
+    with pytest.raises(WorkloadError, match="leave model=k out"):
+        workload.read(tmp_path / "specs.yaml", None, "k")
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
