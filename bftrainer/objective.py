@@ -163,7 +163,7 @@ def slices(problem: Problem) -> list[tuple[float, float]]:
 
     Whatever has nodes counts in the first slice; that has no length where a group should be gone already.
     """
-    cuts = {g.remaining_s for g in problem.parts if g.remaining_s < problem.t_fwd_s}
+    cuts = {max(0.0, g.remaining_s) for g in problem.parts if g.remaining_s < problem.t_fwd_s}
     return [(a, b - a) for a, b in pairwise([0.0, *sorted(cuts | {problem.t_fwd_s})])]
 
 

@@ -50,7 +50,18 @@ def _whole(n: float) -> int:
     return int(n)
 
 
+def _possible(pairs: list[list[float]]) -> list[list[float]]:
+    curve.make((_whole(n), rate) for n, rate in pairs)
+    return pairs
+
+
+def _possible_or_none(pairs: list[list[float]]) -> list[list[float]]:
+    """On a class of nodes, no points mean that the trainer cannot use it."""
+    return _possible(pairs) if pairs else pairs
+
+
 Text = Annotated[str, AfterValidator(_no_nul)]
+Pairs = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
 
 
 class SpecError(BftrainerError, ValueError):
@@ -104,9 +115,9 @@ class _Spec(_Strict):
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
     nodes: _Range
     work: _Work | Literal["until_exit"] = "until_exit"
-    curve: list[Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None
+    curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
     rescale: _Rescale | None = None
-    curves: dict[str, list[Annotated[list[float], Field(min_length=2, max_length=2)]]] = {}
+    curves: dict[str, Annotated[Pairs, AfterValidator(_possible_or_none)]] = {}
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
     priority: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
     workdir: Text = "."
@@ -130,20 +141,6 @@ class _Spec(_Strict):
             if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
                 raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
         return env
-
-    @field_validator("curve")
-    @classmethod
-    def _possible(cls, pairs: list[list[float]] | None) -> list[list[float]] | None:
-        if pairs is not None:
-            curve.make((_whole(n), rate) for n, rate in pairs)
-        return pairs
-
-    @field_validator("curves")
-    @classmethod
-    def _each_possible(cls, curves: dict[str, list[list[float]]]) -> dict[str, list[list[float]]]:
-        for pairs in filter(None, curves.values()):  # none: the trainer cannot use this class
-            cls._possible(pairs)
-        return curves
 
     def points(self) -> Points | None:
         return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)

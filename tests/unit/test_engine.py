@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from bftrainer.model import (
     Drain,
     EngineSettings,
     Event,
+    Facts,
     Measured,
     NodesChanged,
     Plan,
@@ -44,10 +47,15 @@ def solve(problem: Problem) -> Plan:
 
 
 def make_spec(
-    n_min: int = 1, n_max: int = 8, rate: float = 1.0, weight: float = 1.0, curve: Points | None = ()
+    n_min: int = 1,
+    n_max: int = 8,
+    rate: float = 1.0,
+    weight: float = 1.0,
+    curve: Points | None = (),
+    **others: Any,
 ) -> TrainerSpec:
     """A trainer that scales linearly, unless told otherwise, and rescales for nothing."""
-    return TrainerSpec(
+    spec = TrainerSpec(
         name="t",
         command=("train",),
         n_min=n_min,
@@ -56,6 +64,7 @@ def make_spec(
         costs=RescaleCosts(),
         weight=weight,
     )
+    return replace(spec, **others)
 
 
 @dataclass
@@ -77,8 +86,19 @@ class World:
     def nodes(self, joined: str = "", left: str = "") -> engine.Step:
         return self.take(NodesChanged(time=0.0, joined=frozenset(joined), left=frozenset(left)))
 
-    def submit(self, trainer: int, **changes: object) -> engine.Step:
-        return self.take(TrainerSubmitted(time=0.0, trainer=trainer, spec=make_spec(**changes)))  # type: ignore[arg-type]
+    def expect(self, facts: dict[str, float | None], joined: str = "") -> engine.Step:
+        """The scheduler says when nodes will leave (from now, in seconds; None: it no longer says so)."""
+        known = {n: Facts(until=None if s is None else self.now + s) for n, s in facts.items()}
+        return self.take(NodesChanged(time=0.0, joined=frozenset(joined), facts=known))
+
+    def submit(self, trainer: int, **changes: Any) -> engine.Step:
+        return self.take(TrainerSubmitted(time=0.0, trainer=trainer, spec=make_spec(**changes)))
+
+    def end(self, trainer: int) -> engine.Step:
+        return self.take(TrainerCancelled(time=0.0, trainer=trainer))
+
+    def held(self, trainer: int) -> str:
+        return "".join(sorted(self.trainer(trainer).nodes))
 
     def ready(self, trainer: int, nodes: str, generation: int | None = None) -> engine.Step:
         started = self.trainer(trainer).joining[nodes[0]] if generation is None else generation
@@ -523,6 +543,344 @@ def test_strangers_are_refused() -> None:
         engine.step(World().state, "node gone", solve)  # type: ignore[arg-type]
 
 
+# --- who is looked at ----------------------------------------------------------------------------
+
+EVERYBODY = EngineSettings(max_parallel=None, ageing_s=None)
+
+
+def test_without_a_limit_whoever_waits_can_be_given_nodes_at_once() -> None:
+    world = World(EVERYBODY)
+    world.nodes(joined="ab")
+    for id_ in range(1, 31):
+        world.submit(id_, n_max=1)
+    assert list(world.state.active) == [1, 2]
+    assert len(world.state.waiting) == 28
+
+    step = world.submit(99, n_max=2, weight=10.0)
+    assert starts(step) == [(99, "a"), (99, "b")]
+    assert list(world.state.active) == [1, 2, 99]  # who has been given nodes once stays active
+    assert step.plan is not None
+    assert dict(step.plan.counts) == {1: 0, 2: 0, 99: 2}
+    assert step.plan.allocation == {1: set(), 2: set(), 99: {"a", "b"}}
+    assert starts(world.end(99)) == [(1, "a"), (2, "b")]
+    assert starts(world.end(1)) == [(3, "a")]
+    assert starts(world.nodes(joined="c")) == [(4, "c")]
+    assert world.end(20).plan is None  # one that waits: nothing to decide
+
+
+def test_without_a_limit_a_plan_speaks_of_nobody_who_gets_nothing_and_never_had_anything() -> None:
+    world = World(EVERYBODY)
+    step = world.submit(1)
+    assert step.plan is None  # there is no node, so nobody is asked
+    world.nodes(joined="a")
+    world.submit(2, n_min=2)
+    step = world.submit(3)
+    assert step.plan is not None
+    assert dict(step.plan.counts) == {1: 1}
+    world.submit(4)
+    assert list(world.end(1).state.active) == [3]  # trainer 2 comes first, but cannot run on one node
+    assert [t.id for t in world.state.waiting] == [2, 4]
+
+
+def rounds_until_served(settings_: EngineSettings, rounds: int) -> int | None:
+    """A trainer waits for the only node; every 100 s one comes that is ten times as fast, and one is done."""
+    world = World(settings_)
+    world.nodes(joined="a")
+    world.submit(100, n_max=1, rate=10.0)
+    world.submit(1, n_max=1)
+    for k in range(1, rounds + 1):
+        world.now = 100.0 * k
+        world.submit(100 + k, n_max=1, rate=10.0)
+        (holder,) = (t.id for t in world.state.trainers.values() if t.nodes)
+        if holder == 1:
+            return k
+        world.end(holder)
+    return None
+
+
+def test_nobody_starves_who_ages() -> None:
+    """Its weight is 10 after 9 ageing times, and whoever has just come weighs a little more than 1."""
+    settings_ = replace(EVERYBODY, ageing_s=100.0)
+    served = rounds_until_served(settings_, 40)
+    assert served is not None
+    assert 9 <= served <= 25
+    assert rounds_until_served(EVERYBODY, 40) is None
+
+
+def test_waiting_makes_heavier_only_where_nobody_keeps_the_order_of_arrival() -> None:
+    trainer = Trainer(id=1, spec=make_spec(weight=3.0), submitted_at=50.0)
+    ageing = EngineSettings(max_parallel=None, ageing_s=100.0)
+    assert [engine.weight_of(trainer, ageing, now) for now in (50.0, 150.0, 250.0)] == [3.0, 6.0, 9.0]
+    assert engine.weight_of(trainer, ageing, 0.0) == 3.0  # the clock was set back
+    assert engine.weight_of(trainer, replace(ageing, ageing_s=None), 250.0) == 3.0
+    assert engine.weight_of(trainer, replace(ageing, max_parallel=4), 250.0) == 3.0
+
+
+def test_who_waits_for_a_place_is_served_by_priority_and_then_by_arrival() -> None:
+    world = World(EngineSettings(max_parallel=1))
+    world.nodes(joined="ab")
+    for id_, priority in ((1, 1.0), (2, 1.0), (3, 5.0), (4, 5.0), (5, 7.0)):
+        world.submit(id_, priority=priority)
+    assert [t.id for t in world.state.waiting] == [5, 3, 4, 2]
+    stored = list(world.state.trainers.values())
+    again = engine.restore(world.settings, world.state.pool, sorted(stored, key=lambda t: t.id))
+    assert list(again.active) == [1]
+    assert [t.id for t in again.waiting] == [5, 3, 4, 2]
+    for gone, next_ in ((1, 5), (5, 3), (3, 4), (4, 2)):
+        assert starts(world.end(gone)) == [(next_, "a"), (next_, "b")]
+
+
+def test_the_objective_that_is_named_decides() -> None:
+    """A fast one, and one that is slow but matters more."""
+    for text, winner in (
+        ("throughput", 1),
+        ("efficiency", 1),  # alike: the first
+        ("priority", 2),
+        ("0.01*throughput + priority", 2),
+        ("0.9*throughput + 0.1*priority", 1),
+    ):
+        world = World(EngineSettings(objective=text))
+        world.submit(1, rate=100.0)
+        world.submit(2, priority=3.0)
+        world.nodes(joined="ab")
+        assert world.held(winner) == "ab", text
+
+
+# --- caps ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_parallel", [10, None])
+def test_one_users_trainers_hold_no_more_nodes_together_than_the_cap(max_parallel: int | None) -> None:
+    world = World(EngineSettings(max_parallel=max_parallel, user_max_nodes=3))
+    world.nodes(joined="abcdefgh")
+    world.submit(1, user="ann", rate=5.0, n_max=2)
+    world.submit(2, user="ann", rate=5.0)
+    world.submit(3, user="ann", n_min=4, rate=50.0)  # needs more than its user may have
+    assert len(world.held(1) + world.held(2)) == 3
+    world.submit(4, user="bob", n_max=2)
+    world.submit(5, user="cid")
+    assert [len(world.held(i)) for i in (3, 4, 5)] == [0, 2, 3]
+    world.end(1)
+    assert len(world.held(2)) == 3
+
+
+# --- nodes that differ ---------------------------------------------------------------------------
+
+CLASSES = EngineSettings(node_classes={"fat": frozenset("ab"), "thin": frozenset("cd")})
+FASTER = (("fat", ((4, 400.0),)),)
+
+
+def test_nobody_mixes_classes_and_nodes_of_no_class_are_one_more() -> None:
+    world = World(CLASSES)
+    world.nodes(joined="acexyz")
+    world.submit(1)
+    assert world.held(1) == "exyz"
+    world.submit(2)
+    assert world.held(2) in ("a", "c")
+    world.nodes(joined="bd")
+    assert world.held(1) == "exyz"
+    assert world.held(2) in ("ab", "cd")
+
+
+@pytest.mark.parametrize("objective_", ["throughput", "efficiency", "priority", "throughput+efficiency"])
+def test_a_curve_of_its_own_makes_a_class_the_better_one(objective_: str) -> None:
+    world = World(replace(CLASSES, objective=objective_))
+    world.nodes(joined="abcdwxyz")
+    world.submit(1, n_max=4, curves=FASTER)
+    assert world.held(1) == "ab"  # 200/s there, and 4/s on the four of no class
+    world.submit(2, n_max=4)
+    assert world.held(2) == "wxyz"
+
+
+def test_an_empty_curve_keeps_a_trainer_off_a_class() -> None:
+    world = World(CLASSES)
+    world.nodes(joined="abc")
+    world.submit(1, curves=(("fat", ()),))
+    assert world.held(1) == "c"
+    world.submit(2, curves=(("fat", ()), ("thin", ())))
+    assert world.held(2) == ""
+
+
+def test_who_holds_nodes_does_not_change_to_a_better_class() -> None:
+    world = World(CLASSES)
+    world.nodes(joined="cd")
+    world.submit(1, curves=FASTER)
+    assert world.nodes(joined="ab").actions == ()
+    assert world.held(1) == "cd"
+    world.nodes(left="cd")  # now it holds nothing
+    assert world.held(1) == "ab"
+
+
+def test_a_node_stays_of_its_class_and_group_whatever_else_becomes_known_of_it() -> None:
+    world = World(replace(CLASSES, departure_groups="joined"))
+    world.nodes(joined="ac")
+    world.submit(1, n_max=4)
+    held = world.held(1)
+    before = world.state.facts
+    assert before == {
+        "a": Facts(node_class="fat", group="joined 0.0"),
+        "c": Facts(node_class="thin", group="joined 0.0"),
+    }
+    world.expect({"a": 5_000.0, "c": 6_000.0})
+    assert world.state.facts["a"] == Facts(node_class="fat", group="joined 0.0", until=5_002.0)
+    assert world.held(1) == held
+    world.expect({"a": None, "c": None})
+    assert world.state.facts == before
+    world.expect({"b": 5_000.0}, joined="b")
+    assert world.state.facts["b"] == Facts(node_class="fat", group="joined 4.0", until=5_004.0)
+    world.take(NodesChanged(time=0.0, left=frozenset("b"), joined=frozenset("b")))
+    assert world.state.facts["b"] == Facts(node_class="fat", group="joined 5.0")
+    world.nodes(left="abc")
+    assert world.state.facts == {}
+    world.expect({"x": 9.0})  # not ours
+    assert world.state.facts == {}
+
+
+def test_where_nothing_tells_nodes_apart_nothing_is_kept_of_them() -> None:
+    world = World()
+    world.nodes(joined="abc")
+    assert world.state.facts == {}
+    world.submit(1)
+    question, parts = engine.problem(world.state, (world.trainer(1),), 5.0)
+    assert (question.groups, parts) == ((), ())
+
+
+# --- nodes that are expected to leave ------------------------------------------------------------
+
+DEPARTING = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s=5.0))
+
+
+@pytest.mark.parametrize(
+    ("groups", "taken"), [("none", {"m1", "n1"}), ("joined", {"m1", "n2"}), ("cabinet", {"n1", "n2"})]
+)
+def test_with_equal_values_a_trainer_takes_nodes_that_leave_together(groups: str, taken: set[str]) -> None:
+    """Neighbours in name order, those that came together, or those of one cabinet."""
+    world = World(EngineSettings(departure_groups=groups))
+    for batch in ({"m1", "n2"}, {"n1"}):
+        world.take(NodesChanged(time=0.0, joined=frozenset(batch)))
+    step = world.submit(1, n_max=2, costs=DEPARTING)
+    assert world.trainer(1).nodes == taken
+    assert step.plan is not None
+    assert step.plan.proven
+
+
+def test_a_group_is_expected_to_leave_as_often_as_nodes_of_its_age_have_left() -> None:
+    world = World(EngineSettings(departure_groups="joined", t_fwd_s=60.0))
+    for _ in range(500):  # nodes stay for a second
+        world.nodes(joined="x")
+        world.nodes(left="x")
+    world.nodes(joined="ab")
+    (group,) = engine.problem(world.state, (), world.now)[0].groups
+    assert group.size == 2
+    assert group.departures > 0.9
+    (group,) = engine.problem(world.state, (), world.now + 10_000.0)[0].groups
+    assert group.departures < 0.1
+
+
+def test_a_node_that_leaves_in_a_moment_is_not_worth_a_rescale() -> None:
+    costs = RescaleCosts(up=Cost(stall_s=0.5, init_s=1.0), down=Cost(stall_s=0.5))
+    world = World().running("a", costs=costs)
+    assert world.expect({"b": 5.0}, joined="b").actions == ()
+    assert world.expect({"c": -5.0}, joined="c").actions == ()  # it should have left already
+    assert starts(world.expect({"d": 100.0}, joined="d")) == [(1, "d")]
+    assert starts(world.expect({"b": 500.0})) == [(1, "b")]  # said later
+    assert starts(world.expect({"c": None})) == [(1, "c")]
+
+
+def test_nodes_that_should_have_left_are_kept_while_they_are_there() -> None:
+    world = World().running("abc", costs=DEPARTING)
+    assert world.expect({"a": 3.0, "b": -3.0}).actions == ()
+    assert world.held(1) == "abc"
+
+
+def test_of_nodes_that_leave_soon_and_late_the_late_ones_are_taken() -> None:
+    world = World()
+    world.expect({"a": 40.0, "b": 80.0, "c": None, "d": 1_000.0}, joined="abcd")
+    world.submit(1, n_max=2)
+    assert world.held(1) == "cd"
+    world.submit(2, n_max=1)
+    assert world.held(2) == "b"
+
+
+# --- T_fwd from what has been seen ---------------------------------------------------------------
+
+
+def test_without_a_given_time_decisions_look_as_far_as_nodes_have_stayed() -> None:
+    """A long pause is worth it where nodes stay for hours, not where they are soon gone."""
+    slow = RescaleCosts(up=Cost(stall_s=100.0))
+    rng = random.Random("stays")
+    for stay_s, worth in ((60.0, False), (20_000.0, True)):
+        world = World(EngineSettings(t_fwd_s=None))
+        for _ in range(500):
+            world.nodes(joined="x")
+            world.now += rng.expovariate(1.0 / stay_s) - 1.0
+            world.nodes(left="x")
+        world.running("a", costs=slow)
+        assert (world.nodes(joined="b").actions != ()) is worth
+        found = engine.problem(world.state, (), world.now)[0].t_fwd_s
+        assert found == pytest.approx(min(stay_s, 3600.0), rel=0.35)
+
+
+def test_every_departure_is_observed_with_its_age() -> None:
+    world = World()
+    world.nodes(joined="ab")  # at 0
+    world.now = 30.0
+    world.nodes(joined="c")
+    world.now = 50.0
+    world.nodes(left="bc", joined="c")  # after 50 s and 20 s; c is there anew
+    world.now = 65.0
+    world.nodes(left="cx")  # after 15 s
+    known = world.state.survival
+    assert sum(known.left) == pytest.approx(3.0, rel=1e-2)
+    assert sum(known.seen_s) == pytest.approx(50.0 + 20.0 + 15.0, rel=1e-2)
+    assert world.state.since == {"a": 0.0}
+
+
+# --- restart -------------------------------------------------------------------------------------
+
+
+def stored(id_: int, nodes: str, **changes: Any) -> Trainer:
+    return Trainer(
+        id=id_,
+        spec=make_spec(**changes),
+        submitted_at=float(id_),
+        generation=3,
+        published=3,
+        nodes=frozenset(nodes),
+        members=tuple(nodes),
+        started=dict.fromkeys(nodes, 1),
+    )
+
+
+def test_restore_without_a_limit_keeps_those_active_who_hold_nodes() -> None:
+    trainers = [stored(1, ""), stored(2, "ab", weight=2.0), stored(3, "x"), stored(4, "", priority=2.0)]
+    state = engine.restore(EVERYBODY, frozenset("abc"), trainers, now=70.0)
+    assert list(state.active) == [2]
+    assert [t.id for t in state.waiting] == [4, 1, 3]
+    assert state.waiting.first() == trainers[3]
+    assert state.since == dict.fromkeys("abc", 70.0)
+    step = engine.step(state, NodesChanged(time=71.0, joined=frozenset("d")), solve)
+    assert step.state.active[2].nodes == set("abcd")
+
+
+def test_restore_gives_free_places_by_priority() -> None:
+    trainers = [stored(1, ""), stored(2, "a"), stored(3, "", priority=2.0)]
+    state = engine.restore(EngineSettings(max_parallel=2), frozenset("a"), trainers)
+    assert list(state.active) == [2, 3]
+    assert [t.id for t in state.waiting] == [1]
+
+
+def test_restore_under_new_classes_leaves_each_trainer_nodes_of_one() -> None:
+    settings_ = replace(CLASSES, departure_groups="joined")
+    state = engine.restore(settings_, frozenset("abcdx"), [stored(1, "cdbe"), stored(2, "ax")], now=7.0)
+    assert state.active[1].nodes == set("cd")
+    assert state.active[1].members == ("c", "d")
+    assert state.active[2].nodes == set("a")
+    assert state.facts["b"] == Facts(node_class="fat", group="joined 7.0")
+    step = engine.step(state, NodesChanged(time=8.0, joined=frozenset("y")), solve)
+    assert {i: t.nodes for i, t in step.state.active.items()} == {1: set("cd"), 2: set("ab")}
+
+
 # --- any sequence of events ----------------------------------------------------------------------
 
 NODES = "abcdefgh"
@@ -540,7 +898,7 @@ class Op:
     others: frozenset[str]
     number: int
 
-    def event(self, now: float, state: engine.State) -> Event:  # noqa: PLR0911  one a kind
+    def event(self, now: float, state: engine.State) -> Event:  # noqa: PLR0911, PLR0912  one a kind
         trainer = state.trainers.get(self.trainer)
         generation = trainer.published if trainer else 0
         if self.number == 0:
@@ -559,7 +917,15 @@ class Op:
                 )
                 if self.number > 2:
                     spec = replace(spec, costs=None)
+                if "h" in self.nodes:
+                    fat = ((spec.n_max, 3.0 * spec.n_max),) if "h" in self.others else ()
+                    spec = replace(spec, curves=(("fat", fat),), priority=2.0)
+                spec = replace(spec, user="ann" if self.trainer % 2 else "bob")
                 return TrainerSubmitted(time=now, trainer=self.trainer, spec=spec)
+            case "expected":
+                until = None if self.number == 4 else now + 40.0 * self.number - 20.0
+                known = dict.fromkeys(self.nodes, Facts(until=until))
+                return NodesChanged(time=now, joined=self.nodes & self.others, facts=known)
             case "ready":
                 started = list(trainer.joining.values()) if trainer else []
                 which = started[self.number % len(started)] if started else 1
@@ -592,7 +958,7 @@ class Op:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "poll failed"]
+KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )
@@ -631,10 +997,15 @@ def check_state(state: engine.State, ids: list[int]) -> None:
     held = [n for t in state.active.values() for n in t.nodes]
     assert len(held) == len(set(held)), "a node has two trainers"
     assert set(held) <= state.pool
-    assert len(state.active) <= state.settings.max_parallel
-    assert len(state.active) == state.settings.max_parallel or not state.waiting
-    arrived = [i for i in ids if i in state.trainers]
-    assert [*state.active, *(t.id for t in state.waiting)] == arrived, "not first come, first served"
+    limit = state.settings.max_parallel
+    assert limit is None or len(state.active) <= limit
+    assert limit is None or len(state.active) == limit or not state.waiting
+    assert state.active.keys() | {t.id for t in state.waiting} == state.trainers.keys() <= set(ids)
+    queue = [(-t.spec.priority, ids.index(t.id)) for t in state.waiting]
+    assert queue == sorted(queue), "not by priority and arrival"
+    assert state.since.keys() == state.pool
+    assert not state.facts or state.facts.keys() == state.pool
+    check_constraints(state)
     for t in state.waiting:
         assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})
     for t in state.active.values():
@@ -648,6 +1019,19 @@ def check_state(state: engine.State, ids: list[int]) -> None:
         assert not t.nodes or t.spec.n_min <= len(t.nodes) <= t.spec.n_max
         if state.draining:
             assert not t.nodes
+
+
+def check_constraints(state: engine.State) -> None:
+    """Nobody mixes classes or uses one that it cannot, no user is above the cap, of whatever is held."""
+    of = {node: name for name, nodes in state.settings.node_classes.items() for node in nodes}
+    for t in state.active.values():
+        classes = {of.get(node, "") for node in t.nodes}
+        assert len(classes) <= 1, f"trainer {t.id} mixes {classes}"
+        assert not classes & {name for name, points in t.spec.curves if not points}
+    cap = state.settings.user_max_nodes
+    for user in ("ann", "bob"):
+        total = sum(len(t.nodes) for t in state.active.values() if t.spec.user == user)
+        assert cap is None or total <= cap, f"{user} holds {total} nodes"
 
 
 def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
@@ -673,10 +1057,17 @@ def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
             assert new.published == action.generation
             assert len(action.members) == 0 or len(action.members) >= new.spec.n_min
             assert set(action.leaving) <= set(old.members if old else ()) - set(action.members)
+    left = event.left if isinstance(event, NodesChanged) else frozenset()
+    if state.settings.max_parallel is not None:
+        promoted = [t for t in before.waiting if t.id in state.active]
+        assert promoted in ([], [before.waiting.first()])
     for id_, new in state.active.items():
         old = before.trainers.get(id_)
         if old is None:
             continue
+        assert state.settings.max_parallel is not None or id_ in before.active or new.nodes
+        kept = old.nodes - left
+        assert new.nodes <= kept or new.nodes >= kept, "it migrates"
         assert new.generation >= old.generation
         assert new.published >= old.published
         survivors = tuple(n for n in old.members if n in new.members)
@@ -689,11 +1080,38 @@ def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
             assert id_ in regrouped, "survivors were not told"
 
 
-@settings(max_examples=300, deadline=None)
-@given(RUNS)
-def test_invariants_hold_whatever_happens(run: tuple[list[Op], int]) -> None:
+SITES = {
+    "a few at a time": EngineSettings(max_parallel=3, max_failures=1),
+    "everybody": EngineSettings(
+        max_parallel=None, max_failures=1, ageing_s=10.0, t_fwd_s=None, user_max_nodes=3
+    ),
+    "everybody, on classes that leave together": EngineSettings(
+        max_parallel=None,
+        max_failures=1,
+        user_max_nodes=4,
+        node_classes={"fat": frozenset("abc"), "thin": frozenset("def")},
+        departure_groups="joined",
+    ),
+    "a few, on classes and cabinets": EngineSettings(
+        max_parallel=2,
+        max_failures=1,
+        objective="0.5*efficiency+priority",
+        t_fwd_s=None,
+        user_max_nodes=3,
+        node_classes={"fat": frozenset("adg")},
+        departure_groups="cabinet",
+    ),
+}
+
+
+@pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
+@settings(max_examples=100, deadline=None)
+@given(run=RUNS)
+def test_invariants_hold_whatever_happens(site: EngineSettings, run: tuple[list[Op], int]) -> None:
     ops, drain_at = run
-    first = engine.State(settings=EngineSettings(max_parallel=3, max_failures=1))
+    first = engine.State(settings=site)
+    if site is SITES["a few at a time"]:  # nothing is ever known of its nodes
+        ops = [op for op in ops if op.kind != "expected"]
     state, machine, seen, used = first, Machine(), list[Event](), list[int]()
     steps = []
     for now, op in enumerate(ops):

@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 from bftrainer import curve, objective
-from bftrainer.model import Candidate, Cost, Problem, RescaleCosts
+from bftrainer.model import Candidate, Cost, Group, Problem, RescaleCosts
 
 
 def v(candidate: Candidate, t_fwd_s: float, n: int) -> float:
@@ -84,3 +84,97 @@ def test_throughput_counts_samples_and_efficiency_counts_them_in_units_of_one_no
     late = ((4, 100.0), (8, 150.0))  # one node: a quarter of four
     assert curve.rate(objective.metric("efficiency", late), 1) == pytest.approx(1.0)
     assert objective.metric("efficiency", late) == ((4, 4.0), (8, 6.0))
+
+
+# --- mixtures ------------------------------------------------------------------------------------
+
+FAST = ((1, 50.0), (4, 150.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("throughput", {"throughput": 1.0}),
+        (" 2 * efficiency ", {"efficiency": 2.0}),
+        ("0.7*efficiency+0.3*priority", {"efficiency": 0.7, "priority": 0.3}),
+        ("efficiency + 0.5*throughput + efficiency", {"efficiency": 2.0, "throughput": 0.5}),
+        ("1e-3*throughput", {"throughput": 0.001}),
+    ],
+)
+def test_an_objective_is_a_name_or_a_mixture(text: str, parts: dict[str, float]) -> None:
+    assert dict(objective.parse(text)) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "''"),
+        ("speed", "'speed'"),
+        ("efficiency +", "''"),
+        ("efficiency - priority", "'efficiency - priority'"),
+        ("0*efficiency", "'0*efficiency'"),
+        ("-1*efficiency", "'-1*efficiency'"),
+        ("nan*efficiency", "'nan*efficiency'"),
+        ("inf*efficiency", "'inf*efficiency'"),
+        ("*efficiency", "'*efficiency'"),
+        ("efficiency*2", "'efficiency*2'"),
+        ("2*3*efficiency", "'2*3*efficiency'"),
+        ("throughput + some*priority", "'some*priority'"),
+    ],
+)
+def test_what_is_no_objective_is_named_with_the_valid_ones(text: str, named: str) -> None:
+    with pytest.raises(objective.ObjectiveError) as error:
+        objective.parse(text)
+    assert str(error.value).startswith(
+        f"{named} is no objective; give one of throughput, efficiency, priority"
+    )
+
+
+def test_a_mixture_is_the_weighted_sum_of_its_parts() -> None:
+    """One node is 50/s: 1 in efficiency, 3 with the trainer's priority."""
+    mixed = objective.metric("0.5*throughput + 2*efficiency + priority", FAST, 3.0)
+    assert [n for n, _ in mixed] == [1, 4]
+    assert [worth for _, worth in mixed] == pytest.approx([25.0 + 2.0 + 3.0, 75.0 + 6.0 + 9.0])
+    assert objective.metric("priority", FAST, 3.0) == ((1, 3.0), (4, 9.0))
+    assert objective.metric("efficiency", FAST, 3.0) == objective.metric("efficiency", FAST)
+
+
+def test_curves_on_several_classes_count_in_one_unit() -> None:
+    """Twice as fast there is twice as much worth, under every objective."""
+    twice = tuple((n, 2 * rate) for n, rate in FAST)
+    for text in ("throughput", "efficiency", "priority", "throughput + 100*priority"):
+        usual = objective.metric(text, FAST, 3.0)
+        found = objective.metric(text, twice, 3.0, FAST)
+        assert [worth for _, worth in found] == pytest.approx([2 * worth for _, worth in usual])
+    assert objective.metric("efficiency", (), 1.0, FAST) == ()  # a class that it cannot use
+
+
+# --- nodes that leave ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remaining_s", [-5.0, 0.0, 1e-9, 30.0, 60.0, 200.0, float("inf")])
+def test_time_is_cut_where_a_group_is_expected_to_leave(remaining_s: float) -> None:
+    """10/s a node for two that stay and one that leaves, T_fwd 60 s; starting costs 5 s of every node."""
+    candidate = Candidate(
+        trainer=1,
+        n_min=2,
+        n_max=3,
+        current=0,
+        curve=((3, 30.0),),
+        costs=RescaleCosts(up=Cost(init_s=5.0)),
+    )
+    problem = Problem(
+        pool_size=3,
+        t_fwd_s=60.0,
+        candidates=(candidate,),
+        groups=(Group(size=2), Group(size=1, remaining_s=remaining_s)),
+    )
+    there_s = min(60.0, max(0.0, remaining_s))
+    assert sum(duration for _, duration in objective.slices(problem)) == 60.0
+    assert objective.worth(candidate, problem, (2, 1)) == pytest.approx(20 * 60 + 10 * there_s - 150)
+    assert objective.worth(candidate, problem, (2, 0)) == pytest.approx(20 * 60 - 100)
+    assert objective.worth(candidate, problem, (1, 1)) == pytest.approx(20 * there_s - 100)  # then below 2
+    assert objective.worth(candidate, problem, (1, 1)) == pytest.approx(
+        oracle.spelt_out(problem, candidate, (1, 1))
+    )
+    assert objective.worth(candidate, problem, (1, 0)) == float("-inf")

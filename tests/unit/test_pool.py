@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.model import Node, NodesChanged, NodeState, Snapshot
+from bftrainer.model import Facts, Node, NodesChanged, NodeState, Snapshot
 from bftrainer.pool import Pool, lose, observe
 
 
@@ -75,6 +75,76 @@ def test_a_lost_node_is_out_at_once_and_joins_again_like_any_other() -> None:
     _, event = observe(pool, snapshot(8.0, "ab"), 2.0)
     assert event is not None
     assert event.joined == {"a"}
+
+
+# --- when nodes are expected to leave ------------------------------------------------------------
+
+
+def expecting(time: float, **until: float | None) -> Snapshot:
+    """Idle nodes, and until when."""
+    return Snapshot(
+        time=time, nodes=tuple(Node(name=n, state=NodeState.IDLE, until=u) for n, u in until.items())
+    )
+
+
+def test_a_node_that_joins_brings_its_expected_end() -> None:
+    pool, event = observe(Pool(), expecting(1.0, a=90.0, b=None))
+    assert event == NodesChanged(
+        time=1.0, joined=frozenset("ab"), reason="poll", facts={"a": Facts(until=90.0)}
+    )
+    assert observe(pool, expecting(2.0, a=90.0, b=None)) == (pool, None)
+
+
+def test_expected_ends_that_change_are_told_and_so_are_those_that_are_withdrawn() -> None:
+    pool, _ = observe(Pool(), expecting(1.0, a=90.0, b=None, c=50.0))
+    pool, event = observe(pool, expecting(2.0, a=80.0, b=70.0, c=50.0))
+    assert event == NodesChanged(
+        time=2.0, reason="poll", facts={"a": Facts(until=80.0), "b": Facts(until=70.0)}
+    )
+    pool, event = observe(pool, expecting(3.0, a=None, b=70.0, c=50.0))
+    assert event == NodesChanged(time=3.0, reason="poll", facts={"a": Facts()})
+    pool, event = observe(pool, expecting(4.0, a=None, b=None))
+    assert event == NodesChanged(time=4.0, left=frozenset("c"), reason="poll", facts={"b": Facts()})
+    assert pool == Pool(nodes=frozenset("ab"))
+
+
+def test_nothing_is_told_of_nodes_that_are_not_ours_yet() -> None:
+    pool, event = observe(Pool(), expecting(0.0, a=90.0), 5.0)
+    assert event is None
+    pool, event = observe(pool, expecting(4.0, a=70.0), 5.0)
+    assert event is None
+    _, event = observe(pool, expecting(5.0, a=60.0), 5.0)
+    assert event is not None
+    assert event.facts == {"a": Facts(until=60.0)}
+
+
+def test_a_lost_node_that_joins_again_brings_its_expected_end_anew() -> None:
+    pool, _ = observe(Pool(), expecting(0.0, a=90.0))
+    pool, _ = lose(pool, "a", 1.0, "agent died")
+    pool, event = observe(pool, expecting(2.0, a=90.0))
+    assert event is not None
+    assert (event.joined, event.facts) == ({"a"}, {"a": Facts(until=90.0)})
+    _, event = observe(pool, expecting(3.0, a=90.0))
+    assert event is None
+
+
+POLLS = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.none() | st.sampled_from([10.0, 20.0])), max_size=20
+)
+
+
+@given(POLLS, st.integers(0, 2))
+def test_facts_kept_from_events_alone_are_what_the_last_poll_said(
+    polls: list[dict[str, float | None]], debounce_s: int
+) -> None:
+    pool, told = Pool(), dict[str, float | None]()
+    for now, idle in enumerate(polls):
+        pool, event = observe(pool, expecting(float(now), **idle), float(debounce_s))
+        if event is not None:
+            told = {n: u for n, u in told.items() if n not in event.left} | dict.fromkeys(event.joined)
+            assert all(told[n] != fact.until for n, fact in event.facts.items()), "no news"
+            told |= {n: fact.until for n, fact in event.facts.items()}
+        assert told == {n: idle[n] for n in pool.nodes}
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=20), st.integers(0, 4))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
+import click
 import pytest
+from click.testing import CliRunner
 from pydantic import ValidationError
 
+from bftrainer.cli.options import setting_options
 from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
-from bftrainer.settings import FOR_WORKERS, Settings, SettingsError, load
+from bftrainer.settings import FOR_WORKERS, NO_VALUE, Settings, SettingsError, load
 
 
 @pytest.fixture
@@ -134,13 +141,136 @@ def test_settings_are_frozen_and_described(nowhere: dict[str, str]) -> None:
 def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None:
     chosen = {
         "allocator": "milp",
+        "solver": "scip",
         "objective": "efficiency",
         "t_fwd_s": 7.0,
-        "max_parallel": 3,
+        "max_parallel": None,
+        "nodes_per_trainer": 3.0,
+        "ageing_s": 60.0,
+        "user_max_nodes": 4,
+        "departure_groups": "cabinet",
         "milp_time_limit_s": 2.0,
+        "milp_gap": 0.5,
         "max_failures": 5,
     }
-    assert load(chosen, environ=nowhere).engine == EngineSettings(**chosen)  # type: ignore[arg-type]
+    given = {**chosen, "max_parallel": "auto", "node_classes": {"fat": "n[01-02],x", "thin": "n03"}}
+    classes = {"fat": frozenset({"n01", "n02", "x"}), "thin": frozenset({"n03"})}
+    wanted = EngineSettings(**chosen, node_classes=classes)  # type: ignore[arg-type]
+    assert load(given, environ=nowhere).engine == wanted
+    names = {field.name for field in fields(EngineSettings)}
+    assert names == {*chosen, "node_classes"}, "a setting that this test does not know"
+
+
+# --- settings that may be left open --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "word"), NO_VALUE.items())
+def test_the_word_for_none_is_understood_from_everywhere(
+    tmp_path: Path, nowhere: dict[str, str], name: str, word: str
+) -> None:
+    environ = {**nowhere, f"BFTRAINER_{name.upper()}": word}
+    for found in (
+        load({name: word}, environ=nowhere),
+        load({}, environ=environ),
+        load({}, file=write(tmp_path / "c.yaml", f"{name}: {word}\n"), environ=nowhere),
+        load({}, file=write(tmp_path / "d.yaml", f"{name}: null\n"), environ=nowhere),
+        load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": "7"}),
+    ):
+        assert getattr(found, name) is None
+        assert getattr(found.engine, name) is None
+    assert getattr(load({name: "7"}, environ=environ), name) == 7
+    with pytest.raises(SettingsError, match=rf"{name}: 'some': .*; or give '{word}'"):
+        load({name: "some"}, environ=nowhere)
+
+
+def test_whatever_may_be_none_has_a_word_for_it_that_the_help_shows(nowhere: dict[str, str]) -> None:
+    optional = {n for n, f in Settings.model_fields.items() if type(None) in get_args(f.annotation)}
+    assert optional == NO_VALUE.keys()
+
+    @setting_options(*Settings.model_fields)
+    @click.command()
+    def command(**given: object) -> None:
+        """All settings."""
+
+    told = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    assert "None" not in told
+    for name in ("user-max-nodes", "nodes-per-trainer"):
+        assert told.split(f"--{name} ")[1].split("[default: ")[1].startswith("none]")
+    assert "the MILP" in told
+
+
+# --- what is more than a number ------------------------------------------------------------------
+
+
+def test_classes_of_nodes_come_as_a_mapping_or_as_its_text(tmp_path: Path, nowhere: dict[str, str]) -> None:
+    text = "{fat: 'n[01-02]', thin: 'n03,x'}"
+    wanted = {"fat": frozenset({"n01", "n02"}), "thin": frozenset({"n03", "x"})}
+    for found in (
+        load({"node_classes": text}, environ=nowhere),
+        load({}, environ={**nowhere, "BFTRAINER_NODE_CLASSES": text}),
+        load({}, file=write(tmp_path / "c.yaml", f"node_classes: {text}\n"), environ=nowhere),
+    ):
+        assert found.engine.node_classes == wanted
+    assert load({"node_classes": "{}"}, environ=nowhere).engine.node_classes == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{fat: [", "node_classes: '{fat: [': no YAML; write it like {fat: 'n[01-08]'}"),
+        ("fat", "node_classes: 'fat': input should be a valid dictionary"),
+        ("[fat]", "node_classes: ['fat']: input should be a valid dictionary"),
+        ("{fat: 3}", "node_classes.fat: 3: input should be a valid string"),
+        ("{fat: [n1]}", "node_classes.fat: ['n1']: input should be a valid string"),
+        ("{fat: 'n[1-'}", "'n[1-' is no set of nodes such as n[01-08]"),
+        ("{fat: 'n[1-4]', thin: 'n[4-5]'}", "node n4 is in fat and in thin; keep one"),
+    ],
+)
+def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load({}, environ={**nowhere, "BFTRAINER_NODE_CLASSES": text})
+    assert str(error.value).startswith("environment BFTRAINER_*: node_classes")
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"solver": "glpk"}, "solver: 'glpk': input should be 'highs', 'gurobi', 'cplex', 'scip' or 'cbc'"),
+        ({"objective": "speed"}, "objective: 'speed': 'speed' is no objective; give one of throughput"),
+        ({"objective": "0.7*efficiency+x"}, "'x' is no objective"),
+        ({"departure_groups": "rack"}, "input should be 'none', 'joined' or 'cabinet'"),
+        ({"max_parallel": 0}, "max_parallel: 0: input should be greater than or equal to 1; or give 'auto'"),
+        ({"t_fwd_s": "never"}, "t_fwd_s: 'never': input should be a valid number"),
+        ({"ageing_s": 0}, "ageing_s: 0: input should be greater than 0; or give 'never'"),
+        ({"user_max_nodes": -1}, "user_max_nodes: -1: input should be greater than or equal to 0"),
+        ({"milp_gap": 1}, "milp_gap: 1: input should be less than 1"),
+        (
+            {"allocator": "equal", "node_classes": {"fat": "n1"}},
+            "settings: equal shares know one class of nodes; use the allocator auto with node_classes",
+        ),
+    ],
+)
+def test_choices_that_cannot_be(nowhere: dict[str, str], given: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load(given, environ=nowhere)
+    assert said in str(error.value)
+
+
+def test_a_mixture_is_an_objective(nowhere: dict[str, str]) -> None:
+    mixed = "0.7*efficiency + 0.3*priority"
+    assert load({"objective": mixed}, environ=nowhere).engine.objective == mixed
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import bftrainer.settings", "from bftrainer.cli import app\napp(['--help'], standalone_mode=False)"],
+)
+def test_nothing_slow_is_imported_before_it_is_needed(code: str) -> None:
+    slow = {"numpy", "ClusterShell", "pyomo", "highspy", "matplotlib", "sqlalchemy", "aiohttp"}
+    asked = f"{code}\nimport sys\nprint('loaded', *({slow!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "loaded"
 
 
 def test_paths_hang_off_the_state_directory(tmp_path: Path, nowhere: dict[str, str]) -> None:

@@ -48,7 +48,9 @@ curve: [[4, 30], [1, 10.5]]
 rescale:
   up: {stall_s: 18, init_s: 2.5}
   down: {stall_s: 12}
+curves: {gpu: [[2, 400], [1, 250]], small: []}
 weight: 2
+priority: 3
 workdir: runs
 env: {OMP_NUM_THREADS: "4", A: b}
 checkpoint: {dir: /ckpt, every_s: 30}
@@ -62,7 +64,9 @@ checkpoint: {dir: /ckpt, every_s: 30}
         samples=1_000_000,
         curve=((1, 10.5), (4, 30.0)),
         costs=RescaleCosts(up=Cost(stall_s=18.0, init_s=2.5), down=Cost(stall_s=12.0)),
+        curves=(("gpu", ((1, 250.0), (2, 400.0))), ("small", ())),
         weight=2.0,
+        priority=3.0,
         workdir="/base/runs",
         env=(("A", "b"), ("OMP_NUM_THREADS", "4")),
         checkpoint_dir="/ckpt",
@@ -123,6 +127,19 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         ("curve: []", 4, "curve: a curve needs at least one point; leave it out"),
         ("curve:\n- [1, 5]\n- [2]", 6, "curve.1: list should have at least 2 items"),
         ("curve: [[1, -5]]", 4, "curve: -5.0 samples/s on 1 nodes; rates must be finite and above 0"),
+        (
+            "curves: 3",
+            4,
+            "curves: 3: input should be a valid dictionary; give a list of points for each class",
+        ),
+        ("curves:\n  gpu: 3", 5, "curves.gpu: 3: input should be a valid list; give a list"),
+        ("curves:\n  gpu: [[1, 5], [1, 6]]", 5, "curves.gpu: two points for 1 nodes; keep one of them"),
+        ("curves: {gpu: [[1, 5]],\n  cpu: [[1.5, 6]]}", 5, "curves.cpu: 1.5 nodes: node counts are whole"),
+        ("curves:\n  gpu:\n  - [1, 5]\n  - [2]", 7, "curves.gpu.1: list should have at least 2 items"),
+        ("curves:\n  gpu: [[1, 5, 6]]", 5, "curves.gpu.0: list should have at most 2 items"),
+        ("priority: 0", 4, "priority: 0: input should be greater than 0"),
+        ("priority: high", 4, "priority: 'high': input should be a valid number; give a number"),
+        ("user: root", 4, "unknown key 'user'"),
         ("rescale: {up: {}}", 4, "'rescale.down' is missing; add it"),
         (
             "rescale: {up: {}, down: {init_s: 3}}",
@@ -311,7 +328,20 @@ def test_any_punctuation(tokens: list[str]) -> None:
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.dates()
 NAMES = [
-    *("name", "command", "nodes", "work", "curve", "rescale", "weight", "workdir", "env", "checkpoint"),
+    *(
+        "name",
+        "command",
+        "nodes",
+        "work",
+        "curve",
+        "curves",
+        "priority",
+        "rescale",
+        "weight",
+        "workdir",
+        "env",
+        "checkpoint",
+    ),
     *("min", "max", "samples", "up", "down", "stall_s", "init_s", "dir", "every_s"),
 ]
 keys = st.sampled_from(NAMES) | st.text(max_size=5)
