@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,16 @@ def test_a_users_way(site: Site, tmp_path: Path) -> None:
     assert "completed" in bftrainer("cancel", "quick", state=site.state), (
         "cancelling the ended changes nothing"
     )
+
+
+def test_the_kernel_says_who_submitted_a_trainer(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "mine.yaml"
+    spec.write_text(SPEC.replace("quick", "mine") + f"workdir: {HERE / 'scripts'}\npriority: 3\n")
+    bftrainer("submit", str(spec), state=site.state)
+    shown = json.loads(bftrainer("show", "mine", "--json", state=site.state))
+    assert shown["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert shown["priority"] == 3.0
+    bftrainer("cancel", "mine", state=site.state)
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,8 @@ def test_a_lost_node_that_joins_again_brings_its_expected_end_anew() -> None:
     pool, _ = lose(pool, "a", 1.0, "agent died")
     pool, event = observe(pool, expecting(2.0, a=90.0))
     assert event is not None
-    assert (event.joined, event.facts) == ({"a"}, {"a": Facts(until=90.0)})
+    assert event.joined == {"a"}
+    assert event.facts == {"a": Facts(until=90.0)}
     _, event = observe(pool, expecting(3.0, a=90.0))
     assert event is None
 
