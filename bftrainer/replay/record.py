@@ -12,6 +12,7 @@ import os
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -264,7 +265,9 @@ class Recorder:
     def _follow(self, trainer: int, old: frozenset[str], new: frozenset[str], now: float) -> None:
         """Nodes come to a trainer or leave it; trainer 0 is the pool."""
         for node in old - new:
-            self._stays.extend((self._nodes[node], trainer, self._since.pop((node, trainer)), now))
+            since = self._since.pop((node, trainer))
+            if since < now:
+                self._stays.extend((self._nodes[node], trainer, since, now))
         for node in new - old:
             self._nodes.setdefault(node, len(self._nodes))
             self._since[node, trainer] = now
@@ -344,7 +347,8 @@ def write(record: Record, path: Path) -> None:
             file.write(json.dumps(plain, separators=(",", ":")).encode())
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise ReplayRecordError(f"{path}: {error.strerror or error}; choose another file") from error
 
 

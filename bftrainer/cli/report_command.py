@@ -1,0 +1,47 @@
+"""bftrainer report"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import json_option, print_json
+from bftrainer.cli.progress import progress_bar
+
+
+@click.command("report")
+@click.argument(
+    "runs", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True, metavar="RUN..."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report.html"),
+    show_default=True,
+    help="The page.",
+)
+@click.option(
+    "--png", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pictures as PNG."
+)
+@click.option("--title", default="Replays of idle nodes", show_default=True, help="The page's title.")
+@json_option
+def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_json: bool) -> None:
+    """Make one HTML page about replays; it needs no other file and no network.
+
+    RUN is a record (bftrainer replay --out NAME.json.gz), a folder of records, or the folder of a sweep
+    with --record.
+    """
+    from bftrainer.replay import report
+
+    with progress_bar("report", shown=not as_json) as advance:
+        records = report.read(runs, lambda done: advance(done / 2))
+        made = report.make(records, title, lambda done: advance((1 + done) / 2))
+    report.write(made, out, png)
+    files = [out, *(png / f"{picture.name}.png" for picture in (made.pictures if png else ()) if png)]
+    if as_json:
+        print_json({"runs": [run.name for run in records], "files": [str(file) for file in files]})
+    else:
+        click.echo(
+            f"{len(records)} runs in {out}" + (f", {len(made.pictures)} pictures in {png}" if png else "")
+        )

@@ -1,0 +1,363 @@
+"""Pictures of recorded replays, for people who have read nothing else. Colours suit the colour-blind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import cycle, product
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from bftrainer.curve import Floats
+from bftrainer.replay.record import Record
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#7F7F00")
+"""Okabe and Ito's, without black and with a darker yellow."""
+STYLES = ("-", "--", ":")
+MOST = len(COLOURS) * len(STYLES)
+"""So many runs can be told apart."""
+UNUSED = "#BBBBBB"
+DAY_S = 86_400.0
+HOUR_S = 3600.0
+WIDTH_IN = 11.0
+COLUMNS, ROWS = 1600, 1000
+"""A timeline has at most so many cells."""
+LOOK: Any = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E5E5E5",
+    "legend.frameon": False,
+    "figure.dpi": 110,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG. `name` is fit for a file, `caption` says what is to be seen."""
+
+    name: str
+    title: str
+    caption: str
+    png: bytes
+
+
+def of_one(record: Record, name: str) -> list[Picture]:
+    """What happened in one replay; `name` is fit for files."""
+    return [pool(record, name), timeline(record, name)]
+
+
+def of_all(records: Sequence[Record]) -> list[Picture]:
+    """What came of replays, beside each other."""
+    found = [efficiency(records), costs(records), times(records)]
+    return [*found, comparison(records)] if len(records) > 1 else found
+
+
+# --- one replay ----------------------------------------------------------------------------------
+
+
+def pool(record: Record, name: str) -> Picture:
+    """How many nodes there were, and how many were used."""
+    m = record.moments
+    scale, unit = _unit(record)
+    time = np.append(m.time, record.end - record.begin) / scale
+
+    def draw(axes: Axes) -> None:
+        present, used = (np.append(column, column[-1:]) for column in (m.pool, m.used))
+        axes.fill_between(time, present, step="post", color=UNUSED, linewidth=0, label="unused")
+        axes.fill_between(time, used, step="post", color=COLOURS[0], linewidth=0, label="used by trainers")
+        mean = record.figures["equivalent_nodes"]
+        axes.axhline(mean, color="black", linewidth=1, linestyle="--", label=f"mean of the pool: {mean:,.1f}")
+        axes.set(xlabel=f"time since the beginning ({unit})", ylabel="nodes in the pool", ylim=(0, None))
+        axes.set_xlim(0, time[-1])
+        axes.set_title(f"Idle nodes, and those that trainers used: {_cut(record.name)}", pad=26)
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        _legend_above(axes)
+
+    unused = record.figures["idle_node_hours"] / max(record.figures["node_hours"], 1e-9)
+    caption = (
+        f"The height is the number of nodes that the main scheduler left idle; the blue part of it held a "
+        f"trainer. {unused:.1%} of all node-time was unused."
+    )
+    return _picture(f"{name}-pool", "Pool and its use", caption, draw, 3.6)
+
+
+def timeline(record: Record, name: str) -> Picture:
+    """Which trainer was on which node when."""
+    scale, unit = _unit(record)
+    length = (record.end - record.begin) / scale
+    order = np.argsort(np.argsort([natural(node) for node in record.nodes], kind="stable"))
+    image = _raster(record, order)
+
+    def draw(axes: Axes) -> None:
+        n = len(record.nodes)
+        axes.imshow(image, aspect="auto", extent=(0, length, n, 0), interpolation="antialiased")
+        axes.grid(visible=False)
+        axes.set(xlabel=f"time since the beginning ({unit})", ylabel="nodes, in order of their names")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter("{x:,.0f}")
+        axes.set_title(f"Who trained where: {_cut(record.name)}", pad=26)
+        colours: list[Patch | tuple[Patch, ...]] = [
+            tuple(Patch(color=colour) for colour in COLOURS[:4]),
+            Patch(color=UNUSED),
+            Patch(facecolor="white", edgecolor="#888888"),
+        ]
+        labels = ["trainers, each in its colour", "idle, unused", "with the main scheduler"]
+        axes.legend(
+            colours,
+            labels,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
+            borderaxespad=0.2,
+            fontsize=10,
+            handler_map={tuple: HandlerTuple(None, pad=0)},
+        )
+
+    caption = (
+        f"Every line is one of the {len(record.nodes):,} nodes that were idle at some time, every colour a "
+        f"trainer; the {len(COLOURS)} colours are used in turn for {len(record.trainers):,} trainers."
+    )
+    return _picture(f"{name}-timeline", "Nodes and trainers", caption, draw, 5.6)
+
+
+def _raster(record: Record, order: npt.NDArray[np.intp]) -> Floats:
+    """The timeline as colours, shape (rows, columns, 3): stays in the pool, trainers over them."""
+    rows = max(1, min(ROWS, len(record.nodes)))
+    image = np.ones((rows, COLUMNS, 3), dtype=np.float32)
+    palette = np.array([to_rgb(UNUSED), *(to_rgb(colour) for colour in COLOURS)], dtype=np.float32)
+    stays = record.stays
+    width = (record.end - record.begin) / COLUMNS
+    lines = order[stays.node.astype(int)] * rows // max(1, len(record.nodes))
+    first = np.minimum((stays.begin / width).astype(int), COLUMNS - 1)
+    last = np.maximum(np.ceil(stays.end / width).astype(int), first + 1)
+    ids = stays.trainer.astype(int)
+    kinds = np.where(ids == 0, 0, (ids - 1) % len(COLOURS) + 1)
+    for i in np.argsort(ids != 0, kind="stable").tolist():
+        image[lines[i], first[i] : last[i]] = palette[kinds[i]]
+    return image.astype(float)
+
+
+# --- all replays ---------------------------------------------------------------------------------
+
+
+def efficiency(records: Sequence[Record]) -> Picture:
+    """U and E over time."""
+    scale, unit = _unit(*records)
+
+    def draw(upper: Axes, lower: Axes) -> None:
+        for axes, key in ((upper, "efficiency_u"), (lower, "linear_efficiency")):
+            for record, style in zip(records, _styles(), strict=False):
+                values = [getattr(window, key) for window in record.windows]
+                _steps(axes, record, [np.nan if v is None else v for v in values], scale, style, key)
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+            axes.set_ylim(0, None)
+        upper.set_title("U: samples processed, of what as many dedicated nodes would have processed")
+        upper.set_ylabel("U per 6 hours")
+        lower.set_title(
+            "E: samples processed, of what single nodes without any overhead would have processed"
+        )
+        lower.set(ylabel="E per 6 hours", xlabel=f"time since the beginning ({unit})")
+        _legend_on_top(upper, records)
+
+    caption = (
+        "100 % in U would be the yield of a machine of the pool's mean size that nobody disturbs: what is "
+        "missing was lost by rescaling, by nodes that left, and because the pool's size swings. E "
+        "also counts what training on many nodes loses against single ones. Above 100 % in U: most "
+        "nodes came when trainers did. In the legend: the whole replay."
+    )
+    return _picture(
+        "efficiency", "Efficiency per six hours", caption, draw, 6.2 + _legend_in(records), rows=2
+    )
+
+
+def costs(records: Sequence[Record]) -> Picture:
+    """What rescaling and preemption cost over time."""
+    scale, unit = _unit(*records)
+
+    def draw(upper: Axes, lower: Axes) -> None:
+        for axes, key in ((upper, "rescale_samples"), (lower, "preemption_samples")):
+            for record, style in zip(records, _styles(), strict=False):
+                values = [getattr(w, key) / (w.end - w.begin) * HOUR_S for w in record.windows]
+                _steps(axes, record, values, scale, style, key)
+            axes.yaxis.set_major_formatter(FuncFormatter(_big))
+            axes.set(ylabel="samples per hour", ylim=(0, None))
+        upper.set_title("Lost by rescales that were decided")
+        lower.set_title("Lost because nodes were taken away")
+        lower.set_xlabel(f"time since the beginning ({unit})")
+        _legend_on_top(upper, records)
+
+    caption = (
+        "Samples that trainers would have processed while they stood still, at the speed that they had "
+        "before. Decided rescales are an investment that is to pay off; nodes taken away by the main "
+        "scheduler are outside of our control. Means over six hours; in the legend: all of the replay."
+    )
+    return _picture(
+        "costs", "Cost of rescaling and preemption", caption, draw, 6.2 + _legend_in(records), rows=2
+    )
+
+
+def times(records: Sequence[Record]) -> Picture:
+    """The distribution of job completion times."""
+
+    def draw(left: Axes, right: Axes) -> None:
+        for record, style in zip(records, _styles(), strict=False):
+            n = len(record.trainers)
+            for axes, begun in ((left, "submitted"), (right, "started")):
+                hours = sorted(
+                    (t.ended - getattr(t, begun)) / HOUR_S
+                    for t in record.trainers
+                    if t.completed and t.ended is not None
+                )
+                x, y = [0.0, *hours], np.arange(len(hours) + 1) / max(n, 1)
+                axes.step(x, y, where="post", label=f"{_cut(record.name)}: {len(hours):,} of {n:,}", **style)
+        for axes, what in ((left, "submission"), (right, "first node")):
+            axes.set(xlabel=f"hours from {what} to end", ylim=(0, 1.02), xlim=(0, None))
+            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        left.set_ylabel("share of all trainers that had completed")
+        left.set_title("Turnaround")
+        right.set_title("Runtime")
+        _legend_on_top(left, records)
+
+    caption = (
+        "How large a share of the trainers was done after so many hours, from submission (left: with the "
+        "time in the queue) and from the first node (right). A curve that ends below 100 %: the others had "
+        "not completed when the replay ended."
+    )
+    return _picture(
+        "completion-times", "Job completion times", caption, draw, 4.2 + _legend_in(records), columns=2
+    )
+
+
+def comparison(records: Sequence[Record]) -> Picture:
+    """The main figures as bars."""
+    figures: Sequence[tuple[str, str, Callable[[Record], float], Callable[[float], str]]] = (
+        ("Efficiency U", "%", lambda r: 100 * r.figures["efficiency_u"], lambda v: f"{v:.1f} %"),
+        ("Efficiency E", "%", lambda r: 100 * r.figures["linear_efficiency"], lambda v: f"{v:.1f} %"),
+        ("Samples processed", "samples", lambda r: r.figures["samples"], _big),
+        ("Trainers completed", "trainers", lambda r: r.figures["completed"], lambda v: f"{v:,.0f}"),
+        ("Lost by rescaling", "samples", lambda r: r.figures["rescale_samples"], _big),
+        ("Lost by preemption", "samples", lambda r: r.figures["preemption_samples"], _big),
+    )
+
+    def draw(*grid: Axes) -> None:
+        names = [_cut(record.name) for record in records]
+        for i, (axes, (title, unit, value, shown)) in enumerate(zip(grid, figures, strict=True)):
+            values = [value(record) for record in records]
+            colours = [style["color"] for style, _ in zip(_styles(), records, strict=False)]
+            bars = axes.barh(range(len(records)), values, color=colours)
+            axes.bar_label(bars, [shown(v) for v in values], padding=3, fontsize=10)
+            axes.set(title=title, xlabel=unit, xlim=(0, 1.3 * max(*values, 1e-9)))
+            axes.set_yticks(range(len(records)), names if i % 2 == 0 else [""] * len(records), fontsize=10)
+            axes.invert_yaxis()
+            axes.grid(visible=False, axis="y")
+            axes.xaxis.set_major_formatter(FuncFormatter(_big))
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+
+    height = 3 * (1.1 + 0.3 * len(records))
+    caption = "The figures of the whole replays. Longer is better, but for the two kinds of loss."
+    return _picture("comparison", "Comparison", caption, draw, height, rows=3, columns=2)
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _picture(
+    name: str,
+    title: str,
+    caption: str,
+    draw: Callable[..., None],
+    height_in: float,
+    *,
+    rows: int = 1,
+    columns: int = 1,
+) -> Picture:
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        draw(*figure.subplots(rows, columns, squeeze=False).flat)
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png", metadata={"Software": None})
+    return Picture(name, title, caption, buffer.getvalue())
+
+
+def _steps(
+    axes: Axes, record: Record, values: Sequence[float], scale: float, style: dict[str, Any], key: str
+) -> None:
+    """One value per window, as a line with steps."""
+    total = record.figures[key]
+    shown = f"{total:.1%}" if total <= 1 else _big(total)
+    edges = [record.windows[0].begin, *(window.end for window in record.windows)]
+    axes.stairs(
+        values,
+        [edge / scale for edge in edges],
+        label=f"{_cut(record.name)}: {shown}",
+        linewidth=2,
+        baseline=None,
+        **style,
+    )
+    axes.set_xlim(0, None)
+
+
+def _styles() -> cycle[dict[str, Any]]:
+    return cycle({"color": colour, "linestyle": line} for line, colour in product(STYLES, COLOURS))
+
+
+def _legend_above(axes: Axes) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, fontsize=10)
+
+
+def _legend_on_top(axes: Axes, records: Sequence[Record]) -> None:
+    """One legend for all of the picture."""
+    assert isinstance(axes.figure, Figure)  # noqa: S101  not a part of one
+    axes.figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside upper left", ncols=_legend_columns(records)
+    )
+
+
+def _legend_columns(records: Sequence[Record]) -> int:
+    """As many as names leave room for."""
+    longest = max(len(_cut(record.name)) for record in records)
+    return max(1, 120 // (longest + 20))
+
+
+def _legend_in(records: Sequence[Record]) -> float:
+    """Its height."""
+    return 0.2 + 0.23 * -(-len(records) // _legend_columns(records))
+
+
+def _unit(*records: Record) -> tuple[float, str]:
+    """Days for long replays, else hours; as seconds and as a word."""
+    longest = max(record.end - record.begin for record in records)
+    return (DAY_S, "days") if longest > 2 * DAY_S else (HOUR_S, "hours")
+
+
+def _big(value: float, place: object = None) -> str:
+    for size, word in ((1e12, " tn"), (1e9, " bn"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{word}"
+    return f"{value:.3g}"
+
+
+def _cut(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def natural(node: str) -> str:
+    """A key that puts n2 before n10."""
+    return re.sub(r"\d+", lambda digits: digits[0].zfill(12), node)
