@@ -1083,7 +1083,12 @@ def check_step(before: engine.State, event: Event, step: engine.Step) -> None:
 SITES = {
     "a few at a time": EngineSettings(max_parallel=3, max_failures=1),
     "everybody": EngineSettings(
-        max_parallel=None, max_failures=1, ageing_s=10.0, t_fwd_s=None, user_max_nodes=3, nodes_per_trainer=2.0
+        max_parallel=None,
+        max_failures=1,
+        ageing_s=10.0,
+        t_fwd_s=None,
+        user_max_nodes=3,
+        nodes_per_trainer=2.0,
     ),
     "everybody, on classes that leave together": EngineSettings(
         max_parallel=None,
