@@ -25,7 +25,9 @@ COMMANDS: dict[str, str] = {
     "status": "Show the state of the daemon.",
     "demo": "Show it all at work on this machine.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",
+    "trace": "Look at logs of idle nodes, convert them, and generate some.",
     "sweep": "Replay for every combination of parameters, in parallel.",
+    "report": "Make an HTML page with pictures of replays.",
 }
 
 

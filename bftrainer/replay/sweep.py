@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -174,7 +174,8 @@ def _flat(figures: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 
 # --- where runs are run --------------------------------------------------------------------------
 
-Pool = Callable[[Sequence[Job], Path | None], Iterator[Row]]
+Rows = Generator[Row, None, None]
+Pool = Callable[[Sequence[Job], Path | None], Rows]
 """Runs jobs, with records in a folder or without, and gives their rows as they end."""
 
 
@@ -213,12 +214,12 @@ EXECUTORS: dict[str, Callable[[int], AbstractContextManager[Pool | None]]] = {
 }
 
 
-def _on_ranks(executor: Executor, workers: int, jobs: Sequence[Job], records: Path | None) -> Iterator[Row]:
+def _on_ranks(executor: Executor, workers: int, jobs: Sequence[Job], records: Path | None) -> Rows:
     for _, future in _few_at_once(executor, deque(jobs), workers, records):
         yield future.result()
 
 
-def _on_processes(workers: int, jobs: Sequence[Job], records: Path | None) -> Iterator[Row]:
+def _on_processes(workers: int, jobs: Sequence[Job], records: Path | None) -> Rows:
     """A process that dies takes all runs with it that its pool was at: each is tried again, alone."""
     waiting = deque(jobs)
     while waiting:
@@ -315,7 +316,7 @@ def sweep(
         done, failed = len(jobs) - len(todo), 0
         progress(done, failed)
         try:
-            with closing(pool(todo, records)) as rows:  # type: ignore[type-var]
+            with closing(pool(todo, records)) as rows:
                 for row in rows:
                     results.add(row)
                     done, failed = done + 1, failed + (row["error"] is not None)
