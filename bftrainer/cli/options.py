@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
@@ -14,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from bftrainer import settings
 from bftrainer.errors import BftrainerError
+from bftrainer.replay.logs import FORMATS, LogOptions
 from bftrainer.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,17 +95,80 @@ def parse_utc(text: str | None) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-class Positive(click.FloatRange):
-    """A number above 0, finite."""
-
-    def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
-        super().__init__(min=least, min_open=not least, max=most)
+class Finite(click.FloatRange):
+    """A number within bounds; NaN, which no comparison finds outside, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"{value!r} is no number", param, ctx)
         return number
+
+
+class Positive(Finite):
+    """A number above 0, finite."""
+
+    def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
+        super().__init__(min=least, min_open=not least, max=most)
+
+
+def log_options(command: F) -> F:
+    """How a log is to be read; the command gets one `log_options: LogOptions`."""
+
+    @wraps(command)
+    def merged(
+        *args: Any,
+        log_format: str | None,
+        machine_nodes: int | None,
+        cores_per_node: int,
+        min_gap: float,
+        max_broken: float,
+        **others: Any,
+    ) -> Any:
+        chosen = LogOptions(log_format, machine_nodes, cores_per_node, min_gap, max_broken)
+        return command(*args, log_options=chosen, **others)
+
+    options = (
+        click.option(
+            "--format",
+            "log_format",
+            type=click.Choice(list(FORMATS)),
+            help="Format of the log.  [default: told from its content]",
+        ),
+        click.option(
+            "--machine-nodes",
+            type=click.IntRange(1, 1_000_000),
+            help="Nodes of the machine.  [default: what the log says or names]",
+        ),
+        click.option(
+            "--cores-per-node",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="How many processors of an SWF log make a node.",
+        ),
+        click.option(
+            "--min-gap",
+            type=Finite(min=0.0),
+            default=0.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Leave out what is idle for less: the turn from one job to the next.",
+        ),
+        click.option(
+            "--max-broken",
+            type=Finite(min=0.0, max=1.0),
+            default=0.01,
+            show_default=True,
+            metavar="SHARE",
+            help="Refuse the log if more than this share of its lines cannot be understood.",
+        ),
+    )
+    decorated: Any = merged
+    for option in reversed(options):
+        decorated = option(decorated)
+    found: F = decorated
+    return found
 
 
 def print_json(value: object) -> None:
