@@ -457,7 +457,8 @@ class EngineSettings:
     """What a site sets for the decisions (the command line's `Settings` are wider and say more of each).
 
     None means: `t_fwd_s`, chosen from how long nodes stay; `max_parallel`, every waiting trainer may
-    hold nodes, or, with `nodes_per_trainer`, as many as there are so many nodes for; `ageing_s`, waiting makes nobody heavier; `user_max_nodes`, no cap.
+    hold nodes (with `nodes_per_trainer`: as many as there are so many nodes for); `ageing_s`, waiting
+    makes nobody heavier; `user_max_nodes`, no cap.
     """
 
     allocator: str = "auto"

@@ -11,8 +11,10 @@ Each allocator is a function `(problem, settings) -> Plan`:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from bftrainer.allocate import equal, knapsack, relax
+from bftrainer.errors import SolverError
 from bftrainer.model import EngineSettings, Plan, Problem
 
 PATIENCE_S = 0.2
@@ -31,13 +33,16 @@ def _milp(problem: Problem, settings: EngineSettings) -> Plan:
     from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
 
     exact = knapsack.exact_for(problem)
-    return milp.allocate(
-        problem,
-        time_limit_s=settings.milp_time_limit_s,
-        gap=relax.EXACT if exact else settings.milp_gap,
-        patience_s=None if exact else PATIENCE_S,
-        solver=settings.solver,
-    )
+    try:
+        return milp.allocate(
+            problem,
+            time_limit_s=settings.milp_time_limit_s,
+            gap=relax.EXACT if exact else settings.milp_gap,
+            patience_s=None if exact else PATIENCE_S,
+            solver=settings.solver,
+        )
+    except SolverError as error:  # a licence that ran out must not end the daemon
+        return replace(_knapsack(problem, settings), note=f"without the MILP: {error}")
 
 
 def _equal(problem: Problem, settings: EngineSettings) -> Plan:

@@ -15,13 +15,9 @@ from typing import Any
 import highspy
 import pyomo.environ as pyo
 
-from bftrainer.errors import BftrainerError
+from bftrainer.errors import SolverError
 
 INFINITE = 1e20
-
-
-class SolverError(BftrainerError, RuntimeError):
-    """A solver is not installed, has no licence, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +209,13 @@ SOLVERS: Mapping[str, Features] = {
 def available(name: str) -> bool:
     """Whether a solver is installed here."""
     return bool(SOLVERS[name].available())
+
+
+def require(name: str) -> None:
+    """Raises `SolverError` if a solver is not installed here."""
+    if not available(name):
+        here = ", ".join(other for other in SOLVERS if available(other))
+        raise SolverError(f"solver {name} is not here; {SOLVERS[name].install}, or take one of: {here}")
 
 
 def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:

@@ -125,6 +125,10 @@ def command(
         orphan_s=settings.orphan_s,
         clock=clock,
     )
+    if settings.solver != "highs":  # the others are not always here
+        from bftrainer.allocate.solvers import require
+
+        require(settings.solver)
     daemon = Daemon(settings, local, store, clock)
 
     async def serve() -> None:

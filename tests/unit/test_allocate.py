@@ -13,6 +13,7 @@ import pytest
 
 from bftrainer import objective
 from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp, relax, solvers
+from bftrainer.errors import SolverError
 from bftrainer.model import (
     Candidate,
     Cap,
@@ -269,6 +270,33 @@ def test_auto_asks_no_solver_where_the_relaxation_leaves_no_gap() -> None:
     plan = ALLOCATORS["auto"](problem, EngineSettings())
     assert (plan.allocator, plan.status) == ("knapsack", PlanStatus.OPTIMAL)
     assert sorted(plan.spread.values()) == [(0, 4), (4, 0)]
+
+
+def test_a_solver_that_fails_leaves_the_exact_methods_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str, model: object, limits: object) -> solvers.Answer:
+        raise SolverError("the licence ran out")
+
+    monkeypatch.setattr(milp, "solve", fail)
+    problem = replace(
+        Problem(pool_size=8, t_fwd_s=120.0, candidates=(linear_trainer(1), linear_trainer(2, 2.0))),
+        caps=(Cap(trainers=frozenset({2}), n_max=3), Cap(trainers=frozenset({1, 2}), n_max=7)),
+    )
+    plan = ALLOCATORS["auto"](problem, EngineSettings())
+    assert (plan.allocator, plan.status, plan.note) == (
+        "knapsack",
+        PlanStatus.FEASIBLE,
+        "without the MILP: the licence ran out",
+    )
+    assert oracle.infeasibilities(problem, plan.counts) == []
+
+
+def test_a_solver_that_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = {**solvers.SOLVERS, "scip": replace(solvers.SOLVERS["scip"], available=lambda: False)}
+    monkeypatch.setattr(solvers, "SOLVERS", gone)
+    with pytest.raises(
+        SolverError, match="solver scip is not here; pip install pyscipopt, or take one of: highs"
+    ):
+        solvers.require("scip")
 
 
 def test_equal_shares_keep_caps_and_know_one_class() -> None:
