@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -45,6 +44,7 @@ LOOK: Any = {
     "grid.color": "#E5E5E5",
     "legend.frameon": False,
     "figure.dpi": 110,
+    "text.parse_math": False,  # a name may have a dollar sign
 }
 
 
@@ -102,11 +102,10 @@ def timeline(record: Record, name: str) -> Picture:
     """Which trainer was on which node when."""
     scale, unit = _unit(record)
     length = (record.end - record.begin) / scale
-    order = np.argsort(np.argsort([natural(node) for node in record.nodes], kind="stable"))
-    image = _raster(record, order)
+    image = raster(record)
 
     def draw(axes: Axes) -> None:
-        n = len(record.nodes)
+        n = max(1, len(record.nodes))
         axes.imshow(image, aspect="auto", extent=(0, length, n, 0), interpolation="antialiased")
         axes.grid(visible=False)
         axes.set(xlabel=f"time since the beginning ({unit})", ylabel="nodes, in order of their names")
@@ -137,8 +136,12 @@ def timeline(record: Record, name: str) -> Picture:
     return _picture(f"{name}-timeline", "Nodes and trainers", caption, draw, 5.6)
 
 
-def _raster(record: Record, order: npt.NDArray[np.intp]) -> Floats:
-    """The timeline as colours, shape (rows, columns, 3): stays in the pool, trainers over them."""
+def raster(record: Record) -> Floats:
+    """A timeline as colours, shape (lines, columns, 3): stays in the pool, over them those with trainers.
+
+    Nodes come in the order of their names, several to a line where there are very many.
+    """
+    order = np.argsort(np.argsort([natural(node) for node in record.nodes], kind="stable"))
     rows = max(1, min(ROWS, len(record.nodes)))
     image = np.ones((rows, COLUMNS, 3), dtype=np.float32)
     palette = np.array([to_rgb(UNUSED), *(to_rgb(colour) for colour in COLOURS)], dtype=np.float32)
@@ -355,6 +358,8 @@ def _big(value: float, place: object = None) -> str:
 
 
 def _cut(name: str, most: int = 40) -> str:
+    """Fit for a legend, which leaves out what begins with an underscore."""
+    name = name.lstrip("_")
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
