@@ -119,6 +119,7 @@ def test_a_node_is_idle_exactly_when_no_job_uses_it(some: list[Job]) -> None:
             used = any(node in job.nodes and job.start <= second < job.end for job in some)
             idle = [i for i in found if i.node == node and i.start <= second < i.end]
             assert len(idle) == (not used)
+    assert all(i.start < i.end for i in found)
     for node in "abc":  # neighbours do not touch: what is one stay is one fragment
         own = sorted(i for i in found if i.node == node)
         assert all(a.end < b.start for a, b in pairwise(own))
