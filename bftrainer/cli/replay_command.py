@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bftrainer.cli import calibration
-from bftrainer.cli.options import Positive, json_option, load_settings, parse_utc, print_json, setting_options
+from bftrainer.cli.options import (
+    Finite,
+    Positive,
+    json_option,
+    load_settings,
+    log_options,
+    parse_utc,
+    print_json,
+    setting_options,
+)
 from bftrainer.cli.progress import progress_bar
 from bftrainer.model import EngineSettings
+from bftrainer.replay.logs import LogOptions
 from bftrainer.settings import Settings
 
 LABELS = {
@@ -45,6 +55,7 @@ SETTINGS = tuple(
     for name in Settings.model_fields
     if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
 )
+DEFAULTS = asdict(LogOptions())
 
 
 @click.command("replay")
@@ -72,27 +83,25 @@ SETTINGS = tuple(
 @click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: where the log does]")
 @click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Only the first N trainers.  [default: all]")
-@click.option(
-    "--cost-scale", type=click.FloatRange(min=0), help="All rescale costs times this.  [default: 1]"
-)
+@click.option("--cost-scale", type=Finite(min=0, max=1e6), help="All rescale costs times this.  [default: 1]")
 @click.option(
     "--stall-up",
     "stall_up_s",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0, max=1e6),
     metavar="SECONDS",
     help="All members stand still so long when nodes join.  [default: as in the workload]",
 )
 @click.option(
     "--stall-down",
     "stall_down_s",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0, max=1e6),
     metavar="SECONDS",
     help="All members stand still so long when nodes leave.  [default: as in the workload]",
 )
 @click.option(
     "--init",
     "init_s",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0, max=1e6),
     metavar="SECONDS",
     help="New nodes initialise so long while the members train on.  [default: as in the workload]",
 )
@@ -107,20 +116,23 @@ SETTINGS = tuple(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Keep a record for bftrainer report in this file (NAME.json.gz).",
 )
+@log_options
 @setting_options(*SETTINGS)
 @json_option
 def command(
     log: Path,
+    log_options: LogOptions,
     begin: str | None,
     out: Path | None,
     as_json: bool,
     config: Path | None,
     **given: Any,
 ) -> None:
-    """Replay LOG, a CSV of idle intervals (plain, .gz or .xz), with the trainers of a workload.
+    """Replay LOG, which says when nodes were idle, with the trainers of a workload.
 
-    Columns of LOG: idle_start,idle_end,node (Unix seconds). The same engine that the daemon runs
-    decides; everything between its decisions is simulated.
+    LOG is a CSV of idle intervals (idle_start,idle_end,node in Unix seconds), or a log of a scheduler's
+    jobs, see bftrainer trace; plain, .gz or .xz. The same engine that the daemon runs decides; everything
+    between its decisions is simulated.
 
     LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
     without any other option, and the samples that this predicts are shown beside those of the record.
@@ -129,7 +141,8 @@ def command(
     from bftrainer.replay.evaluate import evaluate
 
     if recorded.is_record(log):
-        calibration.refuse_options(**{**given, "from": begin, "out": out})
+        asked = {name: value for name, value in asdict(log_options).items() if value != DEFAULTS[name]}
+        calibration.refuse_options(**{**given, **asked, "from": begin, "out": out})
         with progress_bar("replay", shown=not as_json) as progress:
             books = recorded.load(log)
             span = books.end - books.begin
@@ -144,7 +157,9 @@ def command(
         raise click.UsageError(f"--out {out}: a record's name ends in {record.SUFFIX}")
     started = time.perf_counter()
     chosen = load_settings(config, {name: given.pop(name) for name in SETTINGS})
-    what = scenario.of({"log": log, "begin": parse_utc(begin), **given}, chosen, "replay")
+    what = scenario.of(
+        {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}, chosen, "replay"
+    )
     with progress_bar("replay", shown=not as_json) as progress:
         done = evaluate(what, progress, name=out.name.removesuffix(record.SUFFIX) if out else None)
     if out is not None and done.record is not None:

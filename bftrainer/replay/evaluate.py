@@ -12,8 +12,7 @@ from pathlib import Path
 from bftrainer.model import NodesChanged
 from bftrainer.replay import intervals, logs, run, workload
 from bftrainer.replay.intervals import LogError
-from bftrainer.replay.logs import Log
-from bftrainer.replay.logs.options import LogOptions
+from bftrainer.replay.logs import Log, LogOptions
 from bftrainer.replay.record import Record, Recorder
 from bftrainer.replay.scenario import Scenario
 

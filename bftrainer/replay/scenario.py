@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from bftrainer import settings
 from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
-from bftrainer.replay.logs.options import LogOptions
+from bftrainer.replay.logs import FORMATS, LogOptions
 from bftrainer.replay.workload import Changes
 from bftrainer.settings import Seconds, Settings
 
@@ -100,6 +100,12 @@ ENGINE = tuple(
     if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
 )
 """The settings that matter: nothing fails in a replay."""
+BOUNDS = {
+    "machine_nodes": (1, 1_000_000),
+    "cores_per_node": (1, 1_000_000),
+    "min_gap_s": (0, 10_000_000),
+    "max_broken": (0, 1),
+}
 PARAMETERS = (*OWN, *READING, *ENGINE)
 
 
@@ -116,15 +122,26 @@ def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "s
     try:
         return Scenario(
             **{name: values[name] for name in OWN if values.get(name) is not None},
-            reading=TypeAdapter(LogOptions).validate_python(
-                {name: values[name] for name in READING if values.get(name) is not None}
-            ),
+            reading=_reading({name: values[name] for name in READING if values.get(name) is not None}),
             settings=Settings.model_validate(
                 (base or Settings()).model_dump() | {name: values[name] for name in ENGINE if name in values}
             ),
         )
     except (ValidationError, settings.SettingsError) as error:
         raise ScenarioError(f"{source}: {_explained(error)}") from error
+    except ScenarioError as error:
+        raise ScenarioError(f"{source}: {error}") from None
+
+
+def _reading(values: Mapping[str, Any]) -> LogOptions:
+    options = TypeAdapter(LogOptions).validate_python(values)
+    if options.format not in (None, *FORMATS):
+        raise ScenarioError(f"format: {options.format!r}: no format; there are {', '.join(FORMATS)}")
+    for name, (least, most) in BOUNDS.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            raise ScenarioError(f"{name}: {value!r}: must be from {least} to {most:,}")
+    return options
 
 
 def check(names: Iterable[str], source: str) -> None:
