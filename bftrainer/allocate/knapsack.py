@@ -96,17 +96,17 @@ def profile(rows: Sequence[Floats] | Floats, budget: int) -> tuple[Floats, list[
     choices = []
     for v in rows:
         m = min(len(v) - 1, budget)
-        padded = np.concatenate((np.full(m, -np.inf), best))
-        # row k holds best[k - m] .. best[k]; adding v reversed lines best[k - n] up with v(n)
-        stride = padded.strides[0]
-        windows = np.lib.stride_tricks.as_strided(
-            padded, (budget + 1, m + 1), (stride, stride), writeable=False
-        )
-        sums = windows + v[m::-1]
+        sums = _windows(best, m + 1, -np.inf)[: budget + 1] + v[m::-1]  # best[k - n] + v(n)
         pick = sums.argmax(axis=1)
         best = sums[np.arange(budget + 1), pick]
         choices.append(m - pick)
     return best, choices
+
+
+def _windows(values: Floats, width: int, beyond: float) -> Floats:
+    """Row k holds values[k - width + 1] .. values[k], `beyond` outside; shape (len + width - 1, width)."""
+    edge = np.full(width - 1, beyond)
+    return np.lib.stride_tricks.sliding_window_view(np.concatenate((edge, values, edge)), width)
 
 
 def trace(choices: Sequence[Ints], k: int) -> Ints:
@@ -215,20 +215,16 @@ def _search(loss: Floats, plan: Ints, budget: int, price: float, gap: float, sla
     cost, low = np.zeros(1), 0
     trail: list[tuple[int, Ints]] = []
     for j in core:
-        options = np.flatnonzero(kept[j]) - base[j]
-        first = int(options[0])
-        after = np.full(len(cost) + int(options[-1]) - first, np.inf)
-        pick = np.zeros(len(after), dtype=np.int64)
-        for more in options:
-            at = int(more) - first
-            better = cost + loss[j, base[j] + more]
-            part = after[at : at + len(cost)]
-            wins = better < part
-            part[wins] = better[wins]
-            pick[at : at + len(cost)][wins] = more
+        options = np.flatnonzero(kept[j])
+        first, last = int(options[0]), int(options[-1])
+        own = np.where(kept[j, first : last + 1], loss[j, first : last + 1], np.inf)
+        sums = _windows(cost, len(own), np.inf)[:, ::-1] + own  # row k: where own[i] leads to state k
+        pick = sums.argmin(axis=1)
+        after = sums[np.arange(len(sums)), pick]
         alive = np.flatnonzero(after < gap)
-        cost, low = after[alive[0] : alive[-1] + 1], low + first + int(alive[0])
-        trail.append((low, pick[alive[0] : alive[-1] + 1]))
+        begin, end = int(alive[0]), int(alive[-1]) + 1
+        cost, low = after[begin:end], low + first - int(base[j]) + begin
+        trail.append((low, pick[begin:end] + first - int(base[j])))
     unused = left - low - np.arange(len(cost))
     distance = np.where(unused >= 0, cost + price * unused, np.inf)
     best = int(distance.argmin())
