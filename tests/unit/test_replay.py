@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,15 +11,17 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bftrainer.cli.replay_command import command
 from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, TrainerSpec
-from bftrainer.replay import intervals, run, scenario, synth, workload
-from bftrainer.replay.evaluate import evaluate
+from bftrainer.replay import intervals, record, run, scenario, synth, workload
+from bftrainer.replay.evaluate import chosen, evaluate
 from bftrainer.replay.intervals import Interval, LogError
 from bftrainer.replay.simulate import Run
-from bftrainer.replay.workload import Submission, WorkloadError
+from bftrainer.replay.workload import Changes, Submission, WorkloadError
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "summit-2021"
 INF = float("inf")
@@ -484,3 +487,73 @@ def test_the_published_log_yields_what_is_published() -> None:
     assert 5.5e10 <= float(str(figures["samples"])) <= 6.7e10
     assert figures["unproven_decisions"] == 0
     assert float(str(figures["node_hours"])) == pytest.approx(143 * float(str(figures["equivalent_nodes"])))
+
+
+# --- scenarios -----------------------------------------------------------------------------------
+
+
+def test_nodes_are_picked_by_name_or_by_seed() -> None:
+    names = [f"n{i:02}" for i in range(50)]
+    assert chosen(names, 3, None) == {"n00", "n01", "n02"}
+    assert chosen(names, None, 4) == frozenset(names)
+    picks = [chosen(names, 10, seed) for seed in (0, 0, 1)]
+    assert picks[0] == chosen(names[::-1], 10, 0) == picks[1] != picks[2]
+    assert {len(pick) for pick in picks} == {10}
+    with pytest.raises(LogError, match="--nodes 51: the log has 50 nodes"):
+        chosen(names, 51, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "up", "down"),
+    [
+        (Changes(), Cost(stall_s=2.0, init_s=3.0), Cost(stall_s=1.0)),
+        (Changes(cost_scale=0.5), Cost(stall_s=1.0, init_s=1.5), Cost(stall_s=0.5)),
+        (Changes(stall_up_s=7.0, init_s=0.0), Cost(stall_s=7.0), Cost(stall_s=1.0)),
+        (Changes(stall_down_s=7.0, cost_scale=2.0), Cost(stall_s=4.0, init_s=6.0), Cost(stall_s=14.0)),
+        (Changes(cost_scale=0.0), Cost(), Cost()),
+    ],
+)
+def test_costs_can_be_set_and_scaled(changes: Changes, up: Cost, down: Cost) -> None:
+    (found,) = changes.apply([Submission(5.0, trainer(), "m")])
+    assert found.spec.costs == RescaleCosts(up=up, down=down)
+    assert (found.time, found.model) == (5.0, "m")
+
+
+def test_costs_that_are_assumed_are_scaled_too_and_queues_are_cut() -> None:
+    bare = replace(trainer(), costs=None)
+    queue = [Submission(float(i), bare) for i in range(3)]
+    assert Changes(jobs=2).apply(queue) == queue[:2]
+    (found, _) = Changes(jobs=2, cost_scale=2.0).apply(queue)
+    assert found.spec.costs == RescaleCosts(up=Cost(stall_s=1.0, init_s=10.0), down=Cost(stall_s=1.0))
+
+
+def test_the_command_shows_figures_and_keeps_a_record(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("idle_start,idle_end,node\n1000,1100,a\n1020,1060,b\n1000,,z\n")
+    rows = "t,2,1,1,4,200,1970-01-01 00:00:00,m\nu,2,1,1,4,1000000,1970-01-01 00:00:00,m\n"
+    jobs, curves = write(tmp_path, JOBS + rows, "model,nodes,images_per_s\nm,1,10\nm,4,40\n")
+    asked = [
+        str(log),
+        "--workload",
+        str(jobs),
+        "--curves",
+        str(curves),
+        "--nodes",
+        "2",
+        "--max-parallel",
+        "1",
+    ]
+    out = tmp_path / "new" / "one.json.gz"
+    done = CliRunner().invoke(command, [*asked, "--jct-first", "1", "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert figures["completed"] == 1
+    assert figures["mean_turnaround_first_h"] == figures["turnaround_h"]["mean"] > 0
+    kept = record.read(out)
+    assert (kept.name, kept.begin, kept.end) == ("one", 1000.0, 1100.0)
+    assert {k: v for k, v in figures.items() if k != "wall_s"} == kept.figures
+    assert kept.parameters["max_parallel"] == 1
+    shown = CliRunner().invoke(command, asked)
+    assert "efficiency U" in shown.stdout
+    for bad in (["--out", "x.csv"], ["--init", "nan"], ["--pick", "-1"]):
+        assert CliRunner().invoke(command, [*asked, *bad]).exit_code == 2
