@@ -26,6 +26,8 @@ EDGE = 0.15
 FINEST = 5e-5
 """The last knot before the end leaves so much of the distribution."""
 WIDTH = 108
+HARD = "\xa0"
+"""A blank at which no line is broken."""
 ROUNDS = 2
 SEEDS = (101, 102, 103)
 """Not those that anything is tested with."""
@@ -130,9 +132,9 @@ def shown(profile: Profile) -> str:
     for name in Profile.__slots__:
         value = getattr(profile, name)
         if isinstance(value, Quantiles):
-            points = ", ".join(f"({u:g}, {v:g})" for u, v in value.points)
-            points = textwrap.fill(points, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
-            lines.append(f"{name}=Quantiles((\n{points},\n    )),")
+            points = ", ".join(f"({u:g},{HARD}{v:g})" for u, v in value.points)
+            filled = textwrap.fill(points, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
+            lines.append(f"{name}=Quantiles((\n{filled},\n    )),".replace(HARD, " "))
         else:
             lines.append(f"{name}={value:.5g},")
     return "Profile(\n    " + "\n    ".join(lines) + "\n)"
