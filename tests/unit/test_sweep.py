@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.replay import scenario, sweep
+from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.scenario import ScenarioError
 from bftrainer.replay.sweep import Job, Rows, SweepError
 from bftrainer.settings import Settings
@@ -238,3 +239,12 @@ def test_a_folder_that_cannot_be_written_is_refused(folder: Path) -> None:
     (folder / "results.sqlite").write_text("no database " * 100)
     with pytest.raises(SweepError, match="choose another folder with --out"):
         sweep.sweep([], folder, at_once)
+
+
+def test_every_parameter_and_figure_is_documented(folder: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "replay.md").read_text()
+    for name in (*scenario.OWN, *scenario.READING):
+        assert f"`{name}`" in page, name
+    figures = evaluate(read(folder, BASE)[0].scenario).figures
+    for name in figures:
+        assert f"`{name}`" in page, name
