@@ -93,13 +93,6 @@ class Tally:
         if hit:
             self.preempted.append(event.time)
 
-    def rescaled(self, event: Event, before: engine.State, after: engine.State) -> None:
-        """An event was taken in; count the trainers that have another number of nodes than it left them."""
-        self.events += 1
-        left = event.left if isinstance(event, NodesChanged) else frozenset[str]()
-        for old, trainer in changed(before, after):
-            self.rescales += len(trainer.nodes) != (len(old.nodes - left) if old is not None else 0)
-
     @property
     def refuted(self) -> npt.NDArray[np.bool_]:
         """Of each decision, whether a trainer lost nodes within T_fwd after it."""
@@ -182,8 +175,9 @@ def replay(
         if isinstance(event, TrainerSubmitted):
             launcher.submit(event.trainer, event.spec, now)
         if not isinstance(event, WorkersReady):
-            tally.rescaled(event, state, outcome.state)
-            for _, trainer in changed(state, outcome.state):
+            tally.events += 1
+            for old, trainer in changed(state, outcome.state):
+                tally.rescales += _rescaled(old, trainer, event)
                 launcher.runs[trainer.id].hold(len(trainer.nodes), now)
             progress(now)
         launcher.perform(outcome.actions, now)
@@ -201,6 +195,12 @@ def changed(before: engine.State, after: engine.State) -> Iterator[tuple[Trainer
         old = before.active.get(id_)
         if old is not trainer:
             yield old, trainer
+
+
+def _rescaled(old: Trainer | None, trainer: Trainer, event: Event) -> bool:
+    """Whether the decision gave a trainer another number of nodes than the event left it."""
+    left = event.left if isinstance(event, NodesChanged) else frozenset[str]()
+    return len(trainer.nodes) != (len(old.nodes - left) if old is not None else 0)
 
 
 # --- metrics -------------------------------------------------------------------------------------

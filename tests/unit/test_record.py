@@ -87,6 +87,12 @@ def test_a_trainer_that_loses_everything_pays_for_its_restart() -> None:
     assert found.figures["rescale_samples"] == 0.0
 
 
+def test_growing_again_after_a_preemption_is_a_rescale() -> None:
+    _, found = play([*GROWS, Interval(80.0, 100.0, "b")], job())
+    assert found.figures["preemption_samples"] == pytest.approx(1 * 20)
+    assert found.figures["rescale_samples"] == pytest.approx(2 * 10 + 2 * 10)
+
+
 def test_windows_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 0-30: 40 node-seconds, 280 of 400 samples; the last one is shorter."""
     monkeypatch.setattr(record, "WINDOW_S", 30.0)
@@ -106,6 +112,16 @@ def test_a_window_counts_only_what_was_left_to_do(monkeypatch: pytest.MonkeyPatc
     _, found = play([Interval(0.0, 100.0, "a")], job(samples=500))
     assert [w.samples for w in found.windows] == pytest.approx([450, 50])
     assert [w.efficiency_u for w in found.windows] == pytest.approx([0.9, 1.0])
+
+
+def test_a_window_counts_only_trainers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one could use both nodes, but is over at 35; the second one uses one."""
+    monkeypatch.setattr(record, "WINDOW_S", 50.0)
+    log = [Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")]
+    _, found = play(log, job(600), job(n_max=1), chosen=replace(SETTINGS, max_parallel=1))
+    assert found.trainers[0].ended == pytest.approx(35.0)
+    assert found.windows[1].efficiency_u == pytest.approx(1.0)
+    assert found.windows[1].linear_efficiency == pytest.approx(0.5)
 
 
 def test_windows_without_nodes_or_trainers_have_no_efficiency(monkeypatch: pytest.MonkeyPatch) -> None:
