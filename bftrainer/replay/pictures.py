@@ -75,7 +75,7 @@ def of_all(records: Sequence[Record]) -> list[Picture]:
 def pool(record: Record, name: str) -> Picture:
     """How many nodes there were, and how many were used."""
     m = record.moments
-    scale, unit = _unit(record)
+    scale, unit = _unit([record])
     time = np.append(m.time, record.end - record.begin) / scale
 
     def draw(axes: Axes) -> None:
@@ -100,7 +100,7 @@ def pool(record: Record, name: str) -> Picture:
 
 def timeline(record: Record, name: str) -> Picture:
     """Which trainer was on which node when."""
-    scale, unit = _unit(record)
+    scale, unit = _unit([record])
     length = (record.end - record.begin) / scale
     image = raster(record)
 
@@ -162,7 +162,7 @@ def raster(record: Record) -> Floats:
 
 def efficiency(records: Sequence[Record]) -> Picture:
     """U and E over time."""
-    scale, unit = _unit(*records)
+    scale, unit = _unit(records)
 
     def draw(upper: Axes, lower: Axes) -> None:
         for axes, key in ((upper, "efficiency_u"), (lower, "linear_efficiency")):
@@ -170,7 +170,7 @@ def efficiency(records: Sequence[Record]) -> Picture:
                 values = [getattr(window, key) for window in record.windows]
                 _steps(axes, record, [np.nan if v is None else v for v in values], scale, style, key)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-            axes.set_ylim(0, None)
+            axes.set(xlim=(0, _longest(records) / scale), ylim=(0, None))
         upper.set_title("U: samples processed, of what as many dedicated nodes would have processed")
         upper.set_ylabel("U per 6 hours")
         lower.set_title(
@@ -192,7 +192,7 @@ def efficiency(records: Sequence[Record]) -> Picture:
 
 def costs(records: Sequence[Record]) -> Picture:
     """What rescaling and preemption cost over time."""
-    scale, unit = _unit(*records)
+    scale, unit = _unit(records)
 
     def draw(upper: Axes, lower: Axes) -> None:
         for axes, key in ((upper, "rescale_samples"), (lower, "preemption_samples")):
@@ -200,7 +200,7 @@ def costs(records: Sequence[Record]) -> Picture:
                 values = [getattr(w, key) / (w.end - w.begin) * HOUR_S for w in record.windows]
                 _steps(axes, record, values, scale, style, key)
             axes.yaxis.set_major_formatter(FuncFormatter(_big))
-            axes.set(ylabel="samples per hour", ylim=(0, None))
+            axes.set(ylabel="samples per hour", xlim=(0, _longest(records) / scale), ylim=(0, None))
         upper.set_title("Lost by rescales that were decided")
         lower.set_title("Lost because nodes were taken away")
         lower.set_xlabel(f"time since the beginning ({unit})")
@@ -314,7 +314,6 @@ def _steps(
         baseline=None,
         **style,
     )
-    axes.set_xlim(0, None)
 
 
 def _styles() -> cycle[dict[str, Any]]:
@@ -344,10 +343,13 @@ def _legend_in(records: Sequence[Record]) -> float:
     return 0.2 + 0.23 * -(-len(records) // _legend_columns(records))
 
 
-def _unit(*records: Record) -> tuple[float, str]:
+def _longest(records: Sequence[Record]) -> float:
+    return max(record.end - record.begin for record in records)
+
+
+def _unit(records: Sequence[Record]) -> tuple[float, str]:
     """Days for long replays, else hours; as seconds and as a word."""
-    longest = max(record.end - record.begin for record in records)
-    return (DAY_S, "days") if longest > 2 * DAY_S else (HOUR_S, "hours")
+    return (DAY_S, "days") if _longest(records) > 2 * DAY_S else (HOUR_S, "hours")
 
 
 def _big(value: float, place: object = None) -> str:
