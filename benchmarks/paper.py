@@ -66,7 +66,7 @@ def save(figure: Figure, path: Path) -> None:
     """As a PNG of few colours, for it is kept with the sources."""
     plain = BytesIO()
     figure.savefig(plain, dpi=110)
-    Image.open(plain).convert("RGB").quantize(64).save(path, optimize=True)
+    Image.open(plain).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def filled(text: str, results: Results) -> str:

@@ -59,7 +59,10 @@ def draw_t_fwd(results: Results) -> Figure:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     for axes in (a, b, c, d):
         axes.set_xlabel("forward-looking time T_fwd (s)")
-        axes.legend(loc="lower right" if axes in (a, d) else "center right")
+    a.legend(loc="lower right")
+    b.legend(loc=(0.55, 0.65))
+    c.legend(loc=(0.55, 0.12))
+    d.legend(loc="lower right")
     return figure
 
 
@@ -90,9 +93,7 @@ def draw_objectives(results: Results) -> Figure:
         rows = results.rows("objectives", objective=objective)
         x, y = [row["t_fwd_s"] for row in rows], [row["efficiency_u"] for row in rows]
         line(right, x, y, objective, i, "os"[i])
-    left.set(
-        title="12. Runtime by model, P_jmax = 10", ylabel="mean hours from first node to end", yscale="log"
-    )
+    left.set(title="12. Runtime by model, P_jmax = 10", ylabel="mean hours from first node to end")
     left.set_xticks(places, BY_SPEED, rotation=30, ha="right")
     right.set(title="13. Efficiency U", xlabel="forward-looking time T_fwd (s)", ylabel="U")
     right.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
@@ -137,7 +138,7 @@ def draw_trainers(results: Results) -> Figure:
         right,
         [r["cost_scale"] for r in plain],
         [r["efficiency_u"] for r in plain],
-        "(b) short pauses, newcomers warm up in the background",
+        "(b) short pauses, warming up in the background",
         2,
         "s",
     )
@@ -146,7 +147,7 @@ def draw_trainers(results: Results) -> Figure:
     )
     for axes in (left, right):
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.legend(loc="lower left")
+        axes.legend(loc="upper left" if axes is left else "lower left")
     return figure
 
 
@@ -195,7 +196,8 @@ def draw_tradeoff(results: Results) -> Figure:
         )
         axes.set_ylabel("linear efficiency E")
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.legend(loc="lower right")
+    handles, labels = axes_of[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -87,7 +87,10 @@ def published(results: Results) -> str:
         ("node-hours standing still", lambda r: number(r["stall_node_hours"], 0)),
         ("node-hours unused", lambda r: number(r["idle_node_hours"], 0)),
         ("trials completed", lambda r: number(r["completed"], 0)),
-        ("decisions not proven optimal", lambda r: number(r["unproven_decisions"], 0)),
+        (
+            "decisions not proven optimal",
+            lambda r: "no claim" if r["allocator"] == "equal" else number(r["unproven_decisions"], 0),
+        ),
     )
     return markdown(
         ("", *runs),
@@ -328,12 +331,15 @@ def pauses(results: Results) -> str:
 
 def together(results: Results) -> str:
     fixed, auto = together_rows(results)
+    (ten,) = (row for row in fixed if row["max_parallel"] == 10)
+    static = ten["samples"] / ten["efficiency_u"]
 
     def line(name: str, row: Row) -> Sequence[str]:
         return (
             name,
             percent(row["linear_efficiency"]),
             number(row["samples"] / 1e9),
+            percent(row["samples"] / static),
             number(row["completed"], 0),
             number(row.get("mean_turnaround_first_h")),
             number(row.get("mean_runtime_first_h"), 2),
@@ -345,6 +351,7 @@ def together(results: Results) -> str:
             "trainers at once",
             "E",
             "samples, billions",
+            "of A_s at 10",
             "completed",
             "completion (h)",
             "runtime (h)",
@@ -382,7 +389,12 @@ def knowing(results: Results) -> str:
     return markdown(
         ("", "U, costs as published", "U, costs x 10", "x 10, over the published policy"),
         [
-            (name, percent(u(1, **p)), percent(u(10, **p)), f"{100 * (u(10, **p) / u(10) - 1):+.0f} %")
+            (
+                name,
+                percent(u(1, **p)),
+                percent(u(10, **p)),
+                f"{100 * (u(10, **p) / u(10) - 1):+.0f} %" if p else "",
+            )
             for name, p in policies.items()
         ],
     )
