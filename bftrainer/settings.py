@@ -111,7 +111,7 @@ class Settings(BaseModel):
         ),
     ] = 86_400.0
     user_max_nodes: Annotated[
-        Annotated[int, Field(ge=0)] | None, Field(description="most nodes of one user's trainers together")
+        Annotated[int, Field(ge=1)] | None, Field(description="most nodes of one user's trainers together")
     ] = None
     node_classes: Annotated[
         dict[str, str],
@@ -185,6 +185,15 @@ class Settings(BaseModel):
     def _equal_shares_know_one_class(self) -> Settings:
         if self.allocator == "equal" and self.node_classes:
             raise ValueError("equal shares know one class of nodes; use the allocator auto with node_classes")
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_per_trainer_needs_auto(self) -> Settings:
+        if self.nodes_per_trainer is not None and self.max_parallel is not None:
+            raise ValueError(
+                f"nodes_per_trainer {self.nodes_per_trainer:g} counts with max_parallel auto only; "
+                f"max_parallel is {self.max_parallel}"
+            )
         return self
 
     @cached_property

@@ -17,6 +17,8 @@ from bftrainer.allocate import equal, knapsack, relax
 from bftrainer.errors import SolverError
 from bftrainer.model import EngineSettings, Plan, Problem
 
+LARGEST = 5_000
+"""Pairs of trainer and group beyond which `auto` does not ask the MILP: handing it over takes seconds."""
 PATIENCE_S = 0.2
 """How long the MILP may go on under side constraints without a better plan: one is wanted now."""
 
@@ -51,7 +53,11 @@ def _equal(problem: Problem, settings: EngineSettings) -> Plan:
 
 def _auto(problem: Problem, settings: EngineSettings) -> Plan:
     plan = _knapsack(problem, settings)
-    return plan if plan.proven else _milp(problem, settings)
+    if plan.proven:
+        return plan
+    if len(problem.candidates) * len(problem.parts) > LARGEST:
+        return replace(plan, note=f"{plan.note}; too large for the MILP to better it in time")
+    return _milp(problem, settings)
 
 
 ALLOCATORS: Mapping[str, Allocator] = {

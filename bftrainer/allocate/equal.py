@@ -24,7 +24,7 @@ def allocate(problem: Problem) -> Plan:
     served: list[Candidate] = []
     free = problem.pool_size
     for candidate in problem.candidates:  # minima first, in order: nobody may hold less
-        if candidate.n_min <= free:
+        if candidate.n_min <= free and objective.classes(candidate, problem):
             counts[candidate.trainer] = candidate.n_min
             free -= candidate.n_min
             served.append(candidate)

@@ -44,6 +44,10 @@ Key = tuple[int, str, int]
 """A trainer on a class of nodes in a slice of T_fwd."""
 
 
+NEAR = 0.1
+"""A gap of the relaxed problem's plan up to which patience counts."""
+
+
 class Statement(StrEnum):
     """How the model states a piecewise-linear value."""
 
@@ -79,20 +83,22 @@ def allocate(
     if not model.options:  # no node, or nobody who could run on so few: nothing to solve
         return relax.plan_of(problem, known, start.objective, allocator="milp", gap=gap)
     model.set(known)
-    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s))
+    near = start.gap <= NEAR  # else the start may be far from the best, and worth the whole time limit
+    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s if near else None))
     bound = start.bound if answer.bound is None else min(start.bound, answer.bound)
     note = f"{solver}, asked for a relative gap of {gap:g}"
-    found = {"the solver's incumbent": model.spread()} if answer.found else {}
     if answer.optimal:
         plan = relax.plan_of(problem, model.spread(), bound, allocator="milp", gap=gap)
         return replace(plan, status=PlanStatus.OPTIMAL, note=note)
-    found |= {"the relaxed problem's plan": known, "the current map": _current(problem)}
+    found = {"the relaxed problem's plan": known, "the current map": _current(problem)}
+    if answer.found:
+        found["the solver's incumbent"] = model.spread()
     plans = {
         name: relax.plan_of(problem, into, bound, allocator="milp", gap=gap) for name, into in found.items()
     }
     best = max(plans, key=lambda name: plans[name].objective)
     status = PlanStatus.FALLBACK if best == "the current map" else plans[best].status
-    return replace(plans[best], status=status, note=f"{note}; out of time: {best}")
+    return replace(plans[best], status=status, note=f"{note}; stopped before: {best}")
 
 
 def _current(problem: Problem) -> Spread:

@@ -18,7 +18,7 @@ that find it the best for them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,23 +48,42 @@ class Class:
 
 
 def allocate(problem: Problem, gap: float) -> Plan:
-    """A feasible plan and a bound; optimal, if they are within `gap` (relative) of each other."""
+    """A feasible plan and a bound; optimal, if they are within `gap` (relative) of each other.
+
+    Counts that suit all nodes may be too many where some leave soon: counts that suit those alone that
+    stay for a while are tried, too, and what is worth most is taken.
+    """
     found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
     bound, wanted = _choose(found, problem)
+    plans = [_deal(problem, found, wanted)]
+    for start, _ in objective.slices(problem)[1:]:
+        lasting = [replace(k, size=_lasting(problem, k.name, start)) for k in found]
+        plans.append(_deal(problem, lasting, _choose(lasting, problem)[1]))
+    into = max(plans, key=lambda plan: objective.total_of(problem, plan))
+    return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
+
+
+def _deal(problem: Problem, classes: list[Class], wanted: dict[int, tuple[str, int]]) -> Spread:
+    """A feasible plan from the relaxation's counts: caps kept, nodes dealt out, regrets mended."""
+    classes = [replace(k, rows=k.rows.copy()) for k in classes]
     for _ in range(REPAIRS):
         counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
-        if all(counts[t] == n for t, (_, n) in wanted.items()):
+        less = {t: n for t, n in counts.items() if n < wanted[t][1]}
+        if not less:
             break
-        cut = [(c.trainer, counts[c.trainer]) for c in problem.candidates]
-        less = {t: n for t, n in cut if n < wanted[t][1]}
-        for k in found:  # what is cut here may be of use elsewhere
+        for k in classes:  # what is cut here may be of use elsewhere
             for j, c in enumerate(problem.candidates):
                 if c.trainer in less:
                     k.rows[j, less[c.trainer] + 1 :] = -np.inf
-        _, wanted = _choose(found, problem)
+        _, wanted = _choose(classes, problem)
     counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
     into = spread(problem, {t: (wanted[t][0], n) for t, n in counts.items()})
-    return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
+    return _reconsidered(problem, into) if problem.groups else into
+
+
+def _lasting(problem: Problem, name: str, moment: float) -> int:
+    """How many nodes of a class stay past a moment (s from now)."""
+    return sum(g.size for g in problem.parts if g.node_class == name and g.remaining_s > moment)
 
 
 def plan_of(problem: Problem, into: Spread, bound: float, *, allocator: str, gap: float) -> Plan:
@@ -242,6 +261,22 @@ def spread(problem: Problem, wanted: Mapping[int, tuple[str, int]]) -> Spread:
             left -= n
         into[trainer] = tuple(taken)
     return into
+
+
+def _reconsidered(problem: Problem, into: Spread) -> Spread:
+    """The same, where a trainer whose share came out worse than what it has, or than nothing, keeps that:
+    the counts were chosen for the best nodes that there are, and others may not be worth a rescale."""
+    free = [g.size - sum(own[i] for own in into.values()) for i, g in enumerate(problem.parts)]
+    found = dict(into)
+    for c in sorted(problem.candidates, key=lambda c: c.current - sum(into[c.trainer])):  # growth first
+        own, held = found[c.trainer], problem.held(c)
+        fits = all(h <= n + f for h, n, f in zip(held, own, free, strict=True))
+        keeps = fits and c.n_min <= sum(held) <= min(c.n_max, sum(own))
+        ways = [own, (0,) * len(own), *([held] if keeps else [])]
+        best = max(ways, key=lambda way: objective.worth(c, problem, way))
+        free = [f + n - k for f, n, k in zip(free, own, best, strict=True)]
+        found[c.trainer] = best
+    return found
 
 
 def _stays(problem: Problem, g: int) -> float:

@@ -48,7 +48,10 @@ class Hub:
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """The handler of an agent's connection, for as long as it lives."""
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
-        await ws.prepare(request)
+        with contextlib.suppress(ConnectionError):  # killed while it connected: nobody is there to answer
+            await ws.prepare(request)
+        if not ws.prepared:
+            return ws
         try:
             hello = await ws.receive_json(timeout=10.0)
             node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])

@@ -25,6 +25,10 @@ class Evaluation:
     record: Record | None
 
 
+SLACK_S = 3600.0
+"""How far a replay may go beyond the log's last entry: its last state is taken to last."""
+
+
 def evaluate(
     scenario: Scenario, progress: Callable[[float], None] = lambda done: None, *, name: str | None = None
 ) -> Evaluation:
@@ -35,11 +39,20 @@ def evaluate(
     Raises:
         LogError, WorkloadError: unreadable input, or a span outside of the log.
     """
+    if scenario.settings.solver != "highs":  # the others are not always here
+        from bftrainer.allocate.solvers import require  # noqa: PLC0415  Pyomo takes long to import
+
+        require(scenario.settings.solver)
     log = _log(scenario.log, scenario.reading, stamp(scenario.log))
     begin, end = span(scenario, log)
     changes = _changes(
         scenario.log, scenario.reading, stamp(scenario.log), scenario.nodes, scenario.pick, begin, end
     )
+    if not any(change.joined for change in changes):
+        raise LogError(
+            f"{scenario.log}: none of the chosen nodes is idle from {_iso(begin)} to {_iso(end)} UTC; choose "
+            "other nodes by --pick, more of them, or other hours"
+        )
     submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
     settings = scenario.settings.engine
     recorder = None if name is None else Recorder(begin, end)
@@ -71,6 +84,12 @@ def span(scenario: Scenario, log: Log) -> tuple[float, float]:
     if not (log.begin <= begin < log.end) or end <= begin:
         raise LogError(
             f"{scenario.log}: spans {_iso(log.begin)} to {_iso(log.end)} UTC; --from {_iso(begin)} is outside"
+        )
+    if end > log.end + SLACK_S:
+        hours = (log.end - begin) / 3600
+        raise LogError(
+            f"{scenario.log}: ends at {_iso(log.end)} UTC; --hours {scenario.hours:g} from {_iso(begin)} go "
+            f"beyond; ask for at most {hours:.4g}"
         )
     return begin, end
 

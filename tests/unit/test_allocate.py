@@ -290,6 +290,14 @@ def test_a_solver_that_fails_leaves_the_exact_methods_plan(monkeypatch: pytest.M
     assert oracle.infeasibilities(problem, plan.counts) == []
 
 
+def test_what_is_too_large_for_the_milp_is_not_given_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = next(p for p, best in grouped_problems() if not relax.allocate(p, 1e-3).proven)
+    monkeypatch.setattr("bftrainer.allocate.LARGEST", 0)
+    plan = ALLOCATORS["auto"](problem, EngineSettings())
+    assert (plan.allocator, plan.status) == ("knapsack", PlanStatus.FEASIBLE)
+    assert "too large for the MILP" in plan.note
+
+
 def test_a_solver_that_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = {**solvers.SOLVERS, "scip": replace(solvers.SOLVERS["scip"], available=lambda: False)}
     monkeypatch.setattr(solvers, "SOLVERS", gone)
@@ -379,7 +387,7 @@ def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.Monk
     plan = milp.allocate(problem, time_limit_s=1.0)
     check(plan, problem)
     assert (plan.status, plan.proven) == (PlanStatus.OPTIMAL, True)  # all nodes are alike: nothing is relaxed
-    assert plan.note.endswith("out of time: the relaxed problem's plan")
+    assert plan.note.endswith("stopped before: the relaxed problem's plan")
 
     poor = {c.trainer: (0,) for c in problem.candidates}
     start = relax.plan_of(problem, poor, float("inf"), allocator="knapsack", gap=0.0)

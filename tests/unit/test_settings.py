@@ -178,7 +178,8 @@ def test_the_word_for_none_is_understood_from_everywhere(
     ):
         assert getattr(found, name) is None
         assert getattr(found.engine, name) is None
-    assert getattr(load({name: "7"}, environ=environ), name) == 7
+    others = {"max_parallel": "auto"} if name == "nodes_per_trainer" else {}
+    assert getattr(load({**others, name: "7"}, environ=environ), name) == 7
     with pytest.raises(SettingsError, match=rf"{name}: 'some': .*; or give '{word}'"):
         load({name: "some"}, environ=nowhere)
 
@@ -243,7 +244,7 @@ def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, sa
         ({"max_parallel": 0}, "max_parallel: 0: input should be greater than or equal to 1; or give 'auto'"),
         ({"t_fwd_s": "never"}, "t_fwd_s: 'never': input should be a valid number"),
         ({"ageing_s": 0}, "ageing_s: 0: input should be greater than 0; or give 'never'"),
-        ({"user_max_nodes": -1}, "user_max_nodes: -1: input should be greater than or equal to 0"),
+        ({"user_max_nodes": -1}, "user_max_nodes: -1: input should be greater than or equal to 1"),
         ({"milp_gap": 1}, "milp_gap: 1: input should be less than 1"),
         (
             {"allocator": "equal", "node_classes": {"fat": "n1"}},
@@ -276,3 +277,8 @@ def test_nothing_slow_is_imported_before_it_is_needed(code: str) -> None:
 def test_paths_hang_off_the_state_directory(tmp_path: Path, nowhere: dict[str, str]) -> None:
     found = load({"state_dir": tmp_path}, environ=nowhere)
     assert (found.socket.parent, found.database.parent) == (tmp_path, tmp_path)
+
+
+def test_nodes_per_trainer_without_auto_is_refused(nowhere: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="nodes_per_trainer 8 counts with max_parallel auto only"):
+        load({"nodes_per_trainer": 8}, environ=nowhere)
