@@ -462,6 +462,12 @@ def test_spans_outside_of_the_log_are_refused(tmp_path: Path) -> None:
     for begin in (999.0, 1100.0):
         with pytest.raises(LogError, match="spans 1970-01-01T00:16:40 to 1970-01-01T00:18:20 UTC; --from"):
             evaluate(scenario.of({"log": log, "workload": jobs, "curves": curves, "begin": begin}))
+    what = {"log": log, "workload": jobs, "curves": curves}
+    with pytest.raises(LogError, match=r"ends at .* --hours 9 from .* go beyond; ask for at most 0.02778"):
+        evaluate(scenario.of({**what, "hours": 9}))
+    log.write_text("idle_start,idle_end,node\n1050,1060,a\n1000,1100,b\n")
+    with pytest.raises(LogError, match="none of the chosen nodes is idle from 1970-01-01T00:17:50"):
+        evaluate(scenario.of({**what, "nodes": 1, "begin": 1070.0}))
     log.write_text("idle_start,idle_end,node\n")
     with pytest.raises(LogError, match="no intervals"):
         evaluate(scenario.of({"log": log, "workload": jobs, "curves": curves}))
