@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import cycle, product
+from itertools import count
 from typing import Any
 
 import matplotlib as mpl
@@ -23,10 +23,22 @@ from bftrainer.replay.record import Record
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#7F7F00")
 """Okabe and Ito's, without black and with a darker yellow."""
-STYLES = ("-", "--", ":")
-MOST = len(COLOURS) * len(STYLES)
+DASHES: Sequence[Any] = (
+    "-",
+    (0, (4, 2)),
+    (0, (1, 1.5)),
+    (0, (6, 2, 1, 2)),
+    (0, (8, 4)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 3)),
+    (0, (10, 2, 2, 2)),
+)
+"""No two neighbours alike: of curves that are the same, every one is seen."""
+MOST = 3 * len(COLOURS)
 """So many runs can be told apart."""
 UNUSED = "#BBBBBB"
+HARDLY = 0.05
+"""So small a share of completed trainers is said in the picture."""
 DAY_S = 86_400.0
 HOUR_S = 3600.0
 WIDTH_IN = 11.0
@@ -163,30 +175,36 @@ def raster(record: Record) -> Floats:
 def efficiency(records: Sequence[Record]) -> Picture:
     """U and E over time."""
     scale, unit = _unit(records)
+    window = _window(records)
 
     def draw(upper: Axes, lower: Axes) -> None:
         for axes, key in ((upper, "efficiency_u"), (lower, "linear_efficiency")):
             for record, style in zip(records, _styles(), strict=False):
-                values = [getattr(window, key) for window in record.windows]
-                _steps(axes, record, [np.nan if v is None else v for v in values], scale, style, key)
+                _steps(axes, record, _shares(record, key), scale, style, _efficiencies(record))
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
             axes.set(xlim=(0, _longest(records) / scale), ylim=(0, None))
         upper.set_title("U: samples processed, of what as many dedicated nodes would have processed")
-        upper.set_ylabel("U per 6 hours")
+        upper.set_ylabel(f"U per {window}")
+        upper.axhline(1, color="black", linewidth=1)
         lower.set_title(
             "E: samples processed, of what single nodes without any overhead would have processed"
         )
-        lower.set(ylabel="E per 6 hours", xlabel=f"time since the beginning ({unit})")
-        _legend_on_top(upper, records)
+        lower.set(ylabel=f"E per {window}", xlabel=f"time since the beginning ({unit})")
+        _legend_on_top(upper)
 
     caption = (
         "100 % in U would be the yield of a machine of the pool's mean size that nobody disturbs: what is "
         "missing was lost by rescaling, by nodes that left, and because the pool's size swings. E "
         "also counts what training on many nodes loses against single ones. Above 100 % in U: most "
-        "nodes came when trainers did. In the legend: the whole replay."
+        "nodes came when trainers did. A gap: no node was idle. In the legend: the whole replay."
     )
     return _picture(
-        "efficiency", "Efficiency per six hours", caption, draw, 6.2 + _legend_in(records), rows=2
+        "efficiency",
+        f"Efficiency per {window}",
+        caption,
+        draw,
+        6.2 + _legend_in(map(_efficiencies, records)),
+        rows=2,
     )
 
 
@@ -198,26 +216,35 @@ def costs(records: Sequence[Record]) -> Picture:
         for axes, key in ((upper, "rescale_samples"), (lower, "preemption_samples")):
             for record, style in zip(records, _styles(), strict=False):
                 values = [getattr(w, key) / (w.end - w.begin) * HOUR_S for w in record.windows]
-                _steps(axes, record, values, scale, style, key)
+                _steps(axes, record, values, scale, style, _losses(record))
             axes.yaxis.set_major_formatter(FuncFormatter(_big))
             axes.set(ylabel="samples per hour", xlim=(0, _longest(records) / scale), ylim=(0, None))
         upper.set_title("Lost by rescales that were decided")
         lower.set_title("Lost because nodes were taken away")
         lower.set_xlabel(f"time since the beginning ({unit})")
-        _legend_on_top(upper, records)
+        _legend_on_top(upper)
 
     caption = (
         "Samples that trainers would have processed while they stood still, at the speed that they had "
         "before. Decided rescales are an investment that is to pay off; nodes taken away by the main "
-        "scheduler are outside of our control. Means over six hours; in the legend: all of the replay."
+        f"scheduler are outside of our control. Means over {_window(records)}; in the legend: the "
+        "whole replay."
     )
     return _picture(
-        "costs", "Cost of rescaling and preemption", caption, draw, 6.2 + _legend_in(records), rows=2
+        "costs",
+        "Cost of rescaling and preemption",
+        caption,
+        draw,
+        6.2 + _legend_in(map(_losses, records)),
+        rows=2,
     )
 
 
 def times(records: Sequence[Record]) -> Picture:
     """The distribution of job completion times."""
+    counts = [_done_of(record) for record in records]
+    highest = max(done / max(all_, 1) for done, all_ in counts)
+    done, all_ = (sum(column) for column in zip(*counts, strict=True))
 
     def draw(left: Axes, right: Axes) -> None:
         for record, style in zip(records, _styles(), strict=False):
@@ -229,14 +256,16 @@ def times(records: Sequence[Record]) -> Picture:
                     if t.completed and t.ended is not None
                 )
                 x, y = [0.0, *hours], np.arange(len(hours) + 1) / max(n, 1)
-                axes.step(x, y, where="post", label=f"{_cut(record.name)}: {len(hours):,} of {n:,}", **style)
+                axes.step(x, y, where="post", label=_completed(record), **style)
         for axes, what in ((left, "submission"), (right, "first node")):
-            axes.set(xlabel=f"hours from {what} to end", ylim=(0, 1.02), xlim=(0, None))
+            axes.set(xlabel=f"hours from {what} to end", ylim=(0, 1.1 * (highest or 1.0)), xlim=(0, None))
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+            if highest < HARDLY:
+                axes.text(0.5, 0.5, f"{done:,} of {all_:,} completed", transform=axes.transAxes, ha="center")
         left.set_ylabel("share of all trainers that had completed")
         left.set_title("Turnaround")
         right.set_title("Runtime")
-        _legend_on_top(left, records)
+        _legend_on_top(left)
 
     caption = (
         "How large a share of the trainers was done after so many hours, from submission (left: with the "
@@ -244,7 +273,12 @@ def times(records: Sequence[Record]) -> Picture:
         "not completed when the replay ended."
     )
     return _picture(
-        "completion-times", "Job completion times", caption, draw, 4.2 + _legend_in(records), columns=2
+        "completion-times",
+        "Job completion times",
+        caption,
+        draw,
+        4.2 + _legend_in(map(_completed, records)),
+        columns=2,
     )
 
 
@@ -266,12 +300,12 @@ def comparison(records: Sequence[Record]) -> Picture:
             colours = [style["color"] for style, _ in zip(_styles(), records, strict=False)]
             bars = axes.barh(range(len(records)), values, color=colours)
             axes.bar_label(bars, [shown(v) for v in values], padding=3, fontsize=10)
-            axes.set(title=title, xlabel=unit, xlim=(0, 1.3 * max(*values, 1e-9)))
+            axes.set(title=title, xlabel=unit, xlim=(0, 1.3 * max(values) or 1.0))
             axes.set_yticks(range(len(records)), names if i % 2 == 0 else [""] * len(records), fontsize=10)
             axes.invert_yaxis()
             axes.grid(visible=False, axis="y")
             axes.xaxis.set_major_formatter(FuncFormatter(_big))
-            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=unit != "%"))
 
     height = 3 * (1.1 + 0.3 * len(records))
     caption = "The figures of the whole replays. Longer is better, but for the two kinds of loss."
@@ -300,47 +334,80 @@ def _picture(
 
 
 def _steps(
-    axes: Axes, record: Record, values: Sequence[float], scale: float, style: dict[str, Any], key: str
+    axes: Axes, record: Record, values: Sequence[float], scale: float, style: dict[str, Any], label: str
 ) -> None:
     """One value per window, as a line with steps."""
-    total = record.figures[key]
-    shown = f"{total:.1%}" if total <= 1 else _big(total)
     edges = [record.windows[0].begin, *(window.end for window in record.windows)]
-    axes.stairs(
-        values,
-        [edge / scale for edge in edges],
-        label=f"{_cut(record.name)}: {shown}",
-        linewidth=2,
-        baseline=None,
-        **style,
-    )
+    axes.stairs(values, [edge / scale for edge in edges], label=label, linewidth=2, baseline=None, **style)
 
 
-def _styles() -> cycle[dict[str, Any]]:
-    return cycle({"color": colour, "linestyle": line} for line, colour in product(STYLES, COLOURS))
+def _shares(record: Record, key: str) -> list[float]:
+    """U or E of each window: 0 where there were nodes and nothing to train, NaN where there were none."""
+    found = []
+    for window in record.windows:
+        value = getattr(window, key)
+        found.append(value if value is not None else 0.0 if window.nodes else np.nan)
+    return found
+
+
+def _efficiencies(record: Record) -> str:
+    """For a legend."""
+    figures = record.figures
+    return f"{_cut(record.name)}: U {figures['efficiency_u']:.1%}, E {figures['linear_efficiency']:.1%}"
+
+
+def _losses(record: Record) -> str:
+    """For a legend."""
+    decided, taken = (_big(record.figures[f"{kind}_samples"]) for kind in ("rescale", "preemption"))
+    return f"{_cut(record.name)}: {decided} samples by rescales, {taken} by nodes taken away"
+
+
+def _completed(record: Record) -> str:
+    """For a legend."""
+    done, all_ = _done_of(record)
+    return f"{_cut(record.name)}: {done:,} of {all_:,} completed"
+
+
+def _done_of(record: Record) -> tuple[int, int]:
+    """How many trainers completed, and how many there were."""
+    return sum(trainer.completed for trainer in record.trainers), len(record.trainers)
+
+
+def _window(records: Sequence[Record]) -> str:
+    """How long the windows are, in words; the last one of a replay may be shorter."""
+    spans = sorted({record.windows[0].end - record.windows[0].begin for record in records})
+    unit, word = (HOUR_S, "hours") if spans[0] >= HOUR_S else (60.0, "minutes")
+    return " to ".join(f"{span / unit:.3g}" for span in dict.fromkeys((spans[0], spans[-1]))) + f" {word}"
+
+
+def _styles() -> Iterator[dict[str, Any]]:
+    """Colours and dashes, no combination twice in `MOST`."""
+    n = len(COLOURS)
+    return ({"color": COLOURS[i % n], "linestyle": DASHES[(i + i // n) % n]} for i in count())
 
 
 def _legend_above(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2, fontsize=10)
 
 
-def _legend_on_top(axes: Axes, records: Sequence[Record]) -> None:
+def _legend_on_top(axes: Axes) -> None:
     """One legend for all of the picture."""
     assert isinstance(axes.figure, Figure)  # noqa: S101  not a part of one
+    lines, labels = axes.get_legend_handles_labels()
     axes.figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper left", ncols=_legend_columns(records)
+        lines, labels, loc="outside upper left", ncols=_legend_columns(labels), handlelength=3.5
     )
 
 
-def _legend_columns(records: Sequence[Record]) -> int:
-    """As many as names leave room for."""
-    longest = max(len(_cut(record.name)) for record in records)
-    return max(1, 120 // (longest + 20))
+def _legend_columns(labels: Iterable[str]) -> int:
+    """As many as labels leave room for."""
+    return max(1, 120 // (max(map(len, labels)) + 9))
 
 
-def _legend_in(records: Sequence[Record]) -> float:
+def _legend_in(labels: Iterable[str]) -> float:
     """Its height."""
-    return 0.2 + 0.23 * -(-len(records) // _legend_columns(records))
+    found = list(labels)
+    return 0.2 + 0.23 * -(-len(found) // _legend_columns(found))
 
 
 def _longest(records: Sequence[Record]) -> float:

@@ -31,6 +31,13 @@ FORMAT = "bftrainer replay 1"
 SUFFIX = ".json.gz"
 WINDOW_S = 6 * 3600.0
 """U and E are looked at per six hours, as in figure 10 of the paper."""
+SHORT_S = 4 * WINDOW_S
+"""Replays below have eight windows, so that there is a course to be seen."""
+
+
+def window_s(span: float) -> float:
+    """How long the windows of a replay of so many seconds are."""
+    return WINDOW_S if span >= SHORT_S else span / 8
 
 
 class ReplayRecordError(BftrainerError, ValueError):
@@ -250,11 +257,14 @@ class Recorder:
         )
 
     def _next_border(self) -> float:
-        """The windows' borders: every six hours, and the end."""
+        """The windows' borders, from the begin to the end."""
         if not self._borders:
             return self.begin
         last = self._borders[-1].time
-        return min(self.begin + len(self._borders) * WINDOW_S, self.end) if last < self.end else math.inf
+        if last >= self.end:
+            return math.inf
+        border = self.begin + len(self._borders) * window_s(self.end - self.begin)
+        return border if border < self.end - 1e-3 else self.end  # no last window of a rounding error
 
     def _totals(self, now: float, launcher: SimulatedLauncher) -> _Totals:
         totals = self._over_totals

@@ -95,7 +95,7 @@ def test_growing_again_after_a_preemption_is_a_rescale() -> None:
 
 def test_windows_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 0-30: 40 node-seconds, 280 of 400 samples; the last one is shorter."""
-    monkeypatch.setattr(record, "WINDOW_S", 30.0)
+    monkeypatch.setattr(record, "window_s", lambda span: 30.0)
     _, found = play(GROWS, job())
     assert [(w.begin, w.end) for w in found.windows] == [(0, 30), (30, 60), (60, 90), (90, 100)]
     assert [w.nodes for w in found.windows] == pytest.approx([4 / 3, 2, 1, 1])
@@ -108,7 +108,7 @@ def test_windows_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_window_counts_only_what_was_left_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The only trainer has 50 of 500 samples left at 50 and ends at 55: dedicated nodes do no more."""
-    monkeypatch.setattr(record, "WINDOW_S", 50.0)
+    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
     _, found = play([Interval(0.0, 100.0, "a")], job(samples=500))
     assert [w.samples for w in found.windows] == pytest.approx([450, 50])
     assert [w.efficiency_u for w in found.windows] == pytest.approx([0.9, 1.0])
@@ -116,7 +116,7 @@ def test_a_window_counts_only_what_was_left_to_do(monkeypatch: pytest.MonkeyPatc
 
 def test_a_window_counts_only_trainers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one could use both nodes, but is over at 35; the second one uses one."""
-    monkeypatch.setattr(record, "WINDOW_S", 50.0)
+    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
     log = [Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")]
     _, found = play(log, job(600), job(n_max=1), chosen=replace(SETTINGS, max_parallel=1))
     assert found.trainers[0].ended == pytest.approx(35.0)
@@ -125,7 +125,7 @@ def test_a_window_counts_only_trainers_that_are_there(monkeypatch: pytest.Monkey
 
 
 def test_windows_without_nodes_or_trainers_have_no_efficiency(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "WINDOW_S", 50.0)
+    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
     _, found = play([Interval(0.0, 50.0, "a")], job())
     assert [w.efficiency_u for w in found.windows] == [pytest.approx(0.9), None]
     _, found = play([Interval(0.0, 100.0, "a")])
@@ -167,7 +167,7 @@ def test_records_add_up(
     jobs = sorted((job(samples, float(at), n_max) for at, samples, n_max in submitted), key=lambda s: s.time)
     chosen = replace(SETTINGS, max_parallel=max_parallel)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "WINDOW_S", 37.0)
+        patch.setattr(record, "window_s", lambda span: 37.0)
         result, kept = play(found, *jobs, chosen=chosen)
     changes = intervals.changes(found, frozenset(i.node for i in found), 0.0, 100.0)
     plain = run.replay(changes, jobs, chosen, 0.0, 100.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from base64 import b64decode
 from dataclasses import replace
@@ -116,6 +117,30 @@ def test_odd_replays_make_a_page_too() -> None:
     assert len({picture.name for picture in made.pictures}) == 4 * 2 + 4
     for name in ("<h2>one (1)</h2>", "<h2>one (2)</h2>"):  # two of the same name are numbered
         assert name in made.html
+
+
+def test_what_legends_say() -> None:
+    nothing = replace(ONE, figures={**ONE.figures, "rescale_samples": 0.0, "preemption_samples": 0.0})
+    assert pictures._losses(nothing) == "one: 0 samples by rescales, 0 by nodes taken away"
+    assert re.fullmatch(r"one: U [\d.]+%, E [\d.]+%", pictures._efficiencies(ONE))
+
+
+def test_windows_without_samples_are_0_and_without_nodes_a_gap() -> None:
+    idle, empty = (replace(ONE.windows[0], efficiency_u=None, nodes=nodes) for nodes in (2.0, 0.0))
+    shares = pictures._shares(replace(ONE, windows=(idle, empty)), "efficiency_u")
+    assert shares == [0.0, pytest.approx(np.nan, nan_ok=True)]
+
+
+def test_no_two_runs_look_alike_and_neighbours_have_other_dashes() -> None:
+    styles = [style for style, _ in zip(pictures._styles(), range(pictures.MOST), strict=False)]
+    assert len({str(style) for style in styles}) == pictures.MOST
+    assert all(a["linestyle"] != b["linestyle"] for a, b in itertools.pairwise(styles))
+
+
+@pytest.mark.parametrize(("hours", "window"), [(1, "7.5 minutes"), (16, "2 hours"), (72, "6 hours")])
+def test_the_windows_of_short_replays_are_short(hours: float, window: str) -> None:
+    first = replace(ONE.windows[0], begin=0.0, end=record.window_s(hours * 3600))
+    assert pictures._window([replace(ONE, windows=(first,))]) == window
 
 
 # --- the timeline --------------------------------------------------------------------------------
