@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
@@ -110,6 +111,24 @@ class Positive(Finite):
 
     def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
         super().__init__(min=least, min_open=not least, max=most)
+
+
+class Output(click.Path):
+    """A file, or with `file_okay=False` a folder, that is to be written: into a folder that is there."""
+
+    def __init__(self, *suffixes: str, file_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay, dir_okay=not file_okay, writable=True)
+        self.suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"{path}: there is no folder {path.parent}; make it first", param, ctx)
+        if not path.exists() and not os.access(path.parent, os.W_OK):
+            self.fail(f"{path}: the folder {path.parent} cannot be written; choose another", param, ctx)
+        if self.suffixes and not path.name.endswith(self.suffixes):
+            self.fail(f"{path}: its name must end in {' or '.join(self.suffixes)}", param, ctx)
+        return path
 
 
 def log_options(command: F) -> F:

@@ -12,6 +12,7 @@ import click
 from bftrainer.cli import calibration
 from bftrainer.cli.options import (
     Finite,
+    Output,
     Positive,
     json_option,
     load_settings,
@@ -113,7 +114,7 @@ DEFAULTS = asdict(LogOptions())
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Output(),
     help="Keep a record for bftrainer report in this file (NAME.json.gz).",
 )
 @log_options

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import json_option, print_json
+from bftrainer.cli.options import Output, json_option, print_json
 from bftrainer.cli.progress import progress_bar
 
 
@@ -16,14 +16,12 @@ from bftrainer.cli.progress import progress_bar
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Output(),
     default=Path("report.html"),
     show_default=True,
     help="The page.",
 )
-@click.option(
-    "--png", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pictures as PNG."
-)
+@click.option("--png", type=Output(file_okay=False), help="Folder for the pictures as PNG.")
 @click.option("--title", default="Replays of idle nodes", show_default=True, help="The page's title.")
 @json_option
 def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_json: bool) -> None:
@@ -43,5 +41,6 @@ def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_
         print_json({"runs": [run.name for run in records], "files": [str(file) for file in files]})
     else:
         click.echo(
-            f"{len(records)} runs in {out}" + (f", {len(made.pictures)} pictures in {png}" if png else "")
+            f"{len(records)} run{'s' * (len(records) != 1)} in {out}"
+            + (f", {len(made.pictures)} pictures in {png}" if png else "")
         )

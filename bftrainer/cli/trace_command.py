@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import Positive, json_option, log_options, parse_utc, print_json, print_table
+from bftrainer.cli.options import (
+    Output,
+    Positive,
+    json_option,
+    log_options,
+    parse_utc,
+    print_json,
+    print_table,
+)
 from bftrainer.cli.progress import progress_bar
 from bftrainer.replay.logs import LogOptions
 
@@ -38,8 +46,8 @@ def command() -> None:
 @log_options
 @click.option(
     "--png",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Draw a picture to this file.",
+    type=Output(".png", ".svg", ".pdf"),
+    help="Draw a picture to this file (.png, .svg, .pdf).",
 )
 @json_option
 def info(log: Path, log_options: LogOptions, png: Path | None, as_json: bool) -> None:
@@ -53,19 +61,19 @@ def info(log: Path, log_options: LogOptions, png: Path | None, as_json: bool) ->
 
     found = _load(log, log_options)
     figures = characterise(found)
-    if png is not None:
-        from bftrainer.replay.log_picture import draw
-
-        draw(found, figures, png, log.name)
     if as_json:
         print_json({"log": _about(found), **figures.as_dict()})
     else:
         _show(found, figures)
+    if png is not None:  # last: the figures are there, whatever comes of it
+        from bftrainer.replay.log_picture import draw
+
+        draw(found, figures, png, log.name)
 
 
 @command.command("convert")
 @log_argument
-@click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("out", type=Output())
 @log_options
 @click.option("--from", "begin", metavar="ISO", help="Where to begin, UTC.  [default: the log's begin]")
 @click.option("--hours", type=Positive(), help="How long.  [default: to the log's end]")
@@ -88,7 +96,7 @@ def convert(
 
 
 @command.command("synth")
-@click.argument("out", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("out", type=Output())
 @click.option("--profile", type=click.Choice(PROFILES), required=True, help="What machine it is to be like.")
 @click.option("--nodes", type=click.IntRange(1, 1_000_000), help="Nodes.  [default: the machine's own]")
 @click.option("--hours", type=Positive(most=1e6), default=168.0, show_default=True, help="How long.")

@@ -44,7 +44,8 @@ def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
-        raise BftrainerError(f"--png {path}: {error}") from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BftrainerError(f"--png {path}: {said}; write to another place") from error
     finally:
         plt.close(figure)
 
@@ -77,7 +78,14 @@ def _draw_lengths(axes: Any, log: Log) -> None:
         (count * length, "of the idle node-time", COLOURS[1]),
     ):
         share = np.cumsum(weight) / max(weight.sum(), 1e-12)
-        axes.step(length, share * 100, where="post", label=label, color=colour)
+        first = length[:1]  # from 0 up to the first share
+        axes.step(
+            np.append(first, length),
+            np.append(0 * first, share * 100),
+            where="post",
+            label=label,
+            color=colour,
+        )
     ticks = {at: label for at, label in TICKS.items() if not length.size or at <= length[-1] * 2}
     axes.set_xscale("log")
     axes.set_xticks(list(ticks), list(ticks.values()))

@@ -427,9 +427,9 @@ def _big(value: float, place: object = None) -> str:
 
 
 def _cut(name: str, most: int = 40) -> str:
-    """Fit for a legend, which leaves out what begins with an underscore."""
+    """Fit for a legend, which leaves out what begins with an underscore. Names often differ at the end."""
     name = name.lstrip("_")
-    return name if len(name) <= most else name[: most - 1] + "…"
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
 
 
 def natural(node: str) -> str:

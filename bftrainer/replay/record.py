@@ -26,6 +26,7 @@ from bftrainer.model import EngineSettings, Event
 from bftrainer.replay import run
 from bftrainer.replay.simulate import Run, SimulatedLauncher
 from bftrainer.replay.workload import Submission
+from bftrainer.settings import NO_VALUE
 
 FORMAT = "bftrainer replay 1"
 SUFFIX = ".json.gz"
@@ -352,7 +353,6 @@ def write(record: Record, path: Path) -> None:
     }
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file:
             file.write(json.dumps(plain, separators=(",", ":")).encode())
         partial.replace(path)
@@ -360,6 +360,11 @@ def write(record: Record, path: Path) -> None:
         with suppress(OSError):
             partial.unlink()
         raise ReplayRecordError(f"{path}: {error.strerror or error}; choose another file") from error
+
+
+def spoken(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with the words for settings that are left open."""
+    return {name: NO_VALUE.get(name) if value is None else value for name, value in parameters.items()}
 
 
 def read(path: Path) -> Record:

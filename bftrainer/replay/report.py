@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bftrainer import __version__
 from bftrainer.errors import BftrainerError
 from bftrainer.replay import pictures, record
 from bftrainer.replay.pictures import Picture
-from bftrainer.replay.record import Record
+from bftrainer.replay.record import Record, spoken
 
 FIGURES: Sequence[tuple[str, Callable[[Mapping[str, Any]], str], str]] = (
     ("efficiency U", lambda f: f"{f['efficiency_u']:.1%}", "of what as many dedicated nodes would process"),
@@ -41,8 +42,16 @@ FIGURES: Sequence[tuple[str, Callable[[Mapping[str, Any]], str], str]] = (
         lambda f: _share(f["decisions_preempted"], f["decisions"]),
         "followed by a preemption within the forward-looking time",
     ),
-    ("lost by rescaling", lambda f: f"{f['rescale_samples']:,.0f}", "samples; stalls x speed before"),
-    ("lost by preemption", lambda f: f"{f['preemption_samples']:,.0f}", "samples; stalls x speed before"),
+    (
+        "lost by rescaling",
+        lambda f: f"{f['rescale_samples']:,.0f}",
+        "samples that trainers would have processed while they stood still",
+    ),
+    (
+        "lost by preemption",
+        lambda f: f"{f['preemption_samples']:,.0f}",
+        "samples that trainers would have processed while they stood still",
+    ),
     ("standing still", lambda f: _share(f["stall_node_hours"], f["node_hours"]), "of node-time"),
     ("initialising", lambda f: _share(f["init_node_hours"], f["node_hours"]), "of node-time"),
     ("unused", lambda f: _share(f["idle_node_hours"], f["node_hours"]), "of node-time"),
@@ -118,7 +127,7 @@ def make(
                 "end": _iso(run.end),
                 "nodes": len(run.nodes),
                 "pictures": own,
-                "parameters": {k: v for k, v in run.parameters.items() if v not in (None, {})},
+                "parameters": _parameters(run),
             }
             for run, own in zip(named, single, strict=True)
         ],
@@ -138,10 +147,9 @@ def write(report: Report, path: Path, png: Path | None = None) -> None:
         ReportError: a file cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(report.html, encoding="utf-8")
         if png is not None:
-            png.mkdir(parents=True, exist_ok=True)
+            png.mkdir(exist_ok=True)
             for picture in report.pictures:
                 (png / f"{picture.name}.png").write_bytes(picture.png)
     except OSError as error:
@@ -149,20 +157,33 @@ def write(report: Report, path: Path, png: Path | None = None) -> None:
 
 
 def _distinct(records: Sequence[Record]) -> list[Record]:
-    """Runs of the same name are numbered."""
+    """Runs of the same name are numbered, past what others are called."""
     names = [run.name for run in records]
-    return [
-        replace(run, name=f"{run.name} ({names[:i].count(run.name) + 1})")
-        if names.count(run.name) > 1
-        else run
-        for i, run in enumerate(records)
-    ]
+    taken = set(names)
+    found = []
+    for run in records:
+        name = run.name
+        if names.count(name) > 1:
+            name = next(new for i in count(1) if (new := f"{run.name} ({i})") not in taken)
+            taken.add(name)
+        found.append(replace(run, name=name))
+    return found
+
+
+def _parameters(run: Record) -> dict[str, str]:
+    """As people read them; what says nothing is left out."""
+    return {
+        name: _iso(value) if name == "begin" else str(value)
+        for name, value in spoken(run.parameters).items()
+        if value not in (None, {})
+    }
 
 
 def _differing(records: Sequence[Record]) -> dict[str, list[str]]:
     """The parameters that are not the same in all runs."""
-    names = dict.fromkeys(name for run in records for name in run.parameters)
-    shown = {name: [str(run.parameters.get(name)) for run in records] for name in names}
+    parameters = [_parameters(run) for run in records]
+    names = dict.fromkeys(name for own in parameters for name in own)
+    shown = {name: [own.get(name, "-") for own in parameters] for name in names}
     return {name: values for name, values in shown.items() if len(set(values)) > 1}
 
 

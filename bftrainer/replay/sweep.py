@@ -149,7 +149,7 @@ def run(job: Job, records: Path | None) -> Row:
 def _row(job: Job, error: str | None, wall_s: float) -> Row:
     parameters = {
         name: json.dumps(value) if isinstance(value, dict) else value
-        for name, value in job.scenario.parameters.items()
+        for name, value in record.spoken(job.scenario.parameters).items()
     }
     mpi = sys.modules.get("mpi4py.MPI")
     return {
@@ -312,6 +312,10 @@ def sweep(
         have = results.finished()
         if records is not None:
             have = {key for key in have if (records / f"{key}{record.SUFFIX}").exists()}
+            try:
+                records.mkdir(exist_ok=True)
+            except OSError as error:
+                raise SweepError(f"{records}: {error.strerror}; choose another folder with --out") from error
         todo = [job for job in jobs if job.key not in have]
         done, failed = len(jobs) - len(todo), 0
         progress(done, failed)
@@ -374,16 +378,16 @@ def _quoted(name: str) -> str:
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
-    """One line a row, under the names of the columns that any of them fills.
+    """One line a row, under the names of all columns.
 
     Raises:
         SweepError: the file cannot be written.
     """
-    names = [name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)]
+    names = list(rows[0]) if rows else []
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names, extrasaction="ignore")
+            writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(rows)
         partial.replace(path)

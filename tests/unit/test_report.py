@@ -143,6 +143,31 @@ def test_the_windows_of_short_replays_are_short(hours: float, window: str) -> No
     assert pictures._window([replace(ONE, windows=(first,))]) == window
 
 
+def test_parameters_as_people_read_them() -> None:
+    run = recorded(max_parallel=None, ageing_s=None, hours=None, begin=86_400.0, node_classes={})
+    assert report._parameters(run) == {
+        "nodes": "3",
+        "max_parallel": "auto",
+        "ageing_s": "never",
+        "begin": "1970-01-02 00:00",
+    }
+
+
+def test_runs_of_one_name_can_be_told_apart_even_where_it_is_cut() -> None:
+    names = ["x" * 60, "x" * 60, "one", "one", "one (1)"]
+    found = [run.name for run in report._distinct([replace(ONE, name=name) for name in names])]
+    assert found == [f"{names[0]} (1)", f"{names[0]} (2)", "one (2)", "one (3)", "one (1)"]
+    assert len({pictures._cut(name) for name in found}) == 5
+
+
+def test_a_page_goes_into_a_folder_that_is_there(tmp_path: Path) -> None:
+    record.write(ONE, tmp_path / "one.json.gz")
+    done = CliRunner().invoke(command, [str(tmp_path), "--out", str(tmp_path / "no" / "r.html")])
+    assert done.exit_code and "there is no folder" in done.output and not (tmp_path / "no").exists()
+    done = CliRunner().invoke(command, [str(tmp_path), "--out", str(tmp_path / "r.html")])
+    assert done.output.startswith("1 run in ")
+
+
 # --- the timeline --------------------------------------------------------------------------------
 
 
@@ -187,11 +212,13 @@ def test_names_are_ordered_by_their_numbers() -> None:
 
 
 def test_reports_of_files_folders_and_sweeps(tmp_path: Path) -> None:
+    for new in ("d", "s/records"):
+        (tmp_path / new).mkdir(parents=True)
     for path, name in (("x.json.gz", "x"), ("d/b.json.gz", "run 10"), ("s/records/a.json.gz", "run 1")):
         record.write(recorded(name), tmp_path / path)
     record.write(replace(ONE, name="run 2"), tmp_path / "d" / "c.json.gz")
     paths = [str(tmp_path / name) for name in ("x.json.gz", "d", "s")]
-    out, png = tmp_path / "new" / "r.html", tmp_path / "png"
+    out, png = tmp_path / "r.html", tmp_path / "png"
     done = CliRunner().invoke(command, [*paths, "--out", str(out), "--png", str(png)])
     assert done.exit_code == 0, done.output
     assert done.output.startswith(f"4 runs in {out}, 12 pictures in {png}")

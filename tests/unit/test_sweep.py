@@ -248,3 +248,12 @@ def test_every_parameter_and_figure_is_documented(folder: Path) -> None:
     figures = evaluate(read(folder, BASE)[0].scenario).figures
     for name in figures:
         assert f"`{name}`" in page, name
+
+
+def test_open_settings_are_written_as_their_word_and_all_columns_are_there(folder: Path) -> None:
+    jobs = read(folder, BASE + "grid: {max_parallel: [auto, 2]}\n")
+    rows = sweep.sweep(jobs, folder / "out", at_once)
+    with (folder / "out" / "results.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["max_parallel"] for line in lines] == ["auto", "2"]
+    assert lines[0].keys() == rows[0].keys() >= {"error", "rank"}
