@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bftrainer.cli.options import json_option, load_settings, print_json, print_table
 from bftrainer.cli.progress import progress_bar
 
+if TYPE_CHECKING:
+    from bftrainer.replay.sweep import Job
+
 COLUMNS = {
-    "name": "run",
     "efficiency_u": "U",
     "linear_efficiency": "E",
     "completed": "completed",
     "turnaround_h_mean": "mean turnaround (h)",
     "rescales": "rescales",
     "wall_s": "wall time (s)",
-    "error": "error",
 }
 
 
@@ -96,15 +99,32 @@ def command(
     if as_json:
         print_json(rows)
     else:
-        shown = [[_cell(row.get(name)) for name in COLUMNS] for row in rows]
-        print_table(list(COLUMNS.values()), shown)
-        click.echo(f"{len(rows)} runs in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+        _show(todo, rows)
+        runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+        click.echo(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
     failed = sum(row["error"] is not None for row in rows)
     if failed:
         click.echo(
             f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True
         )
         sys.exit(1)
+
+
+def _show(jobs: Sequence[Job], rows: Sequence[dict[str, Any]]) -> None:
+    """A table with a column for each parameter that is not the same in all runs, then the errors."""
+    differs = {job.key: job.differs for job in jobs}
+    parameters = list(dict.fromkeys(name for own in differs.values() for name in own))
+    shown = [
+        [
+            *(differs[row["key"]].get(name) or _cell(row.get(name)) for name in parameters),
+            *(_cell(row.get(name)) for name in COLUMNS),
+        ]
+        for row in rows
+    ]
+    print_table([*parameters, *COLUMNS.values()], shown)
+    for row in rows:
+        if row["error"] is not None:
+            click.echo(f"{row['name']}: {row['error']}")
 
 
 def _cell(value: object) -> str:

@@ -19,6 +19,7 @@ from bftrainer.cli.options import (
 )
 from bftrainer.cli.progress import progress_bar
 from bftrainer.replay.logs import LogOptions
+from bftrainer.replay.logs.lines import counted
 
 if TYPE_CHECKING:
     from bftrainer.replay.characteristics import Characteristics
@@ -92,7 +93,11 @@ def convert(
     _warn(found)
     with progress_bar("write") as progress:
         write(out, found.intervals, found.end, progress)
-    click.echo(f"{out}: {len(found.intervals):,} intervals of {len(found.nodes):,} nodes", err=True)
+    click.echo(
+        f"{out}: {counted(len(found.intervals), 'interval', 'intervals')} of "
+        f"{counted(len(found.nodes), 'node', 'nodes')}",
+        err=True,
+    )
 
 
 @command.command("synth")
@@ -119,7 +124,7 @@ def synth(out: Path, profile: str, nodes: int | None, hours: float, seed: int) -
         made = generate(fitted, nodes or fitted.nodes, hours, seed, progress)
     with progress_bar("write") as progress:
         write(out, made, hours * 3600, progress)
-    click.echo(f"{out}: {len(made):,} intervals", err=True)
+    click.echo(f"{out}: {counted(len(made), 'interval', 'intervals')}", err=True)
 
 
 def _load(path: Path, options: LogOptions) -> Log:

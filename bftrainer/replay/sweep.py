@@ -51,11 +51,12 @@ class SweepError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run. `name` has the parameters in which it differs from the sweep's other runs."""
+    """One run. `name` and `differs` have the parameters in which it differs from the sweep's base."""
 
     key: str
     name: str
     scenario: Scenario
+    differs: Mapping[str, str]
 
 
 # --- what is to be run ---------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def read(path: Path, settings: Settings | None = None, files: Path | None = None
     folder `files`, or beside the YAML file. `settings` hold where nothing is said.
 
     Raises:
-        SweepError, ScenarioError: unreadable, or not such a description.
+        SweepError, ScenarioError: unreadable, not such a description, or a file in it does not exist.
     """
     try:
         plain = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -78,16 +79,22 @@ def read(path: Path, settings: Settings | None = None, files: Path | None = None
     base, grid, runs = _parts(plain, path)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     chosen = [*(points if grid or not runs else []), *runs]
+    folder = files or path.parent
     found: dict[str, Job] = {}
     for overrides in chosen:
         values = {**base, **overrides}
         for name in FILES:
             if isinstance(values.get(name), str):
-                values[name] = ((files or path.parent) / values[name]).absolute()
-        label = ", ".join(f"{name}={_short(value)}" for name, value in overrides.items())
+                values[name] = (folder / values[name]).absolute()
+        differs = {name: _short(value) for name, value in overrides.items()}
+        label = ", ".join(f"{name}={value}" for name, value in differs.items())
         what = scenario.of(values, settings, f"{path}: {label}" if label else str(path))
+        for name in FILES:
+            file = getattr(what, name)
+            if file is not None and not file.is_file():
+                raise SweepError(f"{path}: {name}: {file}: there is no such file; paths begin in {folder}")
         key = _key(what)
-        found.setdefault(key, Job(key, label or path.stem, what))
+        found.setdefault(key, Job(key, label or path.stem, what, differs))
     return list(found.values())
 
 

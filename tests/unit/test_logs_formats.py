@@ -161,7 +161,7 @@ def test_swf_says_what_it_leaves_out(tmp_path: Path) -> None:
     log = read(tmp_path, "; MaxNodes: 2\n; MaxProcs: 8\n" + jobs_of_all_kinds)
     assert log.machine_nodes == 8
     assert "8 processors on 2 nodes; --cores-per-node" in log.notes[0]
-    assert log.notes[1].startswith("2 jobs never ran or have no known start")
+    assert log.notes[1].startswith("2 jobs never ran or without known start")
     with pytest.raises(LogError, match="give --machine-nodes"):
         read(tmp_path, swf_job(1, 0, 0, 10, 2))
     with pytest.raises(LogError, match="no job in it ever ran"):
@@ -217,8 +217,8 @@ def test_slurm_job_logs(tmp_path: Path, text: str) -> None:
     assert own["n5"] == own["n16"] == [(0.0, 4.0)]
     if text == SACCT:
         assert log.notes == (
-            "1 jobs never started; they are left out",
-            "1 jobs have no end: their nodes count as used to the end of the log",
+            "1 job never started; left out",
+            "1 job has no end: such nodes count as used to the end of the log",
         )
 
 
@@ -311,3 +311,15 @@ def test_sinfo_of_a_real_machine() -> None:
         now = log.begin + half_hour * 1800 + 5
         theirs = {r["node"] for r in rows if float(r["start"]) <= now < float(r["end"] or INF)}
         assert {i.node for i in log.intervals if i.start <= now < i.end} == theirs
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_called_empty(tmp_path: Path, text: str) -> None:
+    with pytest.raises(LogError, match="the file is empty"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("time", ["soon", "2021-13-01T00:00:00", "nan"])
+def test_a_wrong_time_says_that_a_time_is_expected(tmp_path: Path, time: str) -> None:
+    with pytest.raises(LogError, match="is no time; expected Unix seconds or 2021"):
+        read(tmp_path, f"JobID|Start|End|NodeList\n1|{time}|7|n1\n")

@@ -44,7 +44,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", ":1: columns []; an idle-interval log has the columns idle_start, idle_end, node"),
+        ("", ": the file is empty"),
         ("start,end,node\n1,2,a\n", ":1: columns ['start', 'end', 'node']; an idle-interval log has"),
         (
             "idle_start,idle_end,node\n1,2,a\n1,x,a\n",

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from bftrainer.cli.sweep_command import command
 from bftrainer.replay import scenario, sweep
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.scenario import ScenarioError
@@ -257,3 +259,18 @@ def test_open_settings_are_written_as_their_word_and_all_columns_are_there(folde
         lines = list(csv.DictReader(file))
     assert [line["max_parallel"] for line in lines] == ["auto", "2"]
     assert lines[0].keys() == rows[0].keys() >= {"error", "rank"}
+
+
+def test_files_that_do_not_exist_are_found_before_anything_runs(folder: Path) -> None:
+    with pytest.raises(SweepError, match=r"workload: .*/none\.csv: there is no such file"):
+        read(folder, BASE + "grid: {workload: [jobs.csv, none.csv]}\n")
+
+
+def test_the_table_has_the_parameters_that_differ_and_errors_below(folder: Path) -> None:
+    (folder / "grid.yaml").write_text(BASE + "grid: {nodes: [9, 2], max_parallel: [auto]}\n")
+    done = CliRunner().invoke(command, [str(folder / "grid.yaml"), "--jobs", "1"], env={"COLUMNS": "200"})
+    lines = done.output.splitlines()
+    assert lines[0].split()[:3] == ["nodes", "max_parallel", "U"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["9", "auto"], ["2", "auto"]]
+    assert lines[3].startswith("nodes=9, max_parallel=auto: --nodes 9: the log has 3 nodes")
+    assert done.exit_code == 1

@@ -75,6 +75,8 @@ def load(
             size = path.stat().st_size or 1
             source = _watched(file, lambda: progress(min(1.0, raw.tell() / size)))
             head = list(islice(source, LOOKED_AT))
+            if len(head) < LOOKED_AT and not any(map(str.strip, head)):
+                raise LogError("the file is empty")
             name = options.format or detect(head)
             lines = Lines(chain(head, source))
             try:

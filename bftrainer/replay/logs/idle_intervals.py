@@ -9,7 +9,7 @@ import csv
 from collections.abc import Iterator
 
 from bftrainer.replay.intervals import COLUMNS, Interval, LogError, united
-from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, shown
+from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, counted, shown
 from bftrainer.replay.logs.options import LogOptions
 
 
@@ -68,7 +68,10 @@ def found(intervals: Iterator[Interval]) -> Found:
     if overlapping:  # or out of order
         before, kept = len(kept), united(kept)
         if before > len(kept):
-            notes = (f"{before - len(kept):,} intervals overlap another of the same node; united",)
+            notes = (
+                counted(before - len(kept), "interval overlaps", "intervals overlap")
+                + " another of the same node; united",
+            )
     last = max(i.end if i.end < float("inf") else i.start for i in kept)
     return Found(kept, frozenset(ends), min(i.start for i in kept), last, notes)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bftrainer.replay.intervals import Interval, LogError
-from bftrainer.replay.logs.lines import Found
+from bftrainer.replay.logs.lines import Found, counted
 
 
 class Job(NamedTuple):
@@ -72,7 +72,10 @@ def found(rows: Iterable[Job]) -> Found:
     running = sum(job.end == float("inf") for job in jobs)
     notes = []
     if never:
-        notes.append(f"{never:,} jobs never started; they are left out")
+        notes.append(counted(never, "job", "jobs") + " never started; left out")
     if running:
-        notes.append(f"{running:,} jobs have no end: their nodes count as used to the end of the log")
+        notes.append(
+            counted(running, "job has", "jobs have")
+            + " no end: such nodes count as used to the end of the log"
+        )
     return Found(idle(jobs, sorted(nodes), begin, end), frozenset(nodes), begin, end, tuple(notes))

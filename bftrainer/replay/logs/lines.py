@@ -64,6 +64,11 @@ class Lines:
                     yield found
 
 
+def counted(n: int, one: str, more: str) -> str:
+    """`1 job has` or `2,000 jobs have`."""
+    return f"{n:,} {one if n == 1 else more}"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a reader got out of a log. Times in Unix seconds; an open interval ends at infinity."""
@@ -102,14 +107,14 @@ def moment(text: str) -> float:
         BrokenLineError: neither.
     """
     try:
-        found = datetime.fromisoformat(text) if "-" in text else None
-    except ValueError:
+        if "-" not in text:
+            return number(text)
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
         raise BrokenLineError(
             f"{shown(text)} is no time; expected Unix seconds or 2021-02-11T00:48:48"
         ) from None
-    if found is None:
-        return number(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 @lru_cache(maxsize=4096)

@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import median
 
 from bftrainer.replay.intervals import Interval, LogError
-from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, node_names, shown
+from bftrainer.replay.logs.lines import BrokenLineError, Found, Lines, counted, node_names, shown
 from bftrainer.replay.logs.options import LogOptions
 
 TIME = re.compile(r"\d{9,11}(\.\d+)?")
@@ -109,7 +109,7 @@ def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _notes(times: list[float]) -> Iterator[str]:
-    yield f"{len(times):,} samples"
+    yield counted(len(times), "sample", "samples")
     steps = [b - a for a, b in pairwise(times)]
     if steps and max(steps) > GAP * median(steps):
         yield (

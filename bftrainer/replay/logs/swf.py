@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bftrainer.replay.intervals import LogError
 from bftrainer.replay.logs.jobs import Job, idle, span
-from bftrainer.replay.logs.lines import MOST_NODES, BrokenLineError, Found, Lines, number, shown
+from bftrainer.replay.logs.lines import MOST_NODES, BrokenLineError, Found, Lines, counted, number, shown
 from bftrainer.replay.logs.options import LogOptions
 from bftrainer.replay.synth import names
 
@@ -137,8 +137,7 @@ def _notes(parser: _Parser, shortage: Shortage, options: LogOptions) -> Iterator
             "nodes; --cores-per-node makes nodes of them"
         )
     if parser.never:
-        yield f"{parser.never:,} jobs never ran or have no known start; they are left out"
+        yield counted(parser.never, "job", "jobs") + " never ran or without known start; left out"
     if shortage.jobs:
-        yield (
-            f"{shortage.jobs:,} jobs are over capacity and took what was free; the worst: {shortage.worst}"
-        )
+        over = counted(shortage.jobs, "job is", "jobs are")
+        yield f"{over} over capacity and took what was free; the worst: {shortage.worst}"
