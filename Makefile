@@ -49,7 +49,7 @@ wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 bench: install  ## Time the allocators against each other
-	$(BIN)/python benchmarks/allocate.py
+	$(BIN)/python benchmarks/allocate.py --repeat 50
 
 evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }

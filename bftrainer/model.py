@@ -471,6 +471,6 @@ class EngineSettings:
     user_max_nodes: int | None = None
     node_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # class -> its nodes
     departure_groups: str = "none"
-    milp_time_limit_s: float = 10.0
+    milp_time_limit_s: float = 2.0
     milp_gap: float = 1e-3
     max_failures: int = 3

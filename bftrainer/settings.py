@@ -121,7 +121,7 @@ class Settings(BaseModel):
         Literal["none", "joined", "cabinet"],
         Field(description="nodes expected to leave together: that joined together, or of one cabinet"),
     ] = "none"
-    milp_time_limit_s: Annotated[Positive, Field(description="time limit of the MILP solver")] = 10.0
+    milp_time_limit_s: Annotated[Positive, Field(description="time limit of the MILP solver")] = 2.0
     milp_gap: Annotated[
         float,
         Field(

@@ -19,8 +19,6 @@ from bftrainer.model import EngineSettings, Plan, Problem
 
 LARGEST = 5_000
 """Pairs of trainer and group beyond which `auto` does not ask the MILP: handing it over takes seconds."""
-PATIENCE_S = 0.2
-"""How long the MILP may go on under side constraints without a better plan: one is wanted now."""
 
 Allocator = Callable[[Problem, EngineSettings], Plan]
 
@@ -40,7 +38,7 @@ def _milp(problem: Problem, settings: EngineSettings) -> Plan:
             problem,
             time_limit_s=settings.milp_time_limit_s,
             gap=relax.EXACT if exact else settings.milp_gap,
-            patience_s=None if exact else PATIENCE_S,
+            hurry=not exact,
             solver=settings.solver,
         )
     except SolverError as error:  # a licence that ran out must not end the daemon

@@ -44,8 +44,8 @@ Key = tuple[int, str, int]
 """A trainer on a class of nodes in a slice of T_fwd."""
 
 
-NEAR = 0.1
-"""A gap of the relaxed problem's plan up to which patience counts."""
+PATIENCE = 0.1
+"""The share of the time limit after which a search without a better plan is given up."""
 
 
 class Statement(StrEnum):
@@ -65,13 +65,14 @@ def allocate(
     *,
     time_limit_s: float,
     gap: float = relax.EXACT,
-    patience_s: float | None = None,
+    hurry: bool = False,
     solver: str = "highs",
     statement: Statement | None = None,
 ) -> Plan:
     """Solve the model, from the exact method's answer to the relaxed problem on.
 
     On a time-out: the best of the solver's incumbent, that answer and the current map (section 3.6).
+    In a `hurry`, the search ends when nothing better has been found for a while (HiGHS only).
     `statement` forces one way to state values; by default the solver's features decide.
 
     Raises:
@@ -83,8 +84,8 @@ def allocate(
     if not model.options:  # no node, or nobody who could run on so few: nothing to solve
         return relax.plan_of(problem, known, start.objective, allocator="milp", gap=gap)
     model.set(known)
-    near = start.gap <= NEAR  # else the start may be far from the best, and worth the whole time limit
-    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s if near else None))
+    patience_s = PATIENCE * time_limit_s if hurry else None
+    answer = solve(solver, model.pyomo, Limits(time_limit_s, gap, patience_s))
     bound = start.bound if answer.bound is None else min(start.bound, answer.bound)
     note = f"{solver}, asked for a relative gap of {gap:g}"
     if answer.optimal:
