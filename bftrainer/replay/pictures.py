@@ -178,14 +178,14 @@ def efficiency(records: Sequence[Record]) -> Picture:
     window = _window(records)
 
     def draw(upper: Axes, lower: Axes) -> None:
+        upper.axhline(1, color="black", linewidth=1, zorder=1)
         for axes, key in ((upper, "efficiency_u"), (lower, "linear_efficiency")):
             for record, style in zip(records, _styles(), strict=False):
                 _steps(axes, record, _shares(record, key), scale, style, _efficiencies(record))
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-            axes.set(xlim=(0, _longest(records) / scale), ylim=(0, None))
+            axes.set(xlim=(0, _longest(records) / scale), ylim=(0, 1.05 * max(axes.dataLim.y1, 0.01)))
         upper.set_title("U: samples processed, of what as many dedicated nodes would have processed")
         upper.set_ylabel(f"U per {window}")
-        upper.axhline(1, color="black", linewidth=1)
         lower.set_title(
             "E: samples processed, of what single nodes without any overhead would have processed"
         )
@@ -245,6 +245,7 @@ def times(records: Sequence[Record]) -> Picture:
     counts = [_done_of(record) for record in records]
     highest = max(done / max(all_, 1) for done, all_ in counts)
     done, all_ = (sum(column) for column in zip(*counts, strict=True))
+    said = f"{done:,} of {all_:,} completed" + " in all runs together" * (len(records) > 1)
 
     def draw(left: Axes, right: Axes) -> None:
         for record, style in zip(records, _styles(), strict=False):
@@ -261,7 +262,7 @@ def times(records: Sequence[Record]) -> Picture:
             axes.set(xlabel=f"hours from {what} to end", ylim=(0, 1.1 * (highest or 1.0)), xlim=(0, None))
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
             if highest < HARDLY:
-                axes.text(0.5, 0.5, f"{done:,} of {all_:,} completed", transform=axes.transAxes, ha="center")
+                axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center")
         left.set_ylabel("share of all trainers that had completed")
         left.set_title("Turnaround")
         right.set_title("Runtime")

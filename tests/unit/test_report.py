@@ -240,3 +240,10 @@ def test_what_cannot_be_reported_on_is_refused(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "file").write_text("")
     with pytest.raises(ReportError, match="file"):
         report.write(Report("", ()), tmp_path / "file" / "r.html")
+
+
+def test_a_replay_without_any_node_makes_pictures() -> None:
+    empty = tuple(
+        replace(window, nodes=0.0, efficiency_u=None, linear_efficiency=None) for window in ONE.windows
+    )
+    assert pictures.efficiency([replace(ONE, windows=empty)]).png.startswith(PNG)
