@@ -549,7 +549,7 @@ def test_the_command_shows_figures_and_keeps_a_record(tmp_path: Path) -> None:
         "--max-parallel",
         "1",
     ]
-    out = tmp_path / "new" / "one.json.gz"
+    out = tmp_path / "one.json.gz"
     done = CliRunner().invoke(command, [*asked, "--jct-first", "1", "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)
