@@ -24,8 +24,12 @@ import paper  # noqa: E402  a script
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.stem)
 def test_sweeps_are_of_runs_that_differ_on_files_in_one_folder(grid: Path, tmp_path: Path) -> None:
-    runs = sweep.read(grid, files=tmp_path)
     plain = yaml.safe_load(grid.read_text())
+    for given in (plain["base"], plain.get("grid", {}), *plain.get("runs", [])):
+        for name in ("log", "workload", "curves"):
+            for file in [given[name]] if isinstance(given.get(name), str) else given.get(name, []):
+                (tmp_path / file).touch()
+    runs = sweep.read(grid, files=tmp_path)
     assert len(runs) == len({run.key for run in runs}) >= max(1, len(plain.get("runs", [])))
     for run in runs:
         what = run.scenario
