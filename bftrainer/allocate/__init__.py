@@ -29,7 +29,7 @@ def _knapsack(problem: Problem, settings: EngineSettings) -> Plan:
     return relax.allocate(problem, settings.milp_gap)
 
 
-def _milp(problem: Problem, settings: EngineSettings) -> Plan:
+def _milp(problem: Problem, settings: EngineSettings, start: Plan | None = None) -> Plan:
     from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
 
     exact = knapsack.exact_for(problem)
@@ -40,9 +40,10 @@ def _milp(problem: Problem, settings: EngineSettings) -> Plan:
             gap=relax.EXACT if exact else settings.milp_gap,
             hurry=not exact,
             solver=settings.solver,
+            start=start,
         )
     except SolverError as error:  # a licence that ran out must not end the daemon
-        return replace(_knapsack(problem, settings), note=f"without the MILP: {error}")
+        return replace(start or _knapsack(problem, settings), note=f"without the MILP: {error}")
 
 
 def _equal(problem: Problem, settings: EngineSettings) -> Plan:
@@ -55,7 +56,7 @@ def _auto(problem: Problem, settings: EngineSettings) -> Plan:
         return plan
     if len(problem.candidates) * len(problem.parts) > LARGEST:
         return replace(plan, note=f"{plan.note}; too large for the MILP to better it in time")
-    return _milp(problem, settings)
+    return _milp(problem, settings, plan)
 
 
 ALLOCATORS: Mapping[str, Allocator] = {

@@ -13,7 +13,7 @@ matter: the model has the same optimum as the published one with a binary per tr
 
 The value of N_j is piecewise linear with jumps: at n_min, at the curve's points, and around C_j, where
 the rescale cost sets in. Between whole numbers nothing matters, so it is given by its value at the ends
-of its linear pieces (`Curve`), and stated in one of three ways (`Statement`): with weights on these points
+of its linear pieces (`Piece`), and stated in one of three ways (`Statement`): with weights on these points
 of which two neighbours may be above 0 (SOS2, eq. 12, for solvers that know such sets), with a binary
 per piece (for those that do not; each trainer's relaxation is then the concave hull), or with weights
 alone, where the points lie on a concave function, so that maximising keeps neighbours together by itself.
@@ -22,6 +22,7 @@ Where groups are expected to leave within T_fwd, each slice of the time has its 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -68,8 +69,9 @@ def allocate(
     hurry: bool = False,
     solver: str = "highs",
     statement: Statement | None = None,
+    start: Plan | None = None,
 ) -> Plan:
-    """Solve the model, from the exact method's answer to the relaxed problem on.
+    """Solve the model, from the exact method's answer to the relaxed problem on (`start`, if it is known).
 
     On a time-out: the best of the solver's incumbent, that answer and the current map (section 3.6).
     In a `hurry`, the search ends when nothing better has been found for a while (HiGHS only).
@@ -78,7 +80,7 @@ def allocate(
     Raises:
         SolverError: the solver is not there, or fails.
     """
-    start = relax.allocate(problem, gap)
+    start = start or relax.allocate(problem, gap)
     known = dict(start.spread) or {trainer: (n,) for trainer, n in start.counts.items()}
     model = Model(problem, sos2=SOLVERS[solver].sos2, statement=statement)
     if not model.options:  # no node, or nobody who could run on so few: nothing to solve
@@ -120,7 +122,7 @@ class Model:
         self._pieces: dict[Key, list[Piece]] = {}
         base = sum(self._values_of(c) for c in problem.candidates)
         self.options: list[Option] = [(j, name) for j, name, k in self._pieces if k == 0]
-        self.ways = {key: self._way(key[2], pieces) for key, pieces in self._pieces.items()}
+        self.ways = {key: self._way(found) for key, found in self._pieces.items()}
         self._most = {  # (option, group) -> the most nodes that it can get there
             (j, name, g): min(part.size, self._by_id[j].n_max)
             for j, name in self.options
@@ -149,7 +151,7 @@ class Model:
                     self._pieces[c.trainer, name, k] = pieces(later, 0)
         return base
 
-    def _way(self, k: int, found: list[Piece]) -> Statement:
+    def _way(self, found: list[Piece]) -> Statement:
         if self._forced is not None and self._forced is not Statement.CONCAVE:
             return self._forced
         if _concave(found):
@@ -180,11 +182,8 @@ class Model:
             m.neighbours = pyo.SOSConstraint(list(neighbours), var=m.w, index=neighbours, sos=2)
         m.rows = pyo.ConstraintList()
         held = {c.trainer: self._problem.held(c) for c in self._problem.candidates}
-        movable = [
-            (j, name)
-            for j, name in self.options
-            if self._by_id[j].current and sum(i[:2] == (j, name) for i in self._most) > 1
-        ]
+        groups = Counter(i[:2] for i in self._most)
+        movable = [option for option in self.options if self._by_id[option[0]].current and groups[option] > 1]
         self._held = {(j, name, g): held[j][g] for j, name, g in self._most}
         m.shrink = pyo.Var(movable, domain=pyo.Binary)
         self._charged = {
@@ -260,10 +259,11 @@ class Model:
     def set(self, into: Spread) -> None:
         """Give every variable the value that it has in a plan: where the solver starts."""
         m = self.pyomo
+        uses = {j: self._class_of(own) for j, own in into.items()}
         for i in self._most:
-            m.n[i].value = into[i[0]][i[2]] if self._class_of(into, i[0]) == i[1] else 0
+            m.n[i].value = into[i[0]][i[2]] if uses[i[0]] == i[1] else 0
         for option in self.options:
-            m.on[option].value = int(self._class_of(into, option[0]) == option[1])
+            m.on[option].value = int(uses[option[0]] == option[1])
         for option in m.shrink:
             m.shrink[option].value = int(sum(into[option[0]]) < self._by_id[option[0]].current)
         for i in self._charged:
@@ -279,8 +279,8 @@ class Model:
                 for k, weight in enumerate(weights):
                     m.w[*key, k].value = weight
 
-    def _class_of(self, into: Spread, j: int) -> str | None:
-        used = [part.node_class for part, n in zip(self._problem.parts, into[j], strict=True) if n]
+    def _class_of(self, own: tuple[int, ...]) -> str | None:
+        used = [part.node_class for part, n in zip(self._problem.parts, own, strict=True) if n]
         return used[0] if used else None
 
     def spread(self) -> Spread:
