@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install demo test lint types unit integration wheel bench evaluation clean
+.PHONY: help install horovod demo test lint types unit integration wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,10 +27,16 @@ $(VENV)/installed: setup.cfg pyproject.toml Makefile
 	$(PIP) --editable '.[torch,dev]'
 	@touch $@
 
+horovod: $(VENV)/horovod  ## Build Horovod for .venv's Python and PyTorch, once (3 minutes), and install it
+
+$(VENV)/horovod: $(VENV)/installed .ci/horovod
+	.ci/horovod $(BIN)/python
+	@touch $@
+
 demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
 
-test: install lint types unit integration  ## Everything that CI runs
+test: install horovod lint types unit integration  ## Everything that CI runs
 
 lint: install  ## ruff
 	$(BIN)/ruff check .
