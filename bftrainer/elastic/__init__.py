@@ -2,9 +2,8 @@
 
     run = elastic.Run(model, optimizer, dataset, batch_size=64)
     for x, y in run:                       # this node's share of every global batch
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
+        loss = F.cross_entropy(run.model(x), y)
+        run.backward(loss)                 # instead of optimizer.zero_grad() and loss.backward()
         run.step(loss=loss.item())         # instead of optimizer.step()
 
 Started by bftrainer, the loop runs on as many nodes as it is given at the moment; started by hand it
@@ -12,5 +11,6 @@ is an ordinary training loop on one. Nothing else of bftrainer imports torch.
 """
 
 from bftrainer.elastic.loop import Run
+from bftrainer.elastic.policy import FixedGlobal, FixedPerNode
 
-__all__ = ["Run"]
+__all__ = ["FixedGlobal", "FixedPerNode", "Run"]

@@ -19,7 +19,7 @@ VARIABLE = "BFTRAINER_WORKER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a worker is told at its start. `samples` None: until the script ends."""
+    """What a worker is told at its start. `samples` None: until the script ends; `batch`: see `policy`."""
 
     fd: int
     trainer: int
@@ -29,6 +29,7 @@ class Orders:
     samples: int | None
     checkpoint_dir: str
     checkpoint_every_s: float
+    batch: dict[str, Any] | None = None
 
     @classmethod
     def from_environment(cls) -> Orders | None:

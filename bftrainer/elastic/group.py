@@ -23,6 +23,11 @@ class GroupBroken(RuntimeError):  # noqa: N818  a state of the group
     """A peer is gone: nothing more can be done in this group."""
 
 
+def lost_peer(error: RuntimeError) -> bool:
+    """Whether an error of `torch.distributed` says that a peer is gone, and not that the call was wrong."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
 class CalledOff(RuntimeError):  # noqa: N818  an order
     """The rendezvous was called off."""
 
@@ -75,17 +80,24 @@ class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch expor
 
 
 class Group:
-    """The members of one generation. Alone, it does nothing and never fails."""
+    """The members of one generation. Alone, it does nothing and never fails.
+
+    What has failed once fails for good: after the first error every operation raises `GroupBroken`.
+    """
+
+    device = torch.device("cpu")
+    """Where tensors must be to be exchanged."""
 
     def __init__(self, generation: int, rank: int, size: int, backend: Any = None) -> None:
         self.generation = generation
         self.rank = rank
         self.size = size
-        self._backend = backend
+        self.backend = backend
+        self.failure: str | None = None
 
     def begin_all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Pending:
         """Start reducing `tensor` in place; it may not be touched until the result is waited for."""
-        if self._backend is None:
+        if self.size == 1:
             return Pending(None)
         options = dist.AllreduceOptions()
         options.reduceOp = op
@@ -96,7 +108,7 @@ class Group:
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         """Copy `tensor` from rank `source` to all others, in place."""
-        if self._backend is None:
+        if self.size == 1:
             return
         options = dist.BroadcastOptions()
         options.rootRank = source
@@ -105,14 +117,25 @@ class Group:
 
     def close(self) -> None:
         """Drop the connections; peers that still use the group get an error at once."""
-        self._backend = None
+        self.backend = None
+        self.failure = self.failure or "closed"
+
+    def fail(self, reason: str) -> None:
+        """Something that went past this object has found a peer gone."""
+        self.failure = self.failure or reason
+
+    def check(self) -> None:
+        """Raise `GroupBroken` if any operation has failed."""
+        if self.failure is not None:
+            raise GroupBroken(self.failure)
 
     def _begin(self, operation: Callable[[Any], Any]) -> Pending:
+        self.check()
         try:
-            return Pending(operation(self._backend))
+            return Pending(operation(self.backend), self.fail)
         except RuntimeError as error:
-            reason = str(error)
-        raise GroupBroken(reason)
+            self.fail(str(error))
+        raise GroupBroken(self.failure)
 
 
 class Pending:
@@ -122,8 +145,9 @@ class Pending:
     exception's traceback included: a peer that waits for us would not learn that we have gone.
     """
 
-    def __init__(self, work: Any) -> None:
+    def __init__(self, work: Any, failed: Callable[[str], None] = lambda reason: None) -> None:
         self._work = work
+        self._failed = failed
 
     def wait(self) -> None:
         work, self._work = self._work, None
@@ -136,6 +160,7 @@ class Pending:
             reason = str(error)
         del work
         if reason is not None:
+            self._failed(reason)
             raise GroupBroken(reason)
 
 

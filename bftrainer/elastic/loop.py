@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.utils.data import default_collate
 
+from bftrainer.elastic.average import Averaging, ByScript, Flat, Overlapped
 from bftrainer.elastic.channel import Orders
-from bftrainer.elastic.checkpoint import Checkpoints
-from bftrainer.elastic.group import Group, GroupBroken
-from bftrainer.elastic.membership import Leave, Membership
-from bftrainer.elastic.sampler import Position, Share, share
+from bftrainer.elastic.crew import Alone, Crew
+from bftrainer.elastic.data import Source
+from bftrainer.elastic.group import GroupBroken, lost_peer
+from bftrainer.elastic.membership import Leave
+from bftrainer.elastic.policy import FixedPerNode, Policy, overridden
+from bftrainer.elastic.rng import reseed
+from bftrainer.elastic.sampler import Position, Share, pieces, share
 from bftrainer.elastic.state import Stateful, TrainingState
-
-REPORT_EVERY_S = 0.5
+from bftrainer.elastic.update import Update
 
 
 class Run:
@@ -33,367 +34,296 @@ class Run:
         model: averaged over nodes by its parameters' gradients; buffers are each node's own, rank 0's
             are what newcomers and checkpoints get.
         optimizer: stepped by `step`.
-        dataset: map-style, with a length. All nodes must see the same data in the same order.
-        batch_size: samples per node and step; the global batch grows with the nodes.
+        data: map-style data set with a length, or a DataLoader over one. All nodes must see the same
+            data in the same order.
+        batch_size: the most samples that a node computes at once; a DataLoader's own by default.
+        policy: how many samples a step takes on so many nodes, and how the learning rate follows;
+            `FixedPerNode(batch_size * accumulate)` by default. A spec's key `batch` goes before it.
+        accumulate: micro-batches per step where no policy is given.
         epochs: end after so many passes; None to go on until the spec's samples are done.
-        seed: of the epochs' permutations.
+        seed: of the epochs' permutations and of every rank's random numbers.
         scheduler: a learning-rate scheduler, stepped after every step.
+        scaler: a GradScaler, for mixed precision.
+        clip_norm: the averaged gradient's norm is cut to this.
+        ddp: exchange gradients during the backward pass, with DistributedDataParallel; a mapping gives
+            it options, such as {"bucket_cap_mb": 50}. Call `run.model` then in the forward pass.
+        average: False if the script averages gradients by itself, see `together`.
         collate: makes a batch from a list of samples, as for a DataLoader.
+
+    Raises:
+        ValueError, TypeError: a combination that cannot work, with what to give instead.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
-        dataset: Any,
+        data: Any,
         *,
-        batch_size: int,
+        batch_size: int | None = None,
+        policy: Policy | None = None,
+        accumulate: int | None = None,
         epochs: int | None = None,
         seed: int = 0,
         scheduler: Any = None,
-        collate: Callable[[list[Any]], Any] = default_collate,
+        scaler: torch.amp.GradScaler | None = None,
+        clip_norm: float | None = None,
+        ddp: bool | Mapping[str, Any] = False,
+        average: bool = True,
+        collate: Callable[[list[Any]], Any] | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size {batch_size}: at least 1")
-        if len(dataset) < 1:
-            raise ValueError("the data set is empty")
-        self._orders = Orders.from_environment()
-        self._budget = self._orders.samples if self._orders else None
-        if epochs is None and self._orders is None:
-            epochs = 1
-        self._optimizer, self._scheduler, self._dataset = optimizer, scheduler, dataset
-        self._batch, self._epochs, self._seed, self._collate = batch_size, epochs, seed, collate
+        orders = Orders.from_environment()
+        self._source = Source(data, batch_size, collate, seed)
+        self._policy = _policy(policy, self._source.batch_size, accumulate, orders)
+        self._averaging = _averaging(model, ddp, average)
+        self._epochs = 1 if epochs is None and orders is None else epochs
+        self._seed = seed
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
-        if scheduler is not None:
-            parts["scheduler"] = scheduler
+        self._update = Update(optimizer, scheduler, scaler, clip_norm, self._policy)
+        parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer, "pace": self._update.pace}
+        parts |= {"scheduler": scheduler} if scheduler is not None else {}
+        parts |= {"scaler": scaler} if scaler is not None else {}
         self._state = TrainingState(parts)
-        self._has_state = False
-        self._membership = Membership(self._orders) if self._orders else None
-        self._checkpoints = Checkpoints(self._orders.checkpoint_dir) if self._orders else None
-        self._group = Group(0, 0, 1)
-        self._is_broken = False
+        self._crew = Crew(orders, self._state, self._joined) if orders else Alone(self._state, self._joined)
         self._leaving = False
-        self._share: Share | None = None
-        self._flag: Any = None
-        self._permutation: tuple[int, torch.Tensor] = (-1, torch.empty(0))
-        self._step_done_at = self._reported_at = self._saved_at = time.monotonic()
-        self._reported: Position | None = None
-        self._metrics: dict[str, float] = {}
+        self._share: Share | None = None  # of the step that is under way
+        self._piece: _Piece | None = None  # that the script works on
+        self._ahead: Iterator[Any] | None = None
 
     # what a script may ask
 
     @property
+    def model(self) -> torch.nn.Module:
+        """What to call in the forward pass: the model, with `ddp` wrapped."""
+        return self._averaging.model
+
+    @property
     def rank(self) -> int:
-        return self._group.rank
+        return self._crew.group.rank
 
     @property
     def size(self) -> int:
         """The number of nodes right now."""
-        return self._group.size
+        return self._crew.group.size
 
     @property
     def generation(self) -> int:
-        return self._group.generation
+        return self._crew.group.generation
 
     @property
     def position(self) -> Position:
         """Step, samples, epoch and place in it, all counted over all nodes."""
         return self._state.position
 
-    def report(self, **metrics: float) -> None:
-        """Report figures such as accuracy; the last of each name is what `bftrainer show` shows."""
-        self._metrics |= {name: float(value) for name, value in metrics.items()}
-        if self._membership is not None and self._group.rank == 0:
-            self._membership.channel.send("metrics", generation=self.generation, metrics=self._metrics)
+    @property
+    def weight(self) -> float:
+        """What the mean over this node's present batch counts in the mean over all nodes' batches.
+
+        It is 0 where there are fewer samples left than nodes, and the batch is a stand-in.
+        """
+        return 0.0 if self._share is None else self._share.weight
+
+    @property
+    def accumulating(self) -> bool:
+        """Whether further micro-batches belong to the present step."""
+        return self._piece is not None and not self._piece.last
+
+    def report(self, metrics: Mapping[str, float] | None = None, /, **more: float) -> None:
+        """Report figures such as accuracy; the last of each name is what `bftrainer show` shows.
+
+        Rank 0's count, with the step and the samples after which they are said.
+        """
+        self._crew.report(_figures(metrics, more), now=True)
 
     # the loop
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            self._enter()
-            while self._leaving or not (self._complete() and self._finish()):
+            self._crew.enter()
+            while self._leaving or not (self._complete(self._state.position) and self._crew.finish()):
                 if self._leaving:
                     raise Leave
                 yield from self._one_step()
         except Leave:
-            self._leave()
+            self._crew.leave()
         except GeneratorExit:  # the script broke out of its loop: its own end
-            if self._membership is not None and self._budget is None:
-                self._save_now()
-                self._say("finished")
+            self._crew.broke_off()
             raise
+        finally:
+            self._ahead = None
+            self._crew.let_go()
 
-    def step(self, **metrics: float) -> bool:
-        """Average the gradients over all nodes and step the optimiser.
+    def backward(self, loss: torch.Tensor) -> None:
+        """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as
+        one of its step's micro-batches.
 
-        `metrics` are shown in `bftrainer show`; rank 0's count. Returns False where a node was lost
-        during the step: nothing was changed then, and the loop yields the same samples again, shared
-        out anew.
+        Raises:
+            RuntimeError: called outside of the loop, or earlier micro-batches' gradients have been thrown
+                away.
+        """
+        piece = self._working("backward(loss)")
+        if not piece.first and all(p.grad is None for p in self._parameters):
+            raise RuntimeError(
+                "gradients were set to zero between micro-batches: leave zero_grad() to the run"
+            )
+        piece.went_backward = True
+        self._update.scaled(loss * piece.weight if piece.weight != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
+
+    def step(self, metrics: Mapping[str, float] | None = None, /, **more: float) -> bool:
+        """Average the gradients over all nodes and step the optimiser; to be called once per batch.
+
+        Returns whether the step was taken: False after a micro-batch that others follow, and where a
+        node was lost during the step. Nothing was changed then, and the loop yields the same samples
+        again, shared out anew. `metrics` go to `bftrainer show` as those of `report` do, with the next
+        progress that is told.
 
         Raises:
             RuntimeError: called outside of the loop or twice for one batch.
         """
-        if self._share is None:
-            raise RuntimeError("call step() once per batch, inside `for batch in run`")
+        piece, self._piece = self._working("step()"), None
+        if not (piece.first and piece.last) and not piece.went_backward:
+            raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
+        self._crew.report(_figures(metrics, more), now=False)
+        if not piece.last and self._crew.group.failure is None:
+            return False
+        return self._close_step()
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Around the script's own collectives, in `torch.distributed`'s default group.
+
+        If a node is lost in it the block is left, `step` returns False, and the batch comes again.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not lost_peer(error):
+                raise
+            self._crew.group.fail(str(error))
+
+    def _working(self, call: str) -> _Piece:
+        if self._piece is None:
+            raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
+        return self._piece
+
+    def _one_step(self) -> Iterator[Any]:
+        """Yield this rank's micro-batches of the next step."""
+        mine = self._share = self._shared(self._state.position)
+        self._update.clear()
+        self._crew.begin_step()
+        self._averaging.begin(self._crew.group, mine.weight)
+        parts = self._parts(mine)
+        if not parts:
+            self._averaging.absent()
+            self._close_step()
+        for start, stop in parts:
+            last = stop == parts[-1][1]
+            piece = self._piece = _Piece(start == parts[0][0], last, (stop - start) / (mine.size or 1))
+            with self._averaging.piece(last=last):
+                yield self._batch(mine, start, stop)
+            if self._piece is piece:
+                raise RuntimeError("the loop went on without run.step(); call it once per batch")
+            if self._share is not mine:
+                return  # a node was lost
+
+    def _close_step(self) -> bool:
+        assert self._share is not None  # noqa: S101  a step is under way
         mine, self._share = self._share, None
         try:
-            return self._take_step(mine, metrics)
+            return self._take_step(mine)
         except Leave:  # let the script finish this turn of its loop first
             self._leaving = True
             return self._state.position is mine.after
 
-    def _take_step(self, mine: Share, metrics: dict[str, float]) -> bool:
+    def _take_step(self, mine: Share) -> bool:
+        before = self._state.position
         try:
-            self._average(mine)
+            self._crew.group.check()
+            self._averaging.finish()
         except GroupBroken as error:
-            self._optimizer.zero_grad()
-            self._broken(error)
+            self._update.clear()
+            self._crew.lost(error)
             return False
-        self._optimizer.step()
-        if self._scheduler is not None:
-            self._scheduler.step()
-        committed, self._state.position = self._state.position, mine.after
-        self._step_done_at = time.monotonic()
-        self._metrics |= {name: float(value) for name, value in metrics.items()}
-        self._housekeep(mine.after if self._group.size == 1 else committed)
-        self._switch_if_agreed()
+        self._update.take(before.step)
+        self._state.position = mine.after
+        self._crew.taken(before)
         return True
 
-    def _one_step(self) -> Iterator[Any]:
-        position = self._state.position
-        mine = share(
-            position,
-            rank=self._group.rank,
-            size=self._group.size,
-            batch=self._batch,
-            length=len(self._dataset),
-            budget=self._budget,
-        )
-        self._share = mine
-        self._begin_flag()
-        if mine.size == 0:  # fewer samples left than nodes: help averaging, without a batch
-            self._optimizer.zero_grad()
-            self.step()
-            return
-        yield self._fetch(self._order(position.epoch)[mine.start : mine.stop])
-        if self._share is not None:
-            raise RuntimeError("the loop went on without run.step(); call it once per batch")
+    def _joined(self) -> None:
+        """The run goes on from its position in a group that has just been entered."""
+        step = self._state.position.step
+        reseed(self._seed, step, self.rank)
+        self._update.rescaled(self.size, step)
+        self._ahead = self._source.stream(self._coming()) if self._source.ahead else None
 
-    def _complete(self) -> bool:
-        position = self._state.position
-        return (self._budget is not None and position.samples >= self._budget) or (
+    # what there is to train on
+
+    def _complete(self, position: Position) -> bool:
+        budget = self._crew.budget
+        return (budget is not None and position.samples >= budget) or (
             self._epochs is not None and position.epoch >= self._epochs
         )
 
-    def _order(self, epoch: int) -> torch.Tensor:
-        if self._permutation[0] != epoch:
-            generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
-            self._permutation = (epoch, torch.randperm(len(self._dataset), generator=generator))
-        return self._permutation[1]
-
-    def _fetch(self, indices: torch.Tensor) -> Any:
-        if isinstance(self._dataset, torch.utils.data.TensorDataset):
-            return self._dataset[indices]
-        many = getattr(self._dataset, "__getitems__", None)
-        chosen = indices.tolist()
-        return self._collate(many(chosen) if many else [self._dataset[i] for i in chosen])
-
-    # one step together
-
-    def _begin_flag(self) -> None:
-        """Start to exchange which generation everybody could switch to; overlaps with the step."""
-        if self._membership is None:
-            return
-        offer = self._membership.offer(self._group.generation)
-        flag = torch.tensor([offer, -offer], dtype=torch.int64)
-        try:
-            self._flag = (flag, self._group.begin_all_reduce(flag, dist.ReduceOp.MIN))
-        except GroupBroken:
-            self._flag = None  # the gradients' exchange will fail as well and be handled
-
-    def _average(self, mine: Share) -> None:
-        """Replace every gradient by its mean over the global batch.
-
-        A parameter that has no gradient anywhere keeps none: a count per parameter travels along.
-        """
-        if self._group.size == 1:
-            return
-        weight = mine.size / mine.total
-        double = any(p.dtype is torch.float64 for p in self._parameters)
-        kind = torch.float64 if double else torch.float32
-        parts = []
-        for p in self._parameters:
-            if p.grad is None:
-                parts.append(torch.zeros(p.numel(), dtype=kind))
-            else:
-                parts.append(p.grad.detach().reshape(-1).to("cpu", kind) * weight)
-        parts.append(torch.tensor([float(p.grad is not None) for p in self._parameters], dtype=kind))
-        flat = torch.cat(parts)
-        self._group.all_reduce(flat)
-        present = flat[-len(self._parameters) :]
-        start = 0
-        for p, there in zip(self._parameters, present.tolist(), strict=True):
-            mean = flat[start : start + p.numel()].view_as(p).to(p.device, p.dtype)
-            start += p.numel()
-            if there:
-                p.grad = mean
-
-    def _switch_if_agreed(self) -> None:
-        """Change generation if all members offered the same newer one at the start of this step."""
-        if self._membership is None or self._flag is None:
-            return
-        (flag, pending), self._flag = self._flag, None
-        try:
-            pending.wait()
-            lowest, highest = int(flag[0]), -int(flag[1])
-            if lowest == highest > self._group.generation:
-                self._join(self._membership.switch(lowest))
-        except GroupBroken as error:
-            self._broken(error)
-
-    # changing membership
-
-    def _enter(self) -> None:
-        """Report ready and wait to become a member; alone and by hand, there is nobody to ask."""
-        if self._membership is None:
-            self._has_state = True
-            return
-        self._membership.channel.start()
-        self._membership.channel.send("ready")
-        self._step_done_at = time.monotonic()
-        self._rejoin()
-
-    def _broken(self, error: GroupBroken) -> None:
-        """The group is of no use any more: wait for the next one, however often it takes."""
-        assert self._membership is not None  # noqa: S101  without agents there are no peers to lose
-        self._flag = self._share = None
-        self._is_broken = True
-        generation = self._group.generation
-        self._group.close()
-        self._membership.channel.send("broken", generation=generation, reason=str(error)[:300])
-        self._rejoin()
-
-    def _rejoin(self) -> None:
-        assert self._membership is not None  # noqa: S101
-        seen = self._group.generation
-        while True:
-            group = self._membership.next(seen)
-            seen = group.generation
-            try:
-                self._join(group)
-                return
-            except GroupBroken as error:
-                group.close()
-                self._membership.channel.send("broken", generation=seen, reason=str(error)[:300])
-
-    def _join(self, group: Group) -> None:
-        """Enter a group: find out who has the latest state and hand it to whoever has not."""
-        assert self._membership is not None  # noqa: S101
-        survivor = self._has_state
-        old, self._group = self._group, group
-        old.close()
-        steps = torch.zeros(group.size, dtype=torch.int64)
-        steps[group.rank] = self._state.position.step + 1 if self._has_state else 0
-        group.all_reduce(steps)
-        latest, source = int(steps.max()), int(steps.argmax())
-        if latest == 0:  # nobody remembers: rank 0 reads the checkpoint, or starts anew
-            source = 0
-            if group.rank == 0:
-                self._resume()
-        lacking = int(steps[group.rank]) < latest or latest == 0
-        if group.size > 1 and bool((steps < max(latest, 1)).any()):
-            mine = group.rank == source
-            self._has_state = self._has_state and not (lacking and not mine)
-            self._state.transfer(group, source, receive=lacking and not mine)
-        self._has_state, self._is_broken = True, False
-        now = time.monotonic()
-        self._membership.channel.send(
-            "joined",
-            generation=group.generation,
-            step=self._state.position.step,
-            size=group.size,
-            survivor=survivor,
-            pause_s=now - self._step_done_at,
+    def _shared(self, position: Position) -> Share:
+        return share(
+            position,
+            rank=self.rank,
+            size=self.size,
+            batch=self._policy.total(self.size),
+            length=self._source.length,
+            budget=self._crew.budget,
         )
-        self._step_done_at = self._reported_at = now
-        self._reported = None
 
-    def _resume(self) -> None:
-        snapshot = self._checkpoints.load() if self._checkpoints else None
-        if snapshot is not None:
-            self._state.restore(snapshot)
+    def _parts(self, mine: Share) -> tuple[tuple[int, int], ...]:
+        """The micro-batches of a share; where there must be one, the step's last sample stands in."""
+        found = pieces(mine, self.size, self._source.batch_size)
+        if not found and self._averaging.needs_batch:
+            return ((mine.start - 1, mine.start),)
+        return found
 
-    def _leave(self) -> NoReturn:
-        """Not wanted any more. If nobody stays, rank 0 writes the state down; of a broken group, who is
-        left, since rank 0 may be what broke it. The script ends here."""
-        if self._membership is not None:
-            last = self._membership.dissolved and self._has_state
-            if last and (self._group.rank == 0 or self._is_broken):
-                self._save_now()
-            self._say("left")
-        raise SystemExit(0)
+    def _batch(self, mine: Share, start: int, stop: int) -> Any:
+        if self._ahead is not None:
+            return next(self._ahead)
+        return self._source.fetch(self._source.indices(self._state.position.epoch, start, stop))
 
-    def _finish(self) -> bool:
-        """The work is done: rank 0 writes the final state, and all agree that it is written."""
-        if self._membership is None:
-            return True
-        if self._group.rank == 0:
-            self._save_now()
-        try:
-            self._group.all_reduce(torch.zeros(1))
-        except GroupBroken as error:
-            self._broken(error)
-            return False
-        self._say("finished")
-        return True
-
-    # what goes on besides
-
-    def _housekeep(self, committed: Position) -> None:
-        """Rank 0 reports the last step that all members have taken, and writes checkpoints."""
-        if self._membership is None or self._group.rank != 0:
-            return
-        now = self._step_done_at
-        if now - self._reported_at >= REPORT_EVERY_S:
-            self._report(committed, now)
-        assert self._checkpoints is not None and self._orders is not None  # noqa: S101
-        if now - self._saved_at >= self._orders.checkpoint_every_s and not self._checkpoints.busy:
-            self._checkpoints.save_in_background(self._state.snapshot(), self._group.generation)
-            self._saved_at = now
-
-    def _report(self, committed: Position, now: float) -> None:
-        assert self._membership is not None and self._checkpoints is not None  # noqa: S101
-        rate = None
-        if self._reported is not None:
-            rate = (committed.samples - self._reported.samples) / (now - self._reported_at)
-        self._membership.channel.send(
-            "progress",
-            generation=self._group.generation,
-            size=self._group.size,
-            step=committed.step,
-            samples=committed.samples,
-            epoch=committed.epoch,
-            rate=rate,
-            metrics=self._metrics,
-            problem=self._checkpoints.error,
-        )
-        self._reported, self._reported_at = committed, now
-
-    def _save_now(self) -> None:
-        if self._checkpoints is not None:
-            self._checkpoints.finish()
-            self._checkpoints.save(self._state.snapshot(), self._group.generation)
-
-    def _say(self, kind: str) -> None:
-        """Tell the agent about an end, with where training stands."""
-        assert self._membership is not None  # noqa: S101
+    def _coming(self) -> Iterator[list[int]]:
+        """The indices of all micro-batches from here on, as long as the members stay the same."""
         position = self._state.position
-        self._membership.channel.send(
-            kind,
-            generation=self._group.generation,
-            step=position.step,
-            samples=position.samples,
-            epoch=position.epoch,
-            metrics=self._metrics,
-        )
+        while not self._complete(position):
+            mine = self._shared(position)
+            for start, stop in self._parts(mine):
+                yield self._source.indices(position.epoch, start, stop)
+            position = mine.after
+
+
+class _Piece:
+    """A micro-batch that the script works on; its mean counts `weight` in the mean of the share."""
+
+    def __init__(self, first: bool, last: bool, weight: float) -> None:
+        self.first, self.last, self.weight = first, last, weight
+        self.went_backward = False
+
+
+def _figures(metrics: Mapping[str, float] | None, more: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in {**(metrics or {}), **more}.items()}
+
+
+def _policy(given: Policy | None, batch_size: int, accumulate: int | None, orders: Orders | None) -> Policy:
+    if given is not None and accumulate is not None:
+        raise ValueError("accumulate and policy: with a policy, micro-batches follow from batch_size")
+    if accumulate is not None and accumulate < 1:
+        raise ValueError(f"accumulate {accumulate}: at least 1 micro-batch per step")
+    chosen = given or FixedPerNode(batch_size * (accumulate or 1))
+    return overridden(chosen, orders.batch if orders else None)
+
+
+def _averaging(model: torch.nn.Module, ddp: bool | Mapping[str, Any], average: bool) -> Averaging:
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise TypeError("give the model itself and ddp=True: the run wraps it, as run.model")
+    if not average and ddp is not False:
+        raise ValueError("ddp averages gradients: leave average=False out")
+    if not average:
+        return ByScript(model)
+    if ddp is False:
+        return Flat(model)
+    return Overlapped(model, {} if ddp is True else ddp)

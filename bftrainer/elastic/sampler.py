@@ -9,6 +9,7 @@ from step to step, each sample of an epoch is used exactly once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +35,25 @@ class Share:
     def size(self) -> int:
         return self.stop - self.start
 
+    @property
+    def weight(self) -> float:
+        """What this rank's mean counts in the mean over all ranks."""
+        return self.size / self.total
+
 
 def share(
     position: Position, *, rank: int, size: int, batch: int, length: int, budget: int | None = None
 ) -> Share:
     """The share of `rank` of `size` in the step at `position`.
 
-    `batch` samples per rank of a data set of `length`; the last step of an epoch, or of a `budget` of
-    samples, is smaller and shared out evenly, the first ranks taking one more where it does not divide.
+    A step takes `batch` samples, over all ranks, of a data set of `length`; the last step of an epoch,
+    or of a `budget` of samples, is smaller. They are shared out evenly, the first ranks taking one more
+    where it does not divide; a rank's share is empty where there are fewer samples than ranks.
     """
-    total = min(size * batch, length - position.cursor)
+    total = min(batch, length - position.cursor)
     if budget is not None:
         total = min(total, budget - position.samples)
-    each, rest = divmod(total, size)
-    start = position.cursor + rank * each + min(rank, rest)
-    stop = start + each + (rank < rest)
+    start, stop = (position.cursor + at for at in _cut(total, size)[rank])
     after = replace(
         position,
         step=position.step + 1,
@@ -58,3 +63,21 @@ def share(
     if after.cursor == length:
         after = replace(after, epoch=after.epoch + 1, cursor=0)
     return Share(start, stop, total, after)
+
+
+def pieces(mine: Share, size: int, at_most: int) -> tuple[tuple[int, int], ...]:
+    """The micro-batches [start, stop) that a rank of `size` works its share off in.
+
+    None is larger than `at_most` samples, and none is empty; ranks have equally many of them, unless
+    there are fewer samples than that.
+    """
+    largest = -(-mine.total // size)
+    count = min(-(-largest // at_most), mine.size)
+    return tuple((mine.start + a, mine.start + b) for a, b in _cut(mine.size, count))
+
+
+def _cut(total: int, parts: int) -> list[tuple[int, int]]:
+    """[0, total) in contiguous parts that differ by one at most, the larger ones first."""
+    each, rest = divmod(total, parts) if parts else (0, 0)
+    ends = [0, *((i + 1) * each + min(i + 1, rest) for i in range(parts))]
+    return list(pairwise(ends))

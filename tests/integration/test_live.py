@@ -160,7 +160,7 @@ def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
     (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
-    assert set(saved["parts"]) == {"model", "optimizer"}
+    assert set(saved["parts"]) == {"model", "optimizer", "pace"}
     assert site.trainer("count")["ended_at"]
 
 

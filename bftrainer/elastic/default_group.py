@@ -1,0 +1,42 @@
+"""The group of the present generation as `torch.distributed`'s default group.
+
+A script that exchanges something by itself says `dist.all_reduce(tensor)` as in any other program. The
+group is there already, formed in the background, so that putting it in place takes no time.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from bftrainer.elastic.group import Group
+
+NAME = "bftrainer"
+_formed: list[Any] = []  # what torch is given when it asks for a backend of this name
+
+
+def install(group: Group) -> None:
+    """Make `group` the default group, in place of an earlier one of ours.
+
+    Raises:
+        RuntimeError: the script has made a default group itself.
+    """
+    remove()
+    if dist.is_initialized():
+        raise RuntimeError(
+            "torch.distributed has been initialised already: leave init_process_group out of the script, "
+            "the run provides the default group"
+        )
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, lambda *_: _formed.pop(), devices=["cpu"])
+    store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally
+    _formed.append(group.backend or dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=1)))
+    dist.init_process_group(NAME, store=store, rank=group.rank, world_size=group.size)
+
+
+def remove() -> None:
+    """Let go of the default group, if it is ours: what it holds keeps connections open."""
+    if dist.is_initialized() and dist.get_backend() == NAME:
+        dist.destroy_process_group()
