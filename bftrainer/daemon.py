@@ -21,7 +21,7 @@ from bftrainer import engine, pool
 from bftrainer.allocate import decide
 from bftrainer.api.hub import Hub
 from bftrainer.api.server import application, listen
-from bftrainer.launch.native import NativeLauncher
+from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
 from bftrainer.model import (
     Action,
@@ -120,10 +120,12 @@ class Daemon:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self.hub = Hub(up=self._agent_up, down=self._agent_down, said=self._agent_said)
-        self.launcher = NativeLauncher(
+        self.launcher = Launchers.over(
             self.hub,
             self.emit,
             self,
+            nodes_see_us_at=settings.address,
+            warm_pool=settings.warm_pool,
             log_dir=settings.state_dir / "logs",
             checkpoint_dir=settings.state_dir / "checkpoints",
             grace_s=settings.stop_grace_s,
@@ -163,6 +165,7 @@ class Daemon:
                     task.cancel()
             finally:
                 self._flush()
+                self.launcher.close()
                 await self.scheduler.close()
                 await runner.cleanup()
                 self.settings.socket.unlink(missing_ok=True)

@@ -92,6 +92,7 @@ class TrainerSpec:
     command: tuple[str, ...]
     n_min: int
     n_max: int
+    launcher: str = "native"
     samples: int | None = None
     curve: Points | None = None
     costs: RescaleCosts | None = None

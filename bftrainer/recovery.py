@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bftrainer.engine import State
-from bftrainer.launch.native import WorkerView
+from bftrainer.launch.agents import WorkerView
 from bftrainer.model import Event, Resync, Trainer, WorkerLost, WorkersReady
 
 

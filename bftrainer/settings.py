@@ -137,6 +137,13 @@ class Settings(BaseModel):
         int, Field(ge=1, le=1000, description="failed polls in a row before the status says degraded")
     ] = 3
     pilot_start_s: Annotated[Positive, Field(description="how long a pilot may take to report")] = 60.0
+    warm_pool: Annotated[
+        bool,
+        Field(description="keep a process with torch loaded on every node, so that workers start quickly"),
+    ] = True
+    address: Annotated[
+        str, Field(min_length=1, description="where nodes reach this machine: torchrun's stores listen there")
+    ] = "127.0.0.1"
     reconnect_s: Annotated[Positive, Field(description="how long an agent may take to connect again")] = 5.0
     orphan_s: Annotated[Positive, Field(description="how long an agent goes on without a daemon")] = 60.0
     stop_grace_s: Annotated[

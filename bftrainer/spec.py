@@ -114,6 +114,7 @@ class _Spec(_Strict):
     name: Text
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
     nodes: _Range
+    launcher: Literal["native", "horovod", "torchrun"] = "native"
     work: _Work | Literal["until_exit"] = "until_exit"
     curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
     rescale: _Rescale | None = None
@@ -278,6 +279,7 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         command=tuple(spec.command),
         n_min=spec.nodes.min,
         n_max=spec.nodes.max,
+        launcher=spec.launcher,
         samples=spec.work.samples if isinstance(spec.work, _Work) else None,
         curve=spec.points(),
         costs=_costs(spec.rescale),
@@ -344,7 +346,7 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
         "too_short": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
         "int_from_float": "; give a whole number",
         "float_type": "; give a number",
-        "literal_error": "; give 'until_exit' or 'samples: N'",
+        "literal_error": "; give 'until_exit' or 'samples: N'" if loc == ("work",) else "",
     }.get(kind, "")
     return line, f"{place}: {shown}{_decapitalised(message)}{remedy}"
 

@@ -1,8 +1,8 @@
 """The agent: one per pilot. It obeys the daemon, and goes on without it for a while.
 
-Daemon -> agent: start, regroup, kv, stop, exit. Agent -> daemon: hello (with everything that runs
-here), what workers say, started, exited. Orders carry the trainer's generation; older ones than what
-is running are ignored. One worker at a time trains on a node: the next starts when the last has left.
+Daemon -> agent: warm, start, go, regroup, kv, stop, kill, exit. Agent -> daemon: hello (with everything
+that runs here), what workers say, exited. Orders carry the trainer's generation; older ones than what is
+running are ignored. One worker at a time trains on a node: the next starts when the last has left.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from bftrainer.agent.process import Program, adopt_orphans
+from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -35,10 +38,12 @@ class Agent:
         self._connected = False
         self._unsaid: list[Message] = []  # ends that happened while nobody listened
         self._exit = asyncio.Event()
-        self._starts: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._warm = WarmPool(f"{node} {socket}")
 
     async def serve(self) -> None:
         """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long."""
+        adopt_orphans()
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self._exit.set)
@@ -46,6 +51,7 @@ class Agent:
         await self._exit.wait()
         for worker in self._workers.values():
             worker.kill()
+        self._warm.close()
         connection.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await connection
@@ -74,12 +80,9 @@ class Agent:
         self._outbox = asyncio.Queue()
         # those that ended unheard are listed too: the daemon hears their ends next
         there = [
-            *(
-                {**_worker(w.trainer, w.generation, w.phase), "joined": w.joined}
-                for w in self._workers.values()
-            ),
-            *(_worker(o["trainer"], o["generation"], "starting") for o in self._queue),
-            *(_worker(m["trainer"], m["started"], m["phase"]) for m in self._unsaid),
+            *(_worker(w.trainer, w.generation, w.run, w.phase, w.joined) for w in self._workers.values()),
+            *(_worker(o["trainer"], o["generation"], 0, "starting") for o in self._queue),
+            *(_worker(m["trainer"], m["started"], m["run"], m["phase"]) for m in self._unsaid),
         ]
         self._connected = True  # what is said from now on waits in the outbox for the hello to be sent
         await ws.send_json({"type": "hello", "node": self._node, "tag": self._tag, "workers": there})
@@ -127,11 +130,16 @@ class Agent:
             self._start(order)
         elif kind == "exit":
             self._exit.set()
+        elif kind == "warm":
+            self._do(self._warm.prepare(Program.of(order)))
+        elif kind == "go":
+            self._go(order, worker)
         elif kind == "stop":
             self._queue = [o for o in self._queue if o["trainer"] != order["trainer"]]
             if worker is not None:
-                worker.send({"type": "stop"})
-                worker.leave_within(order["grace_s"])
+                worker.stop(order["grace_s"])
+        elif kind == "kill" and worker is not None:
+            worker.kill(order["reason"])
         elif kind == "regroup" and worker is not None:
             worker.send(order)
             if self._node in order["leaving"]:
@@ -146,18 +154,15 @@ class Agent:
         self._queue = [o for o in self._queue if o["trainer"] != order["trainer"]] + [order]
         for worker in self._workers.values():
             if worker.phase != "leaving":  # overtaken by this order: it has no business here any more
-                worker.send({"type": "stop"})
-                worker.leave_within(order["grace_s"])
+                worker.stop(order["grace_s"])
         self._start_next()
 
     def _start_next(self) -> None:
         if not self._workers and self._queue:
             order = self._queue.pop(0)
-            worker = Worker(order, self._node, self._address, self._said, self._over)
+            worker = Worker(order, self._node, self._address, self._warm, self._said, self._over)
             self._workers[worker.trainer] = worker
-            task = asyncio.create_task(self._spawn(worker))
-            self._starts.add(task)
-            task.add_done_callback(self._starts.discard)
+            self._do(self._spawn(worker))
 
     async def _spawn(self, worker: Worker) -> None:
         await asyncio.sleep(worker.order["delay_s"])
@@ -166,14 +171,41 @@ class Agent:
             return
         try:
             await worker.start()
+            if "go" in worker.order:
+                worker.go(worker.order["go"])
         except OSError as error:
-            log.error("cannot start %s: %s", worker.order["command"][:1], error)
-            self._over(worker, 127, f"cannot start {worker.order['command'][0]!r}: {error}")
+            self._failed(worker, error)
+
+    def _go(self, order: Message, worker: Worker | None) -> None:
+        """A worker that stands warm is to run its script; so is one that has yet to get there."""
+        for waiting in self._queue:
+            if waiting["trainer"] == order["trainer"]:
+                waiting["go"] = order
+                return
+        if worker is None or worker.generation != order["generation"] or worker.phase == "leaving":
+            return
+        if worker.phase == "starting" and worker.pid is None:
+            worker.order["go"] = order
+            return
+        try:
+            worker.go(order)
+        except OSError as error:
+            self._failed(worker, error)
+
+    def _failed(self, worker: Worker, error: OSError) -> None:
+        log.error("cannot start %s: %s", worker.order["command"][:1], error)
+        worker.fail(f"cannot start {worker.order['command'][0]!r}: {error}")
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # what workers say
 
     def _said(self, worker: Worker, message: Message) -> None:
-        self._tell({**message, "trainer": worker.trainer, "started": worker.generation})
+        about = {"trainer": worker.trainer, "started": worker.generation, "run": worker.run}
+        self._tell({**message, **about})
 
     def _over(self, worker: Worker, code: int, reason: str = "") -> None:
         if self._workers.get(worker.trainer) is worker:
@@ -183,6 +215,7 @@ class Agent:
                 "type": "exited",
                 "trainer": worker.trainer,
                 "started": worker.generation,
+                "run": worker.run,
                 "phase": worker.phase,
                 "code": code,
                 "reason": reason,
@@ -193,6 +226,6 @@ class Agent:
             self._start_next()
 
 
-def _worker(trainer: int, generation: int, phase: str) -> Message:
+def _worker(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:
     """An entry of the inventory in a hello."""
-    return {"trainer": trainer, "generation": generation, "phase": phase, "joined": 0}
+    return {"trainer": trainer, "generation": generation, "run": run, "phase": phase, "joined": joined}

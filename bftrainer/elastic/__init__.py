@@ -7,10 +7,12 @@
         run.step(loss=loss.item())         # instead of optimizer.step()
 
 Started by bftrainer, the loop runs on as many nodes as it is given at the moment; started by hand it
-is an ordinary training loop on one. Nothing else of bftrainer imports torch.
+is an ordinary training loop on one. Scripts that torchrun or Elastic Horovod lead use `attach` instead.
+Nothing else of bftrainer imports torch.
 """
 
+from bftrainer.elastic.attach import Job, attach
 from bftrainer.elastic.loop import Run
 from bftrainer.elastic.policy import FixedGlobal, FixedPerNode
 
-__all__ = ["FixedGlobal", "FixedPerNode", "Run"]
+__all__ = ["FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]

@@ -1,457 +1,109 @@
-"""The native launcher: workers that use `bftrainer.elastic`, through agents.
+"""The native launcher: workers that use `bftrainer.elastic` and change membership in mid-run.
 
-A synchronous state machine between the engine and the agents: it turns actions into messages and
-messages into events, relays the workers' rendezvous, and keeps the books of pauses and progress. It
-does no I/O but `link.send`.
-
-Fencing: a worker is known by trainer, node and the generation that started it; what an earlier one
-says is dropped. Progress counts only from generations that no member has left behind (`confirmed`).
+It publishes memberships to the workers and relays their rendezvous; everything else they agree on
+among themselves, see docs/elastic.md.
 """
 
 from __future__ import annotations
 
 import logging
-import signal
-import time as wall
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from bftrainer.model import (
-    Action,
-    Cost,
-    Measured,
-    Regroup,
-    Resync,
-    StartWorker,
-    StopWorker,
-    TrainerEnded,
-    TrainerSpec,
-    TrainerStatus,
-    WorkerLost,
-    WorkersReady,
-)
-from bftrainer.ports import Books, Emit, Link, Message, Pause, Progress
+from bftrainer.launch.agents import AgentLauncher, Job, WorkerView
+from bftrainer.model import Regroup, Resync
+from bftrainer.ports import Message
 
 log = logging.getLogger(__name__)
 
-MEASURE_S = 2.0
-"""A speed on a number of nodes that has not been seen before is measured over so long."""
-MEASURE_AGAIN_S = 10.0
-"""And is measured again over so long."""
-MAX_DELAY_S = 30.0
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
-"""Signals that say nothing against the program that they end."""
 RESYNC_AFTER_S = 1.0
 """How long to wait for news of a lost member before a broken group is simply published again."""
 
 
 @dataclass(slots=True)
-class WorkerView:
-    """A worker as the launcher knows it."""
+class NativeJob(Job):
+    """A trainer as the native launcher knows it."""
 
-    generation: int  # that started it
-    phase: str = "starting"  # starting, ready, member, finished, leaving
-    joined: int = 0
-    started_at: float = 0.0
-    sent: bool = False
-    attempt: int = 0
+    told_broken: int = 0  # the last generation that is known to be broken
+    republished: int = 0  # a broken generation after which the same members are tried again
+    waiting: Regroup | None = None  # until the leavers have written the state down
 
 
-@dataclass(slots=True)
-class Job:
-    """A trainer as the launcher knows it."""
+class NativeLauncher(AgentLauncher[NativeJob]):
+    """See `AgentLauncher`."""
 
-    spec: TrainerSpec
-    published: int = 0
-    members: tuple[str, ...] = ()
-    kinds: dict[int, str] = field(default_factory=dict)  # generation -> what it changed
-    workers: dict[str, WorkerView] = field(default_factory=dict)
-    confirmed: int = 0  # the latest generation that a worker has joined
-    committed: int = 0  # the last step that was reported as taken by all
-    samples: int = 0
-    mark: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
-    measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
-    init_s: float | None = None  # of the newcomers that will join next
-    finished: bool = False
-    told_broken: int = 0
-    reported: Progress | None = None
+    job_type = NativeJob
 
+    def _carry_out(self, job: NativeJob, action: Regroup) -> None:
+        job.waiting = None
+        there = [node for node in action.leaving if node in job.workers]
+        if (
+            there
+            and action.members
+            and not any(job.workers[n].joined for n in action.members if n in job.workers)
+        ):
+            # nobody stays who knows the state: it goes through a checkpoint, which is written first
+            self._publish(there, action, members=())
+            job.waiting = action
+        else:
+            self._publish((*action.members, *there), action, members=action.members)
 
-class NativeLauncher:
-    """Implements `ports.Launcher`; the agents' messages come in through the three methods below it."""
-
-    def __init__(
-        self,
-        link: Link,
-        emit: Emit,
-        books: Books,
-        *,
-        log_dir: Path,
-        checkpoint_dir: Path,
-        grace_s: float,
-        clock: Callable[[], float] = wall.time,
-    ) -> None:
-        self._link, self._emit, self._books = link, emit, books
-        self._log_dir, self._checkpoint_dir, self._grace_s = log_dir, checkpoint_dir, grace_s
-        self._clock = clock
-        self._jobs: dict[int, Job] = {}
-
-    # what the daemon tells and asks
-
-    def add(
-        self,
-        trainer: int,
-        spec: TrainerSpec,
-        *,
-        published: int = 0,
-        members: tuple[str, ...] = (),
-        step: int = 0,
-        samples: int = 0,
-    ) -> None:
-        """Make a trainer known before any action names it; after a restart, with what is stored."""
-        self._jobs[trainer] = Job(
-            spec=spec,
-            published=published,
-            members=members,
-            confirmed=published,
-            committed=step,
-            samples=samples,
-        )
-
-    def workers(self, trainer: int) -> dict[str, str]:
-        """Node -> phase of the trainer's workers that may still be there."""
-        job = self._jobs.get(trainer)
-        return {node: view.phase for node, view in job.workers.items() if view.sent} if job else {}
-
-    def views(self, trainer: int) -> Mapping[str, WorkerView]:
-        """Node -> worker, as far as agents have told."""
-        return self._jobs[trainer].workers
-
-    def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        """Where the workers of a trainer write what they print, a file a node."""
-        return self._log_dir / f"{trainer}-{spec.name}"
-
-    def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        """Where a trainer's checkpoints are: its spec's place, or one of its own."""
-        return Path(spec.checkpoint_dir or self._checkpoint_dir / f"{trainer}-{spec.name}")
-
-    def perform(self, action: Action) -> None:
-        job = self._jobs[action.trainer]
-        match action:
-            case StartWorker():
-                if not job.finished:
-                    view = WorkerView(action.generation, started_at=self._clock(), attempt=action.attempt)
-                    job.workers[action.node] = view
-                    self._send_start(action.trainer, action.node)
-            case StopWorker():
-                self._stop(action.trainer, action.node)
-            case Regroup():
-                self._regroup(action, job)
-
-    # what agents tell
-
-    def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
-        """An agent has connected with what runs on its node, of which only `wanted` trainers may.
-
-        Takes over what should be there, stops what should not, sends what waited for the agent.
-        """
-        there = {found["trainer"]: found for found in inventory}
-        for trainer, found in there.items():
-            job = self._jobs.get(trainer)
-            if job is None or trainer not in wanted:
-                self._link.send(node, {"type": "stop", "trainer": trainer, "grace_s": self._grace_s})
-            elif node not in job.workers:
-                job.workers[node] = WorkerView(
-                    found["generation"], found["phase"], found["joined"], self._clock(), sent=True
+    def _publish(self, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]) -> None:
+        for node in nodes:
+            if node in self._jobs[action.trainer].workers:
+                self._link.send(
+                    node,
+                    {
+                        "type": "regroup",
+                        "trainer": action.trainer,
+                        "generation": action.generation,
+                        "members": list(members),
+                        "leaving": list(action.leaving),
+                        "grace_s": self._grace_s,
+                    },
                 )
-            else:
-                self._caught_up(trainer, job, node, found)
-        for trainer, job in self._jobs.items():
-            view = job.workers.get(node)
-            if view is not None and trainer not in wanted:
-                del job.workers[node]  # what it waited for has been called off
-            elif view is not None and not view.sent:
-                self._send_start(trainer, node)
-            elif view is not None and trainer not in there:
-                self._gone(trainer, node, "its agent does not have it", blame=False)
 
-    def _caught_up(self, trainer: int, job: Job, node: str, found: Message) -> None:
-        """A connection broke and came back: make good what was not heard meanwhile."""
-        view = job.workers[node]
-        if view.generation != found["generation"]:
-            return
-        if view.phase == "starting" and found["phase"] == "ready":
-            self._ready(trainer, job, node, view)
-        elif node in job.members and found["joined"] != job.published and found["phase"] == "member":
+    def _vacated(self, trainer: int, job: NativeJob) -> None:
+        super()._vacated(trainer, job)
+        held = job.waiting
+        if held is not None and not any(node in job.workers for node in held.leaving):
+            job.waiting = None
+            self._publish(held.members, held, members=held.members)
+
+    def _caught_up(self, trainer: int, job: NativeJob, node: str, found: Message) -> None:
+        super()._caught_up(trainer, job, node, found)
+        apart = found["joined"] != job.published and found["phase"] == "member"
+        if job.workers[node].generation == found["generation"] and node in job.members and apart:
             self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
 
-    def agent_down(self, node: str) -> None:
-        """A node is gone with everything on it, or with what was to start there; no harm if said twice."""
-        for trainer, job in self._jobs.items():
-            if job.workers.pop(node, None) is not None:
-                self._check_finished(trainer, job)
-
-    def said(self, node: str, message: Message) -> None:
-        """A message of a worker on `node`, or of its agent about it."""
-        trainer = message["trainer"]
-        job = self._jobs.get(trainer)
-        view = job.workers.get(node) if job else None
-        if job is None or view is None or message["started"] != view.generation:
-            return  # an earlier worker: fenced off
-        kind = message["type"]
-        if kind == "exited":
-            self._exited(trainer, job, node, view, message)
-        elif kind == "kv":
+    def _heard(self, trainer: int, job: NativeJob, node: str, view: WorkerView, message: Message) -> None:
+        super()._heard(trainer, job, node, view, message)
+        if message["type"] == "kv":
             self._relay(job, node, message)
-        elif view.phase != "leaving":
-            self._heard(trainer, job, node, view, message)
+        elif message["type"] == "broken":
+            self._broken(trainer, job, message)
 
-    def _heard(self, trainer: int, job: Job, node: str, view: WorkerView, message: Message) -> None:
-        match message["type"]:
-            case "ready":
-                self._ready(trainer, job, node, view)
-            case "joined":
-                self._joined(trainer, job, node, view, message)
-            case "broken":
-                self._broken(trainer, job, message)
-            case "progress" if message["generation"] >= job.confirmed:
-                self._progress(trainer, job, message)
-            case "finished" | "metrics" if message["generation"] >= job.confirmed:
-                self._last_words(trainer, job, view, message)
-
-    def _relay(self, job: Job, node: str, message: Message) -> None:
+    def _relay(self, job: NativeJob, node: str, message: Message) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""
         if message["generation"] == job.published:
             for peer in job.members:
                 if peer != node:
                     self._link.send(peer, message)
 
-    # actions into messages
+    def _broken(self, trainer: int, job: NativeJob, message: Message) -> None:
+        """A group of the current generation broke: if nobody is seen to be lost, publish it anew.
 
-    def _send_start(self, trainer: int, node: str) -> None:
-        job = self._jobs[trainer]
-        view, spec = job.workers[node], job.spec
-        if not self._link.connected(node):
-            return  # goes out when the agent comes
-        view.sent = True
-        self._link.send(
-            node,
-            {
-                "type": "start",
-                "trainer": trainer,
-                "generation": view.generation,
-                "command": list(spec.command),
-                "workdir": spec.workdir,
-                "env": dict(spec.env),
-                "log": str(self.log_folder(trainer, spec) / f"{node}.log"),
-                "delay_s": min(MAX_DELAY_S, 2.0 ** (view.attempt - 1)) if view.attempt else 0.0,
-                "grace_s": self._grace_s,
-                "worker": {
-                    "samples": spec.samples,
-                    "checkpoint_dir": str(self.checkpoint_folder(trainer, spec)),
-                    "checkpoint_every_s": spec.checkpoint_every_s,
-                },
-            },
-        )
-
-    def _regroup(self, action: Regroup, job: Job) -> None:
-        newcomers = [n for n in action.members if n not in job.workers or not job.workers[n].joined]
-        if newcomers:
-            kind = "join" if len(newcomers) < len(action.members) else "restart"
+        Who has said nothing by the time that this has failed as well hangs, and is killed.
+        """
+        if message["generation"] != job.published or job.told_broken >= job.published:
+            return
+        log.warning("trainer %d: generation %d broke: %s", trainer, job.published, message["reason"])
+        if job.republished and job.republished < job.published:
+            silent = [n for n in job.members if n in job.workers and job.workers[n].heard < job.republished]
+            for node in silent:
+                self._link.send(node, {"type": "kill", "trainer": trainer, "reason": "it hung"})
+            job.republished = 0
         else:
-            kind = "leave" if action.leaving else "loss"
-        job.kinds = {g: k for g, k in job.kinds.items() if g >= job.confirmed} | {action.generation: kind}
-        job.published, job.members = action.generation, action.members
-        for node in (*action.members, *action.leaving):
-            view = job.workers.get(node)
-            if view is None:
-                continue
-            if node in action.leaving:
-                view.phase = "leaving"
-            self._link.send(
-                node,
-                {
-                    "type": "regroup",
-                    "trainer": action.trainer,
-                    "generation": action.generation,
-                    "members": list(action.members),
-                    "leaving": list(action.leaving),
-                    "grace_s": self._grace_s,
-                },
-            )
-
-    def _stop(self, trainer: int, node: str) -> None:
-        view = self._jobs[trainer].workers.get(node)
-        if view is None:
-            return
-        if not view.sent:
-            del self._jobs[trainer].workers[node]
-            return
-        view.phase = "leaving"
-        self._link.send(node, {"type": "stop", "trainer": trainer, "grace_s": self._grace_s})
-
-    # messages into events
-
-    def _ready(self, trainer: int, job: Job, node: str, view: WorkerView) -> None:
-        view.phase = "ready"
-        now = self._clock()
-        job.init_s = max(job.init_s or 0.0, now - view.started_at)
-        self._emit(
-            WorkersReady(time=now, trainer=trainer, generation=view.generation, nodes=frozenset({node}))
-        )
-
-    def _joined(self, trainer: int, job: Job, node: str, view: WorkerView, message: Message) -> None:
-        generation, now = message["generation"], self._clock()
-        view.phase, view.joined = "member", generation
-        job.confirmed = max(job.confirmed, generation)
-        kind = job.kinds.get(generation, "join")
-        lost = max(0, job.committed - message["step"])
-        if not message["survivor"]:
-            if message["size"] > 1 and kind != "restart":
-                return
-            kind = "restart"
-        self._books.pause(
-            Pause(
-                time=now,
-                trainer=trainer,
-                generation=generation,
-                node=node,
-                kind=kind,
-                size=message["size"],
-                step=message["step"],
-                pause_s=message["pause_s"],
-                lost_steps=lost,
-            )
-        )
-        job.committed = min(job.committed, message["step"])
-        job.mark = None
-        if kind == "join":
-            up = Cost(stall_s=message["pause_s"], init_s=job.init_s or 0.0)
-            self._emit(Measured(time=now, trainer=trainer, generation=generation, up=up))
-        elif kind in ("leave", "loss"):
-            down = Cost(stall_s=message["pause_s"])
-            self._emit(Measured(time=now, trainer=trainer, generation=generation, down=down))
-        job.init_s = None
-
-    def _broken(self, trainer: int, job: Job, message: Message) -> None:
-        """A group of the current generation broke: if nobody is seen to be lost, publish it anew."""
-        if message["generation"] == job.published and job.told_broken < job.published:
-            job.told_broken = job.published
-            log.warning("trainer %d: generation %d broke: %s", trainer, job.published, message["reason"])
-            self._emit(Resync(time=self._clock() + RESYNC_AFTER_S, trainer=trainer, generation=job.published))
-
-    def _progress(self, trainer: int, job: Job, message: Message) -> None:
-        now = self._clock()
-        job.committed = max(job.committed, message["step"])
-        job.samples = message["samples"]
-        self._tell_progress(trainer, job, message, message["rate"])
-        if job.mark is None:
-            job.mark = (now, job.samples)
-            return
-        since, samples = job.mark
-        if now - since >= (MEASURE_AGAIN_S if message["size"] in job.measured else MEASURE_S):
-            job.mark = (now, job.samples)
-            job.measured.add(message["size"])
-            speed = (job.samples - samples) / (now - since)
-            if speed > 0:
-                self._emit(
-                    Measured(
-                        time=now,
-                        trainer=trainer,
-                        generation=job.published,
-                        point=(message["size"], speed),
-                    )
-                )
-
-    def _last_words(self, trainer: int, job: Job, view: WorkerView, message: Message) -> None:
-        if message["type"] == "finished":
-            view.phase = "finished"
-            job.finished = True
-            job.committed, job.samples = message["step"], message["samples"]
-            self._tell_progress(trainer, job, {**message, "size": len(job.members)}, 0.0)
-        elif job.reported is not None:
-            self._tell_progress(trainer, job, {**message, **_same(job.reported)}, job.reported.rate)
-
-    def _tell_progress(self, trainer: int, job: Job, message: Message, rate: float | None) -> None:
-        before = job.reported.metrics if job.reported else {}
-        job.reported = Progress(
-            time=self._clock(),
-            trainer=trainer,
-            generation=message["generation"],
-            size=message["size"],
-            step=message["step"],
-            samples=message["samples"],
-            epoch=message["epoch"],
-            rate=rate,
-            metrics={**before, **message["metrics"]},
-        )
-        self._books.progressed(job.reported)
-
-    def _exited(self, trainer: int, job: Job, node: str, view: WorkerView, message: Message) -> None:
-        code, last = message["code"], message["last"]
-        if view.phase == "leaving":
-            del job.workers[node]
-            if last.get("type") == "left" and last["step"] >= job.committed:
-                job.committed, job.samples = last["step"], last["samples"]
-                self._tell_progress(trainer, job, {**last, "size": 0}, 0.0)
-            self._check_finished(trainer, job)
-            return
-        if last.get("type") == "finished" and last["generation"] >= job.confirmed and not job.finished:
-            self._last_words(trainer, job, view, last)  # said while nobody listened
-        if code == 0 and job.spec.samples is None:
-            job.finished = True
-        if job.finished:
-            del job.workers[node]
-            self._check_finished(trainer, job)
-            return
-        if code == 0:
-            reason = f"the program ended by itself after {job.samples} of {job.spec.samples} samples"
-        else:
-            reason = message["reason"] or _why(code)
-        self._gone(trainer, node, reason, blame=-code not in FROM_OUTSIDE)
-
-    def _gone(self, trainer: int, node: str, reason: str, *, blame: bool) -> None:
-        job = self._jobs[trainer]
-        view = job.workers.pop(node)
-        if view.phase == "leaving" or job.finished:
-            self._check_finished(trainer, job)
-            return
-        log.info("trainer %d lost its worker on %s: %s", trainer, node, reason)
-        self._emit(
-            WorkerLost(
-                time=self._clock(),
-                trainer=trainer,
-                node=node,
-                generation=view.generation,
-                reason=f"{reason}; see bftrainer logs {job.spec.name} --node {node}",
-                blame=blame,
-                samples=float(job.samples),
-            )
-        )
-
-    def _check_finished(self, trainer: int, job: Job) -> None:
-        """A finished trainer is over when the last member that finished has exited."""
-        if job.finished and not any(v.phase in ("member", "finished") for v in job.workers.values()):
-            self._emit(
-                TrainerEnded(
-                    time=self._clock(),
-                    trainer=trainer,
-                    generation=job.published,
-                    status=TrainerStatus.COMPLETED,
-                    reason="its work is done",
-                )
-            )
-
-
-def _same(progress: Progress) -> Message:
-    return {
-        "size": progress.size,
-        "step": progress.step,
-        "samples": progress.samples,
-        "epoch": progress.epoch,
-    }
-
-
-def _why(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+            job.republished = job.published
+        job.told_broken = job.published
+        self._emit(Resync(time=self._clock() + RESYNC_AFTER_S, trainer=trainer, generation=job.published))

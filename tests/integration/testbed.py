@@ -139,7 +139,7 @@ class Site:
     # processes
 
     def processes(self) -> list[int]:
-        """Every process of this site but the daemon: agents by their words, workers by their environment."""
+        """Every process of this site but the daemon: by their words, or workers by their environment."""
         mine = str(self.root).encode()
         return [
             pid
@@ -152,12 +152,21 @@ class Site:
         return [pid for pid in self.processes() if b"bftrainer.agent" in _read(pid, "cmdline")]
 
     def workers(self) -> list[int]:
-        return [pid for pid in self.processes() if b"BFTRAINER_WORKER" in _read(pid, "environ")]
+        return [
+            pid
+            for pid in self.processes()
+            if b"(bftrainer: trainer " in _read(pid, "cmdline")
+            or b"BFTRAINER_WORKER" in _read(pid, "environ")
+        ]
 
     def worker_on(self, node: str) -> int:
         """The process that trains on a node."""
-        wanted = f'"node": "{node}"'.encode()
-        (pid,) = (pid for pid in self.workers() if wanted in _read(pid, "environ"))
+        forked, started = f" on {node}, ".encode(), f'"node": "{node}"'.encode()
+        (pid,) = (
+            pid
+            for pid in self.workers()
+            if forked in _read(pid, "cmdline") or started in _read(pid, "environ")
+        )
         return pid
 
     def agent_on(self, node: str) -> int:

@@ -1,0 +1,131 @@
+"""Processes of a node: started here or forked from a warm one, they end with the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a spec says is to be run."""
+
+    command: tuple[str, ...]
+    workdir: str
+    env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, order: Mapping[str, Any]) -> Program:
+        return cls(command=tuple(order["command"]), workdir=order["workdir"], env=order["env"])
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """What follows the interpreter, if it is this one that runs a script or a module."""
+        found = shutil.which(self.command[0], path=self.environment()["PATH"])
+        rest = tuple(word for word in self.command[1:] if word != "-u")
+        if found is None or not rest or not (rest[0].endswith(".py") or (rest[0] == "-m" and rest[1:])):
+            return None
+        ours = Path(sys.executable)
+        same = Path(found).parent == ours.parent and Path(found).resolve() == ours.resolve()
+        return rest if same else None
+
+    @property
+    def script(self) -> str | None:
+        """The path of the script that it runs, if it is one of this interpreter's."""
+        words = self.words
+        return str(Path(self.workdir) / words[0]) if words and words[0] != "-m" else None
+
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+        return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **self.env}
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end: nothing escapes, nothing stays a zombie."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def spawn(
+    command: tuple[str, ...], *, workdir: str | None, environ: Mapping[str, str], output: int | None, fd: int
+) -> int:
+    """Start a process in a group of its own, with `fd` open in it, and return its pid.
+
+    Raises:
+        OSError: no such command or working directory.
+    """
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=workdir,
+        env=environ,
+        pass_fds=(fd,),
+        process_group=0,
+        preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509  two system calls, no lock
+    )
+    child.returncode = 0  # `ended` waits for it
+    return child.pid
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process and all its children that stayed in its process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def ended(pid: int) -> asyncio.Future[int]:
+    """The exit code of a child, once it has ended; what it leaves behind in its group is killed."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[int] = loop.create_future()
+
+    def tell(code: int) -> None:
+        if not future.done():
+            future.set_result(code)
+
+    def wait() -> None:
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        kill_group(pid)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(tell, code)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-pid, 0)
+
+    threading.Thread(target=wait, name=f"wait-{pid}", daemon=True).start()
+    return future
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still because of SIGSTOP or its like."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """To be run in the child: have the kernel kill it when its agent dies, however that happens."""
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare

@@ -1,0 +1,127 @@
+"""The agent's end of the warm pool: one process from which workers are forked, see `elastic.warm`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+
+from bftrainer.agent.process import Program, ended, spawn
+
+log = logging.getLogger(__name__)
+
+UNSAFE = 3
+"""Its exit code where imports cannot be done before forking, see `elastic.warm`."""
+UP_S = 120.0
+
+
+class WarmPool:
+    """Keeps one warm process, with the environment that a spec asks for and its imports done."""
+
+    def __init__(self, of: str) -> None:
+        self._of = of
+        self._env: dict[str, str] | None = None  # of the spec for which it was started
+        self._socket: socket.socket | None = None
+        self._pid = 0
+        self._scripts: set[str] = set()  # whose imports are done
+        self._imports = True
+        self._turn = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def prepare(self, program: Program) -> None:
+        """Have a process ready from which this program can be forked, as far as that is possible."""
+        async with self._turn:
+            if program.words is None:
+                return
+            if not self._pid or self._env != dict(program.env):
+                self.close()
+                await self._start(program)
+            await self._import(program)
+
+    async def fork(
+        self,
+        program: Program,
+        environ: Mapping[str, str],
+        *,
+        title: str,
+        gated: bool,
+        channel: int,
+        output: int,
+    ) -> int | None:
+        """The pid of a new worker; None where it has to be started the slow way."""
+        async with self._turn:
+            words = program.words
+            if words is None or not self._pid or self._socket is None or self._env != dict(program.env):
+                return None
+            wanted = {
+                "type": "fork",
+                "title": title,
+                "words": words,
+                "workdir": program.workdir,
+                "environ": dict(environ),
+                "gated": gated,
+            }
+            try:
+                socket.send_fds(self._socket, [json.dumps(wanted).encode()], [channel, output])
+                answer = await self._receive()
+            except OSError as error:
+                log.warning("nothing can be forked from the warm process: %s", error)
+                return None
+            return int(answer["pid"]) if answer else None
+
+    def close(self) -> None:
+        """End the warm process; workers that came from it go on."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        self._socket, self._pid, self._scripts = None, 0, set()
+
+    async def _start(self, program: Program) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            command = (sys.executable, "-m", "bftrainer.elastic.warm", str(theirs.fileno()), self._of)
+            try:
+                self._pid = spawn(
+                    command, workdir=None, environ=program.environment(), output=None, fd=theirs.fileno()
+                )
+            except OSError as error:
+                log.warning("no warm process: %s", error)
+                ours.close()
+                return
+        self._socket, self._env = ours, dict(program.env)
+        self._watcher = asyncio.create_task(self._watch(self._pid))
+        try:
+            async with asyncio.timeout(UP_S):
+                up = await self._receive()
+        except (OSError, TimeoutError):
+            up = None
+        if up is None:
+            self.close()
+
+    async def _watch(self, pid: int) -> None:
+        if await ended(pid) == UNSAFE:
+            log.warning("a script's imports start something: they are not done in the warm process any more")
+            self._imports = False
+        if pid == self._pid:
+            self._pid = 0
+
+    async def _import(self, program: Program) -> None:
+        script = program.script
+        if self._socket is not None and self._imports and script and script not in self._scripts:
+            self._scripts.add(script)
+            with contextlib.suppress(OSError):
+                self._socket.send(json.dumps({"type": "import", "script": script}).encode())
+
+    async def _receive(self) -> dict[str, int] | None:
+        assert self._socket is not None  # noqa: S101
+        data = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 16)
+        return json.loads(data) if data else None

@@ -1,0 +1,151 @@
+"""For scripts that another runtime leads (torchrun, Elastic Horovod): where to save, when to stop, how far.
+
+    job = elastic.attach()
+    ... load the newest checkpoint of job.checkpoint_dir ...
+    while not job.complete(samples):
+        if job.stopping:                   # the node is wanted, or the number of nodes changes
+            save(); break
+        ... one step ...
+        job.progress(step=step, samples=samples, loss=loss)   # rank 0's counts
+    job.done(step=step, samples=samples)
+
+By hand, without bftrainer, everything here does nothing, and the work is whatever the script makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bftrainer.elastic.channel import Channel, Orders
+from bftrainer.elastic.membership import AGENT_GONE
+
+REPORT_EVERY_S = 0.2
+
+
+class Job:
+    """This process's part in a trainer. `progress` and `done` count for rank 0 alone."""
+
+    def __init__(self, orders: Orders | None) -> None:
+        self._orders = orders
+        self._channel: Channel | None = None
+        self._last: dict[str, Any] = {}
+        self._said: dict[str, Any] = {}
+        self._metrics: dict[str, float] = {}
+        self._stop = threading.Event()
+        if orders is not None:
+            self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
+            self._channel.start()
+
+    @property
+    def samples(self) -> int | None:
+        """The work that the spec asks for; None: until the script ends by itself."""
+        return self._orders.samples if self._orders else None
+
+    @property
+    def checkpoint_dir(self) -> Path | None:
+        """Where checkpoints belong, the same for all runs of the trainer; None by hand."""
+        return Path(self._orders.checkpoint_dir) if self._orders else None
+
+    @property
+    def checkpoint_every_s(self) -> float:
+        return self._orders.checkpoint_every_s if self._orders else float("inf")
+
+    @property
+    def stopping(self) -> bool:
+        """Whether SIGTERM has come: rank 0 saves, and everybody ends, within the grace time."""
+        return self._stop.is_set()
+
+    def complete(self, samples: int) -> bool:
+        """Whether so many samples are the work."""
+        return self.samples is not None and samples >= self.samples
+
+    def progress(
+        self,
+        *,
+        step: int,
+        samples: int,
+        epoch: int = 0,
+        size: int | None = None,
+        metrics: Mapping[str, float] | None = None,
+        **more: float,
+    ) -> None:
+        """Say after a step how far training is, counted over all nodes, with any figures. Rank 0's counts.
+
+        `size` is the number of ranks; taken from WORLD_SIZE or Horovod where it is not given.
+        """
+        now, before = time.time(), self._last
+        self._metrics |= {name: float(value) for name, value in {**(metrics or {}), **more}.items()}
+        self._last = {
+            "generation": self._orders.generation if self._orders else 0,
+            "size": size or _world_size(),
+            "step": step,
+            "samples": samples,
+            "epoch": epoch,
+            "metrics": self._metrics,
+            "at": now,
+        }
+        if self._channel is None or _rank() != 0:
+            return
+        if self._last["size"] != before.get("size"):
+            pause_s = now - before["at"] if before else None
+            self._channel.send("resumed", **{**self._last, "step": step - 1, "pause_s": pause_s})
+            self._said = {}
+        if now - self._said.get("at", 0.0) >= REPORT_EVERY_S:
+            rate = (samples - self._said["samples"]) / (now - self._said["at"]) if self._said else None
+            self._channel.send("progress", **self._last, rate=rate, problem="")
+            self._said = self._last
+
+    def done(self, *, step: int, samples: int, epoch: int = 0, **metrics: float) -> None:
+        """The work is done and written down. Rank 0 says so; the script ends soon after."""
+        self._say("finished", step=step, samples=samples, epoch=epoch, metrics=metrics)
+
+    def saved(self, *, step: int, samples: int, epoch: int = 0, **metrics: float) -> None:
+        """This is where the checkpoint stands with which the next run goes on. Rank 0 says so."""
+        self._say("left", step=step, samples=samples, epoch=epoch, metrics=metrics)
+
+    def _say(self, kind: str, *, step: int, samples: int, epoch: int, metrics: Mapping[str, float]) -> None:
+        self._metrics |= {name: float(value) for name, value in metrics.items()}
+        if self._channel is not None and _rank() == 0:
+            self._channel.send(
+                kind,
+                generation=self._orders.generation if self._orders else 0,
+                size=_world_size(),
+                step=step,
+                samples=samples,
+                epoch=epoch,
+                metrics=self._metrics,
+                at=self._last.get("at", time.time()),
+            )
+
+    def listen_for_sigterm(self) -> None:
+        """Have SIGTERM set `stopping` instead of ending the process."""
+        signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
+
+
+_job: Job | None = None
+
+
+def attach() -> Job:
+    """The job of this process, always the same one. Call it in the main thread: SIGTERM is taken over."""
+    global _job  # noqa: PLW0603  a process has one job
+    if _job is None:
+        _job = Job(Orders.from_environment())
+        _job.listen_for_sigterm()
+    return _job
+
+
+def _rank() -> int:
+    horovod = sys.modules.get("horovod.torch")
+    return horovod.rank() if horovod and horovod.is_initialized() else int(os.environ.get("RANK", "0"))
+
+
+def _world_size() -> int:
+    horovod = sys.modules.get("horovod.torch")
+    return horovod.size() if horovod and horovod.is_initialized() else int(os.environ.get("WORLD_SIZE", "1"))

@@ -1,0 +1,78 @@
+"""All launchers as one: every trainer has the one that its spec names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from bftrainer.launch.agents import AgentLauncher, WorkerView
+from bftrainer.launch.native import NativeLauncher
+from bftrainer.launch.store_host import StoreHost
+from bftrainer.launch.torchrun import TorchrunLauncher
+from bftrainer.model import Action, TrainerSpec
+from bftrainer.ports import Books, Emit, Link, Message
+
+
+class Launchers:
+    """Implements `ports.Launcher` over one launcher for each name that a spec may say."""
+
+    def __init__(self, link: Link, by_name: Mapping[str, AgentLauncher[Any]], grace_s: float) -> None:
+        self._link, self._by_name, self._grace_s = link, by_name, grace_s
+        self._of: dict[int, AgentLauncher[Any]] = {}
+
+    @classmethod
+    def over(cls, link: Link, emit: Emit, books: Books, *, nodes_see_us_at: str, **options: Any) -> Launchers:
+        """All that there are; `options` are those of `AgentLauncher`.
+
+        `nodes_see_us_at`: the address of this machine at which nodes reach what is started here.
+        """
+        by_name: dict[str, AgentLauncher[Any]] = {
+            "native": NativeLauncher(link, emit, books, **options),
+            "torchrun": TorchrunLauncher(link, emit, books, stores=StoreHost(nodes_see_us_at), **options),
+        }
+        return cls(link, by_name, options["grace_s"])
+
+    def add(self, trainer: int, spec: TrainerSpec, **stored: Any) -> None:
+        """See `AgentLauncher.add`."""
+        self._of[trainer] = self._by_name[spec.launcher]
+        self._of[trainer].add(trainer, spec, **stored)
+
+    def perform(self, action: Action) -> None:
+        self._of[action.trainer].perform(action)
+
+    def workers(self, trainer: int) -> dict[str, str]:
+        return self._of[trainer].workers(trainer) if trainer in self._of else {}
+
+    def views(self, trainer: int) -> Mapping[str, WorkerView]:
+        return self._of[trainer].views(trainer)
+
+    def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        return self._by_name[spec.launcher].log_folder(trainer, spec)
+
+    def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        return self._by_name[spec.launcher].checkpoint_folder(trainer, spec)
+
+    def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
+        """Every launcher hears of its own trainers; those of nobody are stopped."""
+        for found in inventory:
+            if found["trainer"] not in self._of:
+                order = {"type": "stop", "trainer": found["trainer"], "grace_s": self._grace_s}
+                self._link.send(node, order)
+        for launcher in self._by_name.values():
+            own = [found for found in inventory if self._of.get(found["trainer"]) is launcher]
+            launcher.agent_up(node, own, wanted)
+
+    def agent_down(self, node: str) -> None:
+        for launcher in self._by_name.values():
+            launcher.agent_down(node)
+
+    def said(self, node: str, message: Message) -> None:
+        launcher = self._of.get(message["trainer"])
+        if launcher is not None:
+            launcher.said(node, message)
+
+    def close(self) -> None:
+        """The daemon stops: so does what the launchers themselves run."""
+        for launcher in self._by_name.values():
+            launcher.close()
