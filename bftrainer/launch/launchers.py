@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from bftrainer.launch.store_host import StoreHost
 from bftrainer.launch.torchrun import TorchrunLauncher
 from bftrainer.model import Action, TrainerSpec
 from bftrainer.ports import Books, Emit, Link, Message
+
+log = logging.getLogger(__name__)
 
 
 class Launchers:
@@ -68,9 +71,13 @@ class Launchers:
             launcher.agent_down(node)
 
     def said(self, node: str, message: Message) -> None:
-        launcher = self._of.get(message["trainer"])
-        if launcher is not None:
-            launcher.said(node, message)
+        """What a worker says through its agent is as trustworthy as its script: nonsense is dropped."""
+        try:
+            launcher = self._of.get(message["trainer"])
+            if launcher is not None:
+                launcher.said(node, message)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("from %s comes what makes no sense: %r in %.200r", node, error, message)
 
     def close(self) -> None:
         """The daemon stops: so does what the launchers themselves run."""

@@ -22,11 +22,14 @@ class StoreHost:
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
-    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
-        self._asked[trainer] = (run, opened)
+    def prepare(self) -> None:
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
-        elif self._process is not None:
+
+    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+        self._asked[trainer] = (run, opened)
+        self.prepare()
+        if self._process is not None:
             self._ask(trainer)
 
     def close(self) -> None:

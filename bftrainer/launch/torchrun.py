@@ -31,6 +31,10 @@ class Stores(Protocol):
 
     address: str
 
+    def prepare(self) -> None:
+        """A store will be wanted soon."""
+        ...
+
     def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
         """Have a new store; `opened` is told its port, later."""
         ...
@@ -63,6 +67,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
         super().add(trainer, spec, **stored)
         job = self._jobs[trainer]
         job.leader = job.members[0] if job.members else ""
+        self._stores.prepare()
 
     def close(self) -> None:
         self._stores.close()
@@ -181,7 +186,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
     def _halted(self, trainer: int, job: TorchrunJob, node: str, view: WorkerView, last: Message) -> None:
         """A process has ended as it was told to; its node stays."""
         view.run, view.phase = 0, "stopped"
-        if last.get("generation", 0) >= job.confirmed:
+        if "at" in last and last["generation"] >= job.confirmed:
             job.last_step_at = last["at"]
             job.committed, job.samples = last["step"], last["samples"]
         if job.finished:
