@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from bftrainer import engine, pool
 from bftrainer.allocate import decide
 from bftrainer.api.hub import Hub
-from bftrainer.api.server import application, listen
+from bftrainer.api.server import application, export, listen
 from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
 from bftrainer.model import (
@@ -143,8 +143,12 @@ class Daemon:
         with exclusively(self.settings.state_dir):
             self._note_run()
             stored = await self._survey()
-            runner = await listen(application(DaemonService(self), self.hub), self.settings.socket)
+            service = DaemonService(self)
+            runner = await listen(application(service, self.hub), self.settings.socket)
+            exporter = None
             try:
+                if self.settings.metrics_port is not None:
+                    exporter = await export(service, self.settings.metrics_port)
                 await self._recover(stored)
                 tasks = [
                     asyncio.create_task(run(), name=name)
@@ -168,6 +172,8 @@ class Daemon:
                 self.launcher.close()
                 await self.scheduler.close()
                 await runner.cleanup()
+                if exporter is not None:
+                    await exporter.cleanup()
                 self.settings.socket.unlink(missing_ok=True)
 
     def stop(self) -> None:

@@ -120,7 +120,8 @@ class DaemonService:
     def status(self) -> dict[str, Any]:
         daemon = self._daemon
         counts: dict[str, int] = {}
-        for t in self.trainers():
+        trainers = self.trainers()
+        for t in trainers:
             counts[t["status"]] = counts.get(t["status"], 0) + 1
         plan = daemon.last_plan
         problems = [text for text in (daemon.health.scheduler, daemon.health.store) if text]
@@ -134,6 +135,11 @@ class DaemonService:
             "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),
             "pilots": len(daemon.pilots),
             "trainers": counts,
+            "running": [
+                {key: t[key] for key in ("name", "members", "step", "samples", "work", "rate", "metrics")}
+                for t in trainers
+                if t["status"] == "running"
+            ],
             "last_plan": None
             if plan is None
             else {

@@ -41,6 +41,7 @@ NO_VALUE: Mapping[str, str] = {
     "nodes_per_trainer": "none",
     "ageing_s": "never",
     "user_max_nodes": "none",
+    "metrics_port": "none",
 }
 """The words for None, where a setting may be left open."""
 
@@ -144,6 +145,12 @@ class Settings(BaseModel):
     address: Annotated[
         str, Field(min_length=1, description="where nodes reach this machine: torchrun's stores listen there")
     ] = "127.0.0.1"
+    metrics_port: Annotated[
+        Annotated[int, Field(ge=1, le=65_535)] | None,
+        Field(
+            description="serve /metrics for Prometheus on this port of 127.0.0.1; none: on the socket only"
+        ),
+    ] = None
     reconnect_s: Annotated[Positive, Field(description="how long an agent may take to connect again")] = 5.0
     orphan_s: Annotated[Positive, Field(description="how long an agent goes on without a daemon")] = 60.0
     stop_grace_s: Annotated[

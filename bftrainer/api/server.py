@@ -18,6 +18,7 @@ from bftrainer.errors import BftrainerError
 
 MAX_BODY = 1024 * 1024
 MAX_ROWS = 10_000
+LOOPBACK = "127.0.0.1"
 
 
 class Service(Protocol):
@@ -41,7 +42,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(service: Service, hub: Hub) -> web.Application:
-    """All routes, under /v1."""
+    """All routes, under /v1; what Prometheus reads under /metrics."""
     app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY)
 
     async def submit(request: web.Request) -> web.Response:
@@ -76,6 +77,7 @@ def application(service: Service, hub: Hub) -> web.Application:
 
     app.add_routes(
         [
+            web.get("/metrics", _metrics_of(service)),
             web.post("/v1/trainers", submit),
             web.get("/v1/trainers", listing),
             web.get("/v1/trainers/{trainer}", show),
@@ -88,6 +90,34 @@ def application(service: Service, hub: Hub) -> web.Application:
         ]
     )
     return app
+
+
+async def export(service: Service, port: int) -> web.AppRunner:
+    """Serve /metrics, and nothing else, on a port of this machine's loopback address.
+
+    Raises:
+        BftrainerError: the port is taken.
+    """
+    app = web.Application()
+    app.router.add_get("/metrics", _metrics_of(service))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise BftrainerError(f"metrics_port {port}: {error.strerror}; take another") from error
+    return runner
+
+
+def _metrics_of(service: Service) -> Handler:
+    async def metrics(request: web.Request) -> web.Response:
+        from bftrainer.api.metrics import CONTENT_TYPE, render  # noqa: PLC0415  few ask
+
+        text = render(service.status(), service.trainers())
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    return metrics
 
 
 async def listen(app: web.Application, socket: Path) -> web.AppRunner:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from bftrainer.cli.list_command import shown
 from bftrainer.cli.options import client_options, connect, print_json, print_table
 
 
@@ -31,3 +32,16 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
         + (f" ({plan['note']})" if plan["note"] else ""),
     }
     print_table(("", ""), list(lines.items()))
+    if s["running"]:
+        click.echo()
+        cells = [
+            (
+                t["name"],
+                len(t["members"]),
+                t["step"],
+                f"{t['rate']:,.0f}" if t["rate"] else None,
+                shown(t["metrics"]),
+            )
+            for t in s["running"]
+        ]
+        print_table(("running", "nodes", "step", "samples/s", "metrics"), cells)

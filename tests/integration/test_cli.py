@@ -54,6 +54,26 @@ def test_a_users_way(site: Site, tmp_path: Path) -> None:
     )
 
 
+def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "told.yaml"
+    spec.write_text(
+        "name: told\ncommand: [python, tell.py]\nnodes: {min: 1, max: 1}\nwork: {samples: 1000000}\n"
+        f"workdir: {HERE / 'scripts'}\n"
+    )
+    bftrainer("submit", str(spec), state=site.state)
+    site.until(lambda: site.trainer("told")["metrics"].get("loss") == 0.25, 60, "the script's words")
+    assert "loss=0.25" in bftrainer("show", "told", state=site.state)
+    assert "loss=0.25" in bftrainer("status", state=site.state)
+    command = ["curl", "-s", "--unix-socket", str(site.state / "daemon.sock"), "http://x/metrics"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    assert 'bftrainer_trainer_metric{metric="loss",trainer="told"} 0.25' in text
+    assert "bftrainer_pool_nodes" in text
+    site.until(lambda: site.get("reports", limit=10), 10, "reports are stored")
+    (*_, last) = site.get("reports", limit=10, trainer="told")
+    assert last["metrics"]["loss"] == 0.25 and last["step"] > 0 and last["time"] > 0
+    bftrainer("cancel", "told", state=site.state)
+
+
 def test_the_kernel_says_who_submitted_a_trainer(site: Site, tmp_path: Path) -> None:
     spec = tmp_path / "mine.yaml"
     spec.write_text(SPEC.replace("quick", "mine") + f"workdir: {HERE / 'scripts'}\npriority: 3\n")

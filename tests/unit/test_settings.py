@@ -177,7 +177,7 @@ def test_the_word_for_none_is_understood_from_everywhere(
         load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": "7"}),
     ):
         assert getattr(found, name) is None
-        assert getattr(found.engine, name) is None
+        assert getattr(found.engine, name, None) is None
     others = {"max_parallel": "auto"} if name == "nodes_per_trainer" else {}
     assert getattr(load({**others, name: "7"}, environ=environ), name) == 7
     with pytest.raises(SettingsError, match=rf"{name}: 'some': .*; or give '{word}'"):

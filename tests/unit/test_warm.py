@@ -1,0 +1,66 @@
+"""What may be imported before a fork."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer.agent.process import Program
+from bftrainer.elastic import warm
+
+
+def test_only_top_level_absolute_imports_are_done_beforehand() -> None:
+    source = (
+        "import json, os.path as p\nfrom collections import abc\nfrom . import here\n"
+        "def f():\n    import socketserver\nif True:\n    import wave\n"
+    )
+    assert warm.imports_of(source) == ["json", "os.path", "collections"]
+
+
+@pytest.mark.parametrize(
+    ("package", "installed"),
+    [("json", True), ("numpy", True), ("sys", True), ("mpi4py", False), ("no_such_package", False)],
+)
+def test_what_starts_something_or_is_the_users_own_is_left_to_the_worker(
+    package: str, installed: bool
+) -> None:
+    assert warm._is_installed(package) is installed
+
+
+def test_a_module_beside_the_script_is_never_imported_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bft_own_module.py").write_text("raise SystemExit(1)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script = tmp_path / "train.py"
+    script.write_text("import bft_own_module, wave\n")
+    warm._import_for(str(script))
+    assert "wave" in sys.modules and "bft_own_module" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("python", "a.py", "--x"), ("a.py", "--x")),
+        (("python", "-u", "a.py"), ("a.py",)),
+        (("python", "-m", "pkg", "y"), ("-m", "pkg", "y")),
+        (("python",), None),
+        (("python", "-c", "pass"), None),
+        (("bash", "a.sh"), None),
+        (("no-such-program", "a.py"), None),
+    ],
+)
+def test_only_this_interpreters_scripts_can_be_forked(
+    command: tuple[str, ...], words: tuple[str, ...] | None
+) -> None:
+    program = Program(command=command, workdir="/w", env={})
+    assert program.words == words
+
+
+def test_another_interpreter_is_started_anew(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.symlink_to(Path(sys.executable).resolve())
+    program = Program(command=("python", "a.py"), workdir="/w", env={"PATH": str(tmp_path)})
+    assert program.words is None
