@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -13,9 +16,12 @@ from bftrainer.elastic import default_group
 from bftrainer.elastic.channel import Orders
 from bftrainer.elastic.checkpoint import Checkpoints
 from bftrainer.elastic.group import Group, GroupBroken
+from bftrainer.elastic.handover import HandOver, TornError
 from bftrainer.elastic.membership import Membership
 from bftrainer.elastic.sampler import Position
 from bftrainer.elastic.state import TrainingState
+
+log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.5
 
@@ -33,6 +39,16 @@ class Alone:
         self.group = Group(0, 0, 1)
         self._state, self._joined = state, joined
 
+    @property
+    def size(self) -> int:
+        """How many ranks share the samples."""
+        return 1
+
+    @property
+    def place(self) -> int | None:
+        """This rank's place among those; None as long as it has no state."""
+        return 0
+
     def enter(self) -> None:
         """Wait to become a member."""
         default_group.install(self.group)
@@ -43,8 +59,12 @@ class Alone:
         default_group.remove()
         self.group.close()
 
-    def begin_step(self) -> None:
-        """A step begins."""
+    def begin_step(self) -> bool:
+        """A step begins. False: not with these members, one was lost. May raise `Leave`."""
+        return True
+
+    def settle(self) -> None:
+        """Parameters are about to change. Raises `GroupBroken` on a rank that must not take the step."""
 
     def lost(self, error: GroupBroken) -> None:
         """The group is of no use any more: wait for the next one. Raises `Leave` if there is none."""
@@ -71,29 +91,55 @@ class Alone:
 class Crew(Alone):
     """The members of one generation after the other, as the daemon publishes them."""
 
-    def __init__(self, orders: Orders, state: TrainingState, joined: Callable[[], None]) -> None:
+    def __init__(
+        self, orders: Orders, state: TrainingState, joined: Callable[[], None], *, streams: bool
+    ) -> None:
         super().__init__(state, joined)
         self.budget = orders.samples
         self._membership = Membership(orders)
         self._checkpoints = Checkpoints(orders.checkpoint_dir)
         self._checkpoint_every_s = orders.checkpoint_every_s
-        self._has_state = False
+        self._hand_over = HandOver(state, streams=streams, resume=self._resume)
         self._is_broken = False
         self._flag: Any = None
         self._step_done_at = self._reported_at = self._saved_at = time.monotonic()
         self._reported: Position | None = None
         self._metrics: dict[str, float] = {}
 
+    @property
+    def size(self) -> int:
+        return len(self._hand_over.working)
+
+    @property
+    def place(self) -> int | None:
+        working = self._hand_over.working
+        return working.index(self.group.rank) if self.group.rank in working else None
+
     # one step together
 
-    def begin_step(self) -> None:
-        """Start to exchange which generation everybody could switch to; overlaps with the step."""
+    def begin_step(self) -> bool:
+        """Bring a hand-over forward, and start to exchange which generation everybody could switch to;
+        that overlaps with the step."""
+        was_shadow = self.place is None
+        try:
+            caught_up = self._hand_over.advance(self.group)
+        except GroupBroken as error:
+            self.lost(error)
+            return False
+        if caught_up is not None:
+            self._joined()
+            if was_shadow:
+                self._say("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
         offer = self._membership.offer(self.group.generation)
-        flag = torch.tensor([offer, -offer], dtype=torch.int64)
+        flag = torch.tensor([offer, -offer, self._hand_over.offer()], dtype=torch.int64)
         try:
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
         except GroupBroken:
             self._flag = None  # the gradients' exchange will fail as well and be handled
+        return True
+
+    def settle(self) -> None:
+        self._hand_over.settle()
 
     def taken(self, before: Position) -> None:
         """Report, save, and change generation if all offered the same newer one when the step began."""
@@ -105,6 +151,7 @@ class Crew(Alone):
         try:
             pending.wait()
             lowest, highest = int(flag[0]), -int(flag[1])
+            self._hand_over.agreed(int(flag[2]))
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
@@ -125,6 +172,7 @@ class Crew(Alone):
         self._is_broken = True
         generation = self.group.generation
         self.let_go()
+        self._hand_over.close()
         self._membership.channel.send("broken", generation=generation, reason=str(error)[:300])
         self._rejoin()
 
@@ -142,23 +190,15 @@ class Crew(Alone):
 
     def _join(self, group: Group) -> None:
         """Enter a group: find out who has the latest state and hand it to whoever has not."""
-        survivor = self._has_state
+        survivor = self._hand_over.has_state
         self.let_go()
         self.group = group
-        steps = torch.zeros(group.size, dtype=torch.int64)
-        steps[group.rank] = self._state.position.step + 1 if self._has_state else 0
-        group.all_reduce(steps)
-        latest, source = int(steps.max()), int(steps.argmax())
-        if latest == 0:  # nobody remembers: rank 0 reads the checkpoint, or starts anew
-            source = 0
-            if group.rank == 0:
-                self._resume()
-        lacking = int(steps[group.rank]) < latest or latest == 0
-        if group.size > 1 and bool((steps < max(latest, 1)).any()):
-            mine = group.rank == source
-            self._has_state = self._has_state and not (lacking and not mine)
-            self._state.transfer(group, source, receive=lacking and not mine)
-        self._has_state, self._is_broken = True, False
+        try:
+            self._hand_over.enter(group)
+        except TornError as error:
+            log.error("%s: this process ends, for another to start anew", error)
+            os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
+        self._is_broken = False
         default_group.install(group)
         self._joined()
         now = time.monotonic()
@@ -173,23 +213,24 @@ class Crew(Alone):
         self._step_done_at = self._reported_at = now
         self._reported = None
 
-    def _resume(self) -> None:
+    def _resume(self) -> bool:
         snapshot = self._checkpoints.load()
         if snapshot is not None:
             self._state.restore(snapshot)
+        return snapshot is not None
 
     def leave(self) -> NoReturn:
         """If nobody stays, rank 0 writes the state down; of a broken group, who is left, since rank 0
         may be what broke it."""
-        last = self._membership.dissolved and self._has_state
-        if last and (self.group.rank == 0 or self._is_broken):
+        last = self._membership.dissolved and self._hand_over.has_state
+        if last and (self.place == 0 or self._is_broken):
             self._save_now()
         self._say("left")
         raise SystemExit(0)
 
     def finish(self) -> bool:
         """Rank 0 writes the final state, and all agree that it is written."""
-        if self.group.rank == 0:
+        if self.place == 0:
             self._save_now()
         try:
             self.group.all_reduce(torch.zeros(1))
@@ -209,12 +250,12 @@ class Crew(Alone):
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
         self._metrics |= metrics
-        if now and self.group.rank == 0:
+        if now and self.place == 0:
             self._say("metrics")
 
     def _housekeep(self, committed: Position) -> None:
         """Rank 0 reports the last step that all members have taken, and writes checkpoints."""
-        if self.group.rank != 0:
+        if self.place != 0:
             return
         now = self._step_done_at
         if now - self._reported_at >= REPORT_EVERY_S:
@@ -240,7 +281,7 @@ class Crew(Alone):
         self._membership.channel.send(
             kind,
             generation=self.group.generation,
-            size=self.group.size,
+            size=self.size,
             step=position.step,
             samples=position.samples,
             epoch=position.epoch,

@@ -115,6 +115,14 @@ class Group:
         options.rootTensor = 0
         self._begin(lambda backend: backend.broadcast([tensor], options)).wait()
 
+    def send(self, tensor: torch.Tensor, rank: int) -> None:
+        """Send `tensor` to `rank`, which receives it; returns when the memory may be used again."""
+        self._begin(lambda backend: backend.send([tensor], rank, 0)).wait()
+
+    def receive(self, tensor: torch.Tensor, rank: int) -> None:
+        """Fill `tensor` with what `rank` sends."""
+        self._begin(lambda backend: backend.recv([tensor], rank, 0)).wait()
+
     def close(self) -> None:
         """Drop the connections; peers that still use the group get an error at once."""
         self.backend = None

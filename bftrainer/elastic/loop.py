@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from bftrainer.elastic.membership import Leave
 from bftrainer.elastic.policy import FixedPerNode, Policy, overridden
 from bftrainer.elastic.rng import reseed
 from bftrainer.elastic.sampler import Position, Share, pieces, share
-from bftrainer.elastic.state import Stateful, TrainingState
+from bftrainer.elastic.state import TrainingState
 from bftrainer.elastic.update import Update
 
 
@@ -80,11 +81,15 @@ class Run:
         self._seed = seed
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._update = Update(optimizer, scheduler, scaler, clip_norm, self._policy)
-        parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer, "pace": self._update.pace}
+        parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "pace": self._update.pace}
         parts |= {"scheduler": scheduler} if scheduler is not None else {}
         parts |= {"scaler": scaler} if scaler is not None else {}
         self._state = TrainingState(parts)
-        self._crew = Crew(orders, self._state, self._joined) if orders else Alone(self._state, self._joined)
+        self._crew = (
+            Crew(orders, self._state, self._joined, streams=not self._averaging.needs_batch)
+            if orders
+            else Alone(self._state, self._joined)
+        )
         self._leaving = False
         self._share: Share | None = None  # of the step that is under way
         self._piece: _Piece | None = None  # that the script works on
@@ -99,12 +104,14 @@ class Run:
 
     @property
     def rank(self) -> int:
-        return self._crew.group.rank
+        """This node's number among those that share the samples right now."""
+        place = self._crew.place
+        return self._crew.group.rank if place is None else place
 
     @property
     def size(self) -> int:
-        """The number of nodes right now."""
-        return self._crew.group.size
+        """The number of nodes that share the samples right now."""
+        return self._crew.size
 
     @property
     def generation(self) -> int:
@@ -197,7 +204,7 @@ class Run:
         try:
             yield
         except RuntimeError as error:
-            if self.size == 1 or not lost_peer(error):
+            if self._crew.group.size == 1 or not lost_peer(error):
                 raise
             self._crew.group.fail(str(error))
 
@@ -208,9 +215,10 @@ class Run:
 
     def _one_step(self) -> Iterator[Any]:
         """Yield this rank's micro-batches of the next step."""
+        if not self._crew.begin_step():
+            return
         mine = self._share = self._shared(self._state.position)
         self._update.clear()
-        self._crew.begin_step()
         self._averaging.begin(self._crew.group, mine.weight)
         parts = self._parts(mine)
         if not parts:
@@ -240,6 +248,7 @@ class Run:
         try:
             self._crew.group.check()
             self._averaging.finish()
+            self._crew.settle()
         except GroupBroken as error:
             self._update.clear()
             self._crew.lost(error)
@@ -250,11 +259,12 @@ class Run:
         return True
 
     def _joined(self) -> None:
-        """The run goes on from its position in a group that has just been entered."""
+        """The run goes on from its position with other members, or with more that share the samples."""
         step = self._state.position.step
         reseed(self._seed, step, self.rank)
         self._update.rescaled(self.size, step)
-        self._ahead = self._source.stream(self._coming()) if self._source.ahead else None
+        fetches = self._source.ahead and self._crew.place is not None
+        self._ahead = self._source.stream(self._coming()) if fetches else None
 
     # what there is to train on
 
@@ -265,14 +275,16 @@ class Run:
         )
 
     def _shared(self, position: Position) -> Share:
-        return share(
+        place = self._crew.place
+        found = share(
             position,
-            rank=self.rank,
+            rank=place or 0,
             size=self.size,
             batch=self._policy.total(self.size),
             length=self._source.length,
             budget=self._crew.budget,
         )
+        return found if place is not None else replace(found, stop=found.start)
 
     def _parts(self, mine: Share) -> tuple[tuple[int, int], ...]:
         """The micro-batches of a share; where there must be one, the step's last sample stands in."""

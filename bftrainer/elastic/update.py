@@ -44,10 +44,11 @@ class Update:
 
     def take(self, step: int) -> None:
         """Take the step that comes after `step` others."""
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         if self._scaler is not None:
+            self._scaler.scale(torch.zeros((), device=parameters[0].device))  # who had no batch has not yet
             self._scaler.unscale_(self._optimizer)
         if self._clip_norm is not None:
-            parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
         with self._paced(self.pace.factor(step, self._policy.warmup_steps)):
             if self._scaler is None:
