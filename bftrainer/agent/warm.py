@@ -28,7 +28,7 @@ class WarmPool:
         self._of = of
         self._env: dict[str, str] | None = None  # of the spec for which it was started
         self._socket: socket.socket | None = None
-        self._pid = 0
+        self.pid = 0
         self._scripts: set[str] = set()  # whose imports are done
         self._imports = True
         self._turn = asyncio.Lock()
@@ -39,7 +39,7 @@ class WarmPool:
         async with self._turn:
             if program.words is None:
                 return
-            if not self._pid or self._env != dict(program.env):
+            if not self.pid or self._env != dict(program.env):
                 self.close()
                 await self._start(program)
             await self._import(program)
@@ -57,7 +57,7 @@ class WarmPool:
         """The pid of a new worker; None where it has to be started the slow way."""
         async with self._turn:
             words = program.words
-            if words is None or not self._pid or self._socket is None or self._env != dict(program.env):
+            if words is None or not self.pid or self._socket is None or self._env != dict(program.env):
                 return None
             wanted = {
                 "type": "fork",
@@ -79,10 +79,10 @@ class WarmPool:
         """End the warm process; workers that came from it go on."""
         if self._socket is not None:
             self._socket.close()
-        if self._pid:
+        if self.pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-        self._socket, self._pid, self._scripts = None, 0, set()
+                os.kill(self.pid, signal.SIGKILL)
+        self._socket, self.pid, self._scripts = None, 0, set()
 
     async def _start(self, program: Program) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -90,7 +90,7 @@ class WarmPool:
         with theirs:
             command = (sys.executable, "-m", "bftrainer.elastic.warm", str(theirs.fileno()), self._of)
             try:
-                self._pid = spawn(
+                self.pid = spawn(
                     command, workdir=None, environ=program.environment(), output=None, fd=theirs.fileno()
                 )
             except OSError as error:
@@ -98,7 +98,7 @@ class WarmPool:
                 ours.close()
                 return
         self._socket, self._env = ours, dict(program.env)
-        self._watcher = asyncio.create_task(self._watch(self._pid))
+        self._watcher = asyncio.create_task(self._watch(self.pid))
         try:
             async with asyncio.timeout(UP_S):
                 up = await self._receive()
@@ -111,8 +111,8 @@ class WarmPool:
         if await ended(pid) == UNSAFE:
             log.warning("a script's imports start something: they are not done in the warm process any more")
             self._imports = False
-        if pid == self._pid:
-            self._pid = 0
+        if pid == self.pid:
+            self.pid = 0
 
     async def _import(self, program: Program) -> None:
         script = program.script

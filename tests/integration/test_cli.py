@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,8 +65,10 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     site.until(lambda: site.trainer("told")["metrics"].get("loss") == 0.25, 60, "the script's words")
     assert "loss=0.25" in bftrainer("show", "told", state=site.state)
     assert "loss=0.25" in bftrainer("status", state=site.state)
-    command = ["curl", "-s", "--unix-socket", str(site.state / "daemon.sock"), "http://x/metrics"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(site.state / "daemon.sock"))
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        text = connection.makefile().read()
     assert 'bftrainer_trainer_metric{metric="loss",trainer="told"} 0.25' in text
     assert "bftrainer_pool_nodes" in text
     site.until(lambda: site.get("reports", limit=10), 10, "reports are stored")
