@@ -25,7 +25,8 @@ class NativeJob(Job):
     """A trainer as the native launcher knows it."""
 
     told_broken: int = 0  # the last generation that is known to be broken
-    republished: int = 0  # a broken generation after which the same members are tried again
+    tries: int = 0  # how often the same members have been published again in a row
+    last: tuple[int, tuple[str, ...]] = (0, ())  # what was published, and when
     waiting: Regroup | None = None  # until the leavers have written the state down
 
 
@@ -36,6 +37,7 @@ class NativeLauncher(AgentLauncher[NativeJob]):
 
     def _carry_out(self, job: NativeJob, action: Regroup) -> None:
         job.waiting = None
+        self._try_again(job, action)
         there = [node for node in action.leaving if node in job.workers]
         if (
             there
@@ -47,6 +49,20 @@ class NativeLauncher(AgentLauncher[NativeJob]):
             job.waiting = action
         else:
             self._publish((*action.members, *there), action, members=action.members)
+
+    def _try_again(self, job: NativeJob, action: Regroup) -> None:
+        """When the same members are published a second time because their groups broke, who has said
+        nothing of that hangs, and is killed."""
+        last, job.last = job.last, (action.generation, action.members)
+        if last != (job.told_broken, action.members):
+            job.tries = 0
+            return
+        job.tries += 1
+        if job.tries > 1:
+            for node in action.members:
+                if node in job.workers and job.workers[node].heard < job.told_broken:
+                    order = {"type": "kill", "trainer": action.trainer, "reason": "it hung and was killed"}
+                    self._link.send(node, order)
 
     def _publish(self, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]) -> None:
         for node in nodes:
@@ -91,19 +107,9 @@ class NativeLauncher(AgentLauncher[NativeJob]):
                     self._link.send(peer, message)
 
     def _broken(self, trainer: int, job: NativeJob, message: Message) -> None:
-        """A group of the current generation broke: if nobody is seen to be lost, publish it anew.
-
-        Who has said nothing by the time that this has failed as well hangs, and is killed.
-        """
+        """A group of the current generation broke: if nobody is seen to be lost, publish it anew."""
         if message["generation"] != job.published or job.told_broken >= job.published:
             return
         log.warning("trainer %d: generation %d broke: %s", trainer, job.published, message["reason"])
-        if job.republished and job.republished < job.published:
-            silent = [n for n in job.members if n in job.workers and job.workers[n].heard < job.republished]
-            for node in silent:
-                self._link.send(node, {"type": "kill", "trainer": trainer, "reason": "it hung"})
-            job.republished = 0
-        else:
-            job.republished = job.published
         job.told_broken = job.published
         self._emit(Resync(time=self._clock() + RESYNC_AFTER_S, trainer=trainer, generation=job.published))

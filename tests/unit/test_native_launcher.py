@@ -206,3 +206,36 @@ def test_old_generations_report_no_progress() -> None:
     before = len(world.events)
     world.said("n", "progress", generation=1, size=1, step=9, samples=90, epoch=0, rate=1.0, metrics={})
     assert world.launcher.views(1)["n"].joined == 2 and len(world.events) == before
+
+
+def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None:
+    world = World()
+    world.start(1, "n")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
+    world.joined("n", 2, survivor=False, step=0, size=1)
+    world.start(3, "m")
+    world.said("m", "ready", started=3)
+    world.sent.clear()
+    world.launcher.perform(Regroup(trainer=1, generation=4, members=("m",), leaving=("n",)))
+    assert [(node, m["members"]) for node, m in world.sent if m["type"] == "regroup"] == [("n", [])]
+    world.sent.clear()
+    last = {"type": "left", "generation": 2, "step": 7, "samples": 70, "epoch": 0, "metrics": {}}
+    world.said("n", "exited", code=0, phase="leaving", reason="", last=last)
+    assert [(node, m["members"]) for node, m in world.sent if m["type"] == "regroup"] == [("m", ["m"])]
+
+
+def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() -> None:
+    world = World()
+    world.start(1, "n", "m")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
+    for node in "nm":
+        world.joined(node, 2, survivor=False, step=0)
+    world.said("n", "broken", generation=2, reason="timed out")
+    assert isinstance(world.events[-1], Resync)
+    world.launcher.perform(Regroup(trainer=1, generation=3, members=("n", "m")))
+    assert ("m", "kill") not in world.kinds()
+    world.said("n", "broken", generation=3, reason="m did not come")
+    world.launcher.perform(Regroup(trainer=1, generation=4, members=("n", "m")))
+    assert ("m", "kill") in world.kinds() and ("n", "kill") not in world.kinds()
+    world.said("m", "exited", code=-9, phase="member", reason="it hung", last={})
+    assert isinstance(world.events[-1], WorkerLost) and "it hung" in world.events[-1].reason
