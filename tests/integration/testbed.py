@@ -30,7 +30,9 @@ class Site:
         nodes = sorted({node for _, _, node in intervals})
         lines = [f"{a},{b},{node}" for a, b, node in sorted(intervals)]
         log.write_text("\n".join(["idle_start,idle_end,node", "0,0,~anchor", *lines]) + "\n")
-        self._options = ["--log", str(log), "--nodes", str(len(nodes)), "--from", "1970-01-01T00:00:00"]
+        self.command = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"]
+        self.command += ["--state-dir", str(self.state)]
+        self.command += ["--log", str(log), "--nodes", str(len(nodes)), "--from", "1970-01-01T00:00:00"]
         values = {"poll_s": 0.1, "t_fwd_s": 20, "objective": "efficiency", **settings}
         self._environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
         self._environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
@@ -38,14 +40,8 @@ class Site:
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"]
         with (self.root / "daemon.log").open("ab") as log:
-            self.daemon = subprocess.Popen(
-                [*command, "--state-dir", str(self.state), *self._options],
-                stdout=log,
-                stderr=log,
-                env=self._environ,
-            )
+            self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._environ)
         self.until(self.answers, 30, "the daemon answers")
 
     def answers(self) -> bool:
@@ -168,6 +164,12 @@ class Site:
             if forked in _read(pid, "cmdline") or started in _read(pid, "environ")
         )
         return pid
+
+    def warm_on(self, node: str) -> int | None:
+        """The process that workers are forked from on a node, if it is there yet."""
+        wanted = (b"bftrainer.elastic.warm", f"\0{node} ".encode())
+        found = (pid for pid in self.processes() if all(part in _read(pid, "cmdline") for part in wanted))
+        return next(found, None)
 
     def agent_on(self, node: str) -> int:
         wanted = f"--node\0{node}\0".encode()

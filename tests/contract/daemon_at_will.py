@@ -1,0 +1,63 @@
+"""A daemon whose nodes come and go at will: `daemon_at_will.py STATE_DIR ORDERS NODE...`
+
+ORDERS is a file to which lines of JSON are appended, each a change of the idle nodes: {"give": [...],
+"take": [...]}. A change takes effect within milliseconds, the next one `TICK_S` after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bftrainer import settings
+from bftrainer.daemon import Daemon, WallClock
+from bftrainer.model import NodesChanged
+from bftrainer.ports import Clock
+from bftrainer.schedulers.local import LocalScheduler, Playback
+from bftrainer.store import SqlStore
+
+TICK_S = 0.02
+
+
+def changes(orders: Path, clock: Clock) -> Iterator[NodesChanged]:
+    """At once what has been ordered up to now; from then on every order, or nothing, a tick from now."""
+    idle: frozenset[str] = frozenset()
+    with orders.open() as lines:
+        for line in lines:
+            idle = (idle - set(json.loads(line)["take"])) | set(json.loads(line)["give"])
+        yield NodesChanged(time=clock.now(), joined=idle)
+        while True:
+            order = json.loads(lines.readline() or '{"give": [], "take": []}')
+            yield NodesChanged(
+                time=clock.now() + TICK_S, left=frozenset(order["take"]), joined=frozenset(order["give"])
+            )
+
+
+def main(state_dir: str, orders: str, *nodes: str) -> None:
+    own = settings.load({"state_dir": state_dir})
+    own.state_dir.mkdir(parents=True, exist_ok=True)
+    clock = WallClock()
+    local = LocalScheduler(
+        nodes=frozenset(nodes),
+        changes=changes(Path(orders), clock),
+        playback=Playback(begin=0.0, origin=0.0, speed=1.0),
+        socket=own.socket,
+        log_dir=own.state_dir / "logs",
+        orphan_s=own.orphan_s,
+        clock=clock,
+    )
+    daemon = Daemon(own, local, SqlStore(own.database), clock)
+
+    async def serve() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, daemon.stop)
+        await daemon.run()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
