@@ -125,6 +125,8 @@ class Daemon:
             self.emit,
             self,
             nodes_see_us_at=settings.address,
+            state_dir=settings.state_dir,
+            orphan_s=settings.orphan_s,
             warm_pool=settings.warm_pool,
             log_dir=settings.state_dir / "logs",
             checkpoint_dir=settings.state_dir / "checkpoints",

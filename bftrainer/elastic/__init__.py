@@ -11,8 +11,20 @@ is an ordinary training loop on one. Scripts that torchrun or Elastic Horovod le
 Nothing else of bftrainer imports torch.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from bftrainer.elastic.attach import Job, attach
-from bftrainer.elastic.loop import Run
 from bftrainer.elastic.policy import FixedGlobal, FixedPerNode
 
+if TYPE_CHECKING:
+    from bftrainer.elastic.loop import Run
+
 __all__ = ["FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load torch when it is wanted: Horovod's driver, a process beside the daemon, does without."""
+    if name != "Run":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.loop").Run

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic.channel import Channel, Orders
-from bftrainer.elastic.membership import AGENT_GONE
+from bftrainer.elastic import horovod_place
+from bftrainer.elastic.channel import AGENT_GONE, Channel, Orders
 
 REPORT_EVERY_S = 0.2
 
@@ -90,10 +90,11 @@ class Job:
             "epoch": epoch,
             "metrics": self._metrics,
             "at": now,
+            "world": horovod_place.worlds(),
         }
         if self._channel is None or _rank() != 0:
             return
-        if self._last["size"] != before.get("size"):
+        if any(self._last[name] != before.get(name) for name in ("size", "world")):
             pause_s = now - before["at"] if before else None
             self._channel.send("resumed", **{**self._last, "step": step - 1, "pause_s": pause_s})
             self._said = {}
@@ -133,10 +134,17 @@ _job: Job | None = None
 
 
 def attach() -> Job:
-    """The job of this process, always the same one. Call it in the main thread: SIGTERM is taken over."""
+    """The job of this process, always the same one. Call it in the main thread: SIGTERM is taken over.
+
+    With Horovod, call it before `hvd.init()` and as late as possible otherwise: it waits until there is a
+    place in the membership, while the members train on.
+    """
     global _job  # noqa: PLW0603  a process has one job
     if _job is None:
-        _job = Job(Orders.from_environment())
+        orders = Orders.from_environment()
+        if orders is not None and horovod_place.is_wanted():
+            horovod_place.take(orders.address)
+        _job = Job(orders)
         _job.listen_for_sigterm()
     return _job
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 VARIABLE = "BFTRAINER_WORKER"
+AGENT_GONE = 70
+"""Exit code of a worker whose agent has gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from bftrainer.elastic.channel import Channel, Orders
+from bftrainer.elastic.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.group import CalledOff, Group, GroupBroken, Rendezvous, form
-
-AGENT_GONE = 70
-"""Exit code of a worker whose agent has gone."""
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order

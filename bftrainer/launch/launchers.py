@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.launch.agents import AgentLauncher, WorkerView
+from bftrainer.launch.horovod import HorovodLauncher
+from bftrainer.launch.horovod_drivers import DriverProcesses
 from bftrainer.launch.native import NativeLauncher
 from bftrainer.launch.store_host import StoreHost
 from bftrainer.launch.torchrun import TorchrunLauncher
@@ -25,14 +27,27 @@ class Launchers:
         self._of: dict[int, AgentLauncher[Any]] = {}
 
     @classmethod
-    def over(cls, link: Link, emit: Emit, books: Books, *, nodes_see_us_at: str, **options: Any) -> Launchers:
+    def over(
+        cls,
+        link: Link,
+        emit: Emit,
+        books: Books,
+        *,
+        nodes_see_us_at: str,
+        state_dir: Path,
+        orphan_s: float,
+        **options: Any,
+    ) -> Launchers:
         """All that there are; `options` are those of `AgentLauncher`.
 
-        `nodes_see_us_at`: the address of this machine at which nodes reach what is started here.
+        `nodes_see_us_at`: the address of this machine at which nodes reach what is started here; what
+        outlives the daemon is found again in `state_dir`, and ends when no daemon comes for `orphan_s`.
         """
+        drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s)
         by_name: dict[str, AgentLauncher[Any]] = {
             "native": NativeLauncher(link, emit, books, **options),
             "torchrun": TorchrunLauncher(link, emit, books, stores=StoreHost(nodes_see_us_at), **options),
+            "horovod": HorovodLauncher(link, emit, books, drivers=drivers, **options),
         }
         return cls(link, by_name, options["grace_s"])
 
