@@ -242,6 +242,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             super()._exited(trainer, job, node, view, message)
         elif node in job.halting:
             self._gone(trainer, node, "its driver was lost", blame=False)
+            self._halt(trainer, job, [n for n, other in job.workers.items() if other.run])
         elif job.failure:
             self._gone(trainer, node, job.failure, blame=True)
         elif code == 0 and last.get("type") != "finished" and node not in job.ranks[:1]:
