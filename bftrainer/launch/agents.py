@@ -285,8 +285,12 @@ class AgentLauncher(ABC, Generic[J]):
         job.published, job.members = action.generation, action.members
         for node in action.leaving:
             if node in job.workers:
-                job.workers[node].phase = "leaving"
+                self._dismiss(action.trainer, job, node)
         self._carry_out(job, action)
+
+    def _dismiss(self, trainer: int, job: J, node: str) -> None:
+        """A member is to leave; it hears of it with the membership."""
+        job.workers[node].phase = "leaving"
 
     @abstractmethod
     def _carry_out(self, job: J, action: Regroup) -> None:

@@ -22,6 +22,8 @@ from bftrainer.ports import Message
 
 FOLLOWERS_GRACE_S = 2.0
 """What ranks other than 0 have to end in: they keep nothing."""
+ENDED = ("done", "stopped")
+"""Phases of a worker whose process has ended and whose node stays."""
 MAX_RESTARTS = 1 << 30
 """Nobody counts a run's restarts: nodes come and go for as long as there is work."""
 
@@ -79,6 +81,22 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
         if action.members:
             self._stores.open(action.trainer, action.generation, lambda port: self._opened(job, action, port))
         self._advance(action.trainer, job)
+
+    def _dismiss(self, trainer: int, job: TorchrunJob, node: str) -> None:
+        view = job.workers[node]
+        if view.phase in ENDED:
+            del job.workers[node]
+        elif not view.run:  # it waits, warm, for a run that is never to begin
+            self._stop(trainer, node)
+        else:
+            super()._dismiss(trainer, job, node)
+
+    def _stop(self, trainer: int, node: str) -> None:
+        view = self._jobs[trainer].workers.get(node)
+        if view is not None and view.phase in ENDED:
+            del self._jobs[trainer].workers[node]
+        else:
+            super()._stop(trainer, node)
 
     def _opened(self, job: TorchrunJob, action: Regroup, port: int) -> None:
         if job.pending is action:

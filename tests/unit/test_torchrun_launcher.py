@@ -213,3 +213,26 @@ def test_cancel_lets_rank_0_write_its_checkpoint() -> None:
     assert world.new() == [("m", "stop")]
     world.exited("m", 2)
     assert world.launcher.workers(1) == {} and world.events == []
+
+
+def test_who_has_ended_already_has_left_when_the_trainer_is_over() -> None:
+    world = World()
+    world.begin("a", "b")
+    world.exited("b", 2)
+    world.exited("a", 2, **{**left(2, 100), "type": "finished"})
+    assert isinstance(world.events[-1], TrainerEnded)
+    world.regroup(3, leaving=("a", "b"))
+    assert world.launcher.workers(1) == {}
+
+
+def test_a_member_of_a_run_that_never_began_is_told_to_leave() -> None:
+    world = World()
+    world.begin("a")
+    world.launcher.perform(StartWorker(trainer=1, generation=1, node="b"))
+    world.said("b", "ready")
+    world.regroup(3, "a", "b")
+    world.sent.clear()
+    world.regroup(4, "a", leaving=("b",))
+    assert ("b", "stop") in world.new()
+    world.exited("b", 0)
+    assert set(world.launcher.workers(1)) == {"a"}
