@@ -7,6 +7,7 @@ one of the highest generation, then step: a stray worker of an older generation 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -41,7 +42,8 @@ class Checkpoints:
         return self._writer is not None and self._writer.is_alive()
 
     def save_in_background(self, snapshot: dict[str, Any], generation: int) -> None:
-        """Write `snapshot` in a thread; the caller sees to it that none is under way (`busy`)."""
+        """Write `snapshot` in a thread; the caller sees to it that none is under way (`busy`), and leaves
+        the snapshot alone until then."""
         self._writer = threading.Thread(
             target=self.save, args=(snapshot, generation), name="bftrainer-checkpoint", daemon=True
         )
@@ -66,7 +68,8 @@ class Checkpoints:
         except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
             self.error = f"checkpoint {self._directory / name}: {error}"
             log.error("%s", self.error)
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what cannot be written may not be removable either
+                partial.unlink()
             return False
         return True
 
@@ -90,8 +93,8 @@ class Checkpoints:
                 if snapshot["format"] == 1:
                     return snapshot
             except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
-                log.error("checkpoint %s is not readable, trying the one before: %s", path, error)
-                reason = str(error)
+                log.error("checkpoint %s is not readable, trying the one before: %r", path, error)
+                reason = str(error) or type(error).__name__  # of an empty file: EOFError, and no word
         if reason:
             raise CheckpointError(
                 f"no checkpoint in {self._directory} can be read: {reason.splitlines()[0]}; "

@@ -191,7 +191,8 @@ class Crew(Alone):
     def _join(self, group: Group) -> None:
         """Enter a group: find out who has the latest state and hand it to whoever has not."""
         survivor = self._hand_over.has_state
-        self.let_go()
+        default_group.remove()
+        self.group.retire()  # all have left it, or it is closed already
         self.group = group
         try:
             self._hand_over.enter(group)

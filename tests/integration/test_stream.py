@@ -16,8 +16,9 @@ from audit import audit
 from bftrainer.testing.workers import Workers
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "shadow.py")
-SAMPLES = 6_000
-SLOW = ("0.005", "65536")  # 64 KiB a step: some hundred steps
+SAMPLES = 5_000
+SLOW = ("0.005", "262144")  # so few bytes a step that there is time for accidents
+STATE = 10_600_000  # bytes of parameters and momenta
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def ended(workers: Workers, *nodes: str) -> None:
         assert workers.wait(node, "exited", 120)["code"] == 0, (workers.folder / f"{node}.log").read_text()
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adamw", "odd"])
+@pytest.mark.parametrize("kind", ["sgd", "adamw", "odd", "ddp"])
 def test_a_newcomer_has_the_members_state_to_the_bit(workers: Workers, kind: str) -> None:
     start(workers, kind, "a", "b", "c")
     workers.regroup("a", "b")
@@ -88,3 +89,76 @@ def test_a_newcomer_has_the_members_state_to_the_bit(workers: Workers, kind: str
     if kind == "odd":
         first = min((n for n in three if n["rank"] == 2), key=lambda n: n["step"])
         assert first["step"] - 5 < first["seen"] <= first["step"] + 1, "statistics come along"
+
+
+def shadowed(workers: Workers, *members: str, shadow: str) -> None:
+    """Regroup, and wait until `shadow` has got a part of the state, but not all."""
+    workers.regroup(*members, shadow)
+    workers.wait(shadow, "joined", where=lambda m: m["generation"] == workers.generation)
+    advance(workers, 8)
+    assert not any(m["type"] == "caught_up" for m in workers.said[shadow])
+
+
+def test_a_source_that_dies_is_replaced_and_what_came_from_it_stays(workers: Workers) -> None:
+    start(workers, "sgd", "a", "b", "c", options=SLOW)
+    workers.regroup("a", "b")
+    advance(workers, 3)
+    shadowed(workers, "a", "b", shadow="c")
+    workers.kill("a")
+    workers.wait("b", "broken")
+    workers.regroup("b", "c")
+    caught_up = workers.wait("c", "caught_up")
+    assert caught_up["bytes"] < STATE, "it went on where the first source had got to"
+    ended(workers, "b", "c")
+    audit(workers.folder, SAMPLES)
+    assert same_states(workers) > 20
+
+
+def test_shadows_that_leave_or_die_cost_the_members_nothing(workers: Workers) -> None:
+    start(workers, "adamw", "a", "b", "c", "d", options=SLOW)
+    workers.regroup("a", "b")
+    advance(workers, 3)
+    shadowed(workers, "a", "b", shadow="c")
+    workers.regroup("a", "b", leaving=["c"])
+    ended(workers, "c")
+    shadowed(workers, "a", "b", shadow="d")
+    workers.kill("d")
+    workers.wait("a", "broken")
+    workers.regroup("a", "b")
+    ended(workers, "a", "b")
+    audit(workers.folder, SAMPLES)
+    same_states(workers)
+    assert all(note["size"] < 3 for note in notes(workers))
+
+
+@pytest.mark.parametrize("every_s", [0.05, 1e9], ids=["checkpoint", "none"])
+def test_only_shadows_left_have_no_state(tmp_path: Path, every_s: float) -> None:
+    with Workers(tmp_path, samples=SAMPLES, checkpoint_every_s=every_s) as workers:
+        start(workers, "sgd", "a", "b", "c", options=SLOW)
+        workers.regroup("a", "b")
+        advance(workers, 3)
+        shadowed(workers, "a", "b", shadow="c")
+        if every_s < 1:
+            eventually(lambda: any(tmp_path.glob("checkpoints/*.pt")), "a checkpoint")
+        workers.kill("a")
+        workers.kill("b")
+        workers.wait("c", "broken")
+        workers.regroup("c")
+        if every_s < 1:
+            joined = workers.wait("c", "joined", where=lambda m: m["generation"] == workers.generation)
+            assert joined["step"] > 0
+            ended(workers, "c")
+            audit(tmp_path, SAMPLES)
+        else:
+            assert workers.wait("c", "exited")["code"] == -9, "half a state is no beginning"
+
+
+def test_a_script_that_changes_parameters_by_itself_gets_one_broadcast(workers: Workers) -> None:
+    start(workers, "clamped", "a", "b", "c")
+    workers.regroup("a", "b")
+    advance(workers, 3)
+    workers.regroup("a", "b", "c")
+    workers.wait("c", "caught_up")
+    ended(workers, "a", "b", "c")
+    assert "handing over at once" in (workers.folder / "c.log").read_text()
+    same_states(workers)

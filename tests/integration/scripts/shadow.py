@@ -83,12 +83,12 @@ def digest() -> int:
 
 
 data = torch.utils.data.TensorDataset(torch.arange(LENGTH))
-run = elastic.Run(model, optimizer, data, batch_size=16, scheduler=scheduler)
+run = elastic.Run(model, optimizer, data, batch_size=16, scheduler=scheduler, ddp=kind == "ddp")
 with Path(where, f"{os.getpid()}-{time.time_ns()}.jsonl").open("a", buffering=1) as out:
     for (indices,) in run:
         before, generation, size, rank = run.position, run.generation, run.size, run.rank
         x = torch.sin(indices[:, None] * torch.arange(1, 513) / 100)
-        loss = model(x, before.step) if kind == "odd" else model(x).square().mean()
+        loss = model(x, before.step) if kind == "odd" else run.model(x).square().mean()
         optimizer.zero_grad()
         loss.backward()
         time.sleep(delay)
