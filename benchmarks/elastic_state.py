@@ -27,9 +27,9 @@ TENSOR = 4_000_000  # elements of one parameter
 
 def worker(millions: int, active: int, step_s: float, folder: Path, *, plain: bool) -> None:
     """Train until told to leave; notes the length of every step."""
-    import torch  # noqa: PLC0415
+    import torch
 
-    from bftrainer import elastic  # noqa: PLC0415
+    from bftrainer import elastic
 
     torch.set_num_threads(1)
     sizes = [TENSOR] * (millions * 1_000_000 // TENSOR) + [millions * 1_000_000 % TENSOR]
