@@ -104,6 +104,7 @@ class TrainerSpec:
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
+    batch: tuple[tuple[str, int | str], ...] = ()  # instead of the script's: global, or per_node with lr
 
 
 class TrainerStatus(StrEnum):

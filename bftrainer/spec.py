@@ -110,6 +110,26 @@ class _Checkpoint(_Strict):
     every_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 5.0
 
 
+class _Batch(_Strict):
+    """A fixed global batch, or a fixed batch per node with what the learning rate does."""
+
+    total: Annotated[int, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
+    per_node: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    lr: Literal["none", "linear", "sqrt"] | None = None
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> _Batch:
+        if (self.total is None) is (self.per_node is None):
+            raise ValueError("a batch is either global or per_node; give one of them")
+        if self.total is not None and (self.lr is not None or self.warmup_steps is not None):
+            raise ValueError("with a global batch the learning rate stays; leave lr and warmup_steps out")
+        return self
+
+    def items(self) -> tuple[tuple[str, int | str], ...]:
+        return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
+
+
 class _Spec(_Strict):
     name: Text
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
@@ -124,6 +144,7 @@ class _Spec(_Strict):
     workdir: Text = "."
     env: dict[str, Text] = {}
     checkpoint: _Checkpoint = _Checkpoint()
+    batch: _Batch | None = None
 
     @field_validator("name")
     @classmethod
@@ -293,6 +314,7 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         env=tuple(sorted(spec.env.items())),
         checkpoint_dir=str((base / spec.checkpoint.dir).resolve()) if spec.checkpoint.dir else "",
         checkpoint_every_s=spec.checkpoint.every_s,
+        batch=spec.batch.items() if spec.batch else (),
     )
 
 
@@ -359,7 +381,7 @@ def _valid_keys(loc: Location) -> list[str]:
         annotation = model.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]
         model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _decapitalised(message: str) -> str:

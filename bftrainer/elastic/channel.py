@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 VARIABLE = "BFTRAINER_WORKER"
@@ -21,7 +21,10 @@ AGENT_GONE = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a worker is told at its start. `samples` None: until the script ends; `batch`: see `policy`."""
+    """What a worker is told at its start.
+
+    `samples` None: until the script ends. `batch`: what goes before the script's, see `policy.overridden`.
+    """
 
     fd: int
     trainer: int
@@ -31,7 +34,7 @@ class Orders:
     samples: int | None
     checkpoint_dir: str
     checkpoint_every_s: float
-    batch: dict[str, Any] | None = None
+    batch: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls) -> Orders | None:

@@ -92,11 +92,17 @@ class Crew(Alone):
     """The members of one generation after the other, as the daemon publishes them."""
 
     def __init__(
-        self, orders: Orders, state: TrainingState, joined: Callable[[], None], *, streams: bool
+        self,
+        orders: Orders,
+        state: TrainingState,
+        joined: Callable[[], None],
+        *,
+        streams: bool,
+        device: torch.device,
     ) -> None:
         super().__init__(state, joined)
         self.budget = orders.samples
-        self._membership = Membership(orders)
+        self._membership = Membership(orders, device)
         self._checkpoints = Checkpoints(orders.checkpoint_dir)
         self._checkpoint_every_s = orders.checkpoint_every_s
         self._hand_over = HandOver(state, streams=streams, resume=self._resume)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +18,8 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
+
+from bftrainer.elastic.sockets import is_network, open_sockets
 
 _PR_SET_PDEATHSIG = 1
 
@@ -62,7 +62,7 @@ class Source:
         self._data, self._seed = data, seed
         self._collate = collate or (self._loader.collate_fn if self._loader else default_collate)
         self._shuffles = self._loader is None or isinstance(self._loader.sampler, RandomSampler)
-        self._from_before = _sockets()
+        self._from_before = open_sockets()
         self._order = lru_cache(maxsize=2)(self._permuted)  # workers may be an epoch ahead
 
     @property
@@ -144,15 +144,8 @@ class _Start:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != self._parent:
             os._exit(1)
-        for fd in _sockets() - self._keep:
-            with socket.socket(fileno=os.dup(fd)) as found:
-                network = found.family in (socket.AF_INET, socket.AF_INET6)
-            if network:
+        for fd in open_sockets() - self._keep:
+            if is_network(fd):
                 os.close(fd)
         if self._then is not None:
             self._then(worker)
-
-
-def _sockets() -> frozenset[int]:
-    """The descriptors of this process that are sockets."""
-    return frozenset(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.is_socket())

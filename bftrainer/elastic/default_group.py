@@ -12,9 +12,11 @@ from typing import Any
 import torch.distributed as dist
 
 from bftrainer.elastic.group import Group
+from bftrainer.elastic.nccl import AbortableGroup
 
-NAME = "bftrainer"
-_formed: list[Any] = []  # what torch is given when it asks for a backend of this name
+CPU, GPU = "bftrainer", "bftrainer_nccl"
+_formed: dict[str, Any] = {}
+"""What torch is given when it asks for a backend of a name; empty while no group of ours is in place."""
 
 
 def install(group: Group) -> None:
@@ -29,14 +31,20 @@ def install(group: Group) -> None:
             "torch.distributed has been initialised already: leave init_process_group out of the script, "
             "the run provides the default group"
         )
-    if not hasattr(dist.Backend, NAME.upper()):
-        dist.Backend.register_backend(NAME, lambda *_: _formed.pop(), devices=["cpu"])
+    for name, device in ((CPU, "cpu"), (GPU, "cuda")):
+        if not hasattr(dist.Backend, name.upper()):
+            dist.Backend.register_backend(name, lambda *_, name=name: _formed[name], devices=[device])
     store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally
-    _formed.append(group.backend or dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=1)))
-    dist.init_process_group(NAME, store=store, rank=group.rank, world_size=group.size)
+    _formed[CPU] = group.backend or dist.ProcessGroupGloo(store, 0, 1, timedelta(seconds=1))
+    backends = CPU
+    if isinstance(group, AbortableGroup):
+        _formed[GPU] = group.accelerated
+        backends = f"cpu:{CPU},cuda:{GPU}"
+    dist.init_process_group(backends, store=store, rank=group.rank, world_size=group.size)
 
 
 def remove() -> None:
     """Let go of the default group, if it is ours: what it holds keeps connections open."""
-    if dist.is_initialized() and dist.get_backend() == NAME:
+    if _formed:
+        _formed.clear()
         dist.destroy_process_group()

@@ -7,6 +7,7 @@ instance because the peer that should have set it is dead and a newer generation
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from bftrainer.elastic.sockets import Address, cut, listening
 
 FORM_TIMEOUT_S = 10.0
 OPERATION_TIMEOUT_S = 120.0
@@ -54,6 +57,11 @@ class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch expor
             self._off = True
             self._changed.notify_all()
 
+    def entries(self) -> dict[str, bytes]:
+        """All that has been said so far."""
+        with self._changed:
+            return dict(self._entries)
+
     # what ProcessGroupGloo calls
 
     def set(self, key: str, value: Any) -> None:
@@ -88,11 +96,19 @@ class Group:
     device = torch.device("cpu")
     """Where tensors must be to be exchanged."""
 
-    def __init__(self, generation: int, rank: int, size: int, backend: Any = None) -> None:
+    def __init__(
+        self,
+        generation: int,
+        rank: int,
+        size: int,
+        backend: Any = None,
+        cut: Callable[[], None] = lambda: None,
+    ) -> None:
         self.generation = generation
         self.rank = rank
         self.size = size
         self.backend = backend
+        self.cut = cut
         self.failure: str | None = None
 
     def begin_all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Pending:
@@ -101,7 +117,7 @@ class Group:
             return Pending(None)
         options = dist.AllreduceOptions()
         options.reduceOp = op
-        return self._begin(lambda backend: backend.allreduce([tensor], options))
+        return self._start(tensor, lambda backend: backend.allreduce([tensor], options))
 
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
         self.begin_all_reduce(tensor, op).wait()
@@ -113,35 +129,38 @@ class Group:
         options = dist.BroadcastOptions()
         options.rootRank = source
         options.rootTensor = 0
-        self._begin(lambda backend: backend.broadcast([tensor], options)).wait()
+        self._start(tensor, lambda backend: backend.broadcast([tensor], options)).wait()
 
     def send(self, tensor: torch.Tensor, rank: int) -> None:
         """Send `tensor` to `rank`, which receives it; returns when the memory may be used again."""
-        self._begin(lambda backend: backend.send([tensor], rank, 0)).wait()
+        self._start(tensor, lambda backend: backend.send([tensor], rank, 0)).wait()
 
     def receive(self, tensor: torch.Tensor, rank: int) -> None:
         """Fill `tensor` with what `rank` sends."""
-        self._begin(lambda backend: backend.recv([tensor], rank, 0)).wait()
+        self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait()
 
     def close(self) -> None:
         """Drop the connections; peers that still use the group get an error at once."""
+        self.fail("closed")
         self.backend = None
-        self.failure = self.failure or "closed"
 
     def retire(self) -> None:
         """Close in the background, which takes 10 ms: nobody waits for this rank to let go."""
         threading.Thread(target=self.close, name="bftrainer-close", daemon=True).start()
 
     def fail(self, reason: str) -> None:
-        """Something that went past this object has found a peer gone."""
-        self.failure = self.failure or reason
+        """A peer is gone. Whatever is under way ends at once, on all ranks: what waits for a rank that
+        has given up already would wait for ever."""
+        if self.failure is None:
+            self.failure = reason
+            self.cut()
 
     def check(self) -> None:
         """Raise `GroupBroken` if any operation has failed."""
         if self.failure is not None:
             raise GroupBroken(self.failure)
 
-    def _begin(self, operation: Callable[[Any], Any]) -> Pending:
+    def _start(self, tensor: torch.Tensor, operation: Callable[[Any], Any]) -> Pending:
         self.check()
         try:
             return Pending(operation(self.backend), self.fail)
@@ -186,7 +205,9 @@ def form(store: Rendezvous, generation: int, rank: int, size: int, address: str)
         return Group(generation, rank, size)
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # missing in torch's stub
     options._timeout = timedelta(seconds=FORM_TIMEOUT_S)
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
+    device, own = listening(lambda: dist.ProcessGroupGloo.create_device(hostname=address))
+    options._devices = [device]
+    store.set(f"listens/{rank}", json.dumps(sorted(own)))
     try:
         backend = dist.ProcessGroupGloo(store, rank, size, options)
         backend._set_default_timeout(timedelta(seconds=OPERATION_TIMEOUT_S))
@@ -194,4 +215,10 @@ def form(store: Rendezvous, generation: int, rank: int, size: int, address: str)
         raise
     except RuntimeError as error:
         raise GroupBroken(str(error)) from error
-    return Group(generation, rank, size, backend)
+    return Group(generation, rank, size, backend, lambda: cut(own, _addresses(store)))
+
+
+def _addresses(store: Rendezvous) -> set[Address]:
+    """Where members listen, as far as they have said."""
+    said = [json.loads(entry) for key, entry in store.entries().items() if key.startswith("listens/")]
+    return {(host, port) for addresses in said for host, port in addresses}

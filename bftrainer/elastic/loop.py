@@ -85,8 +85,10 @@ class Run:
         parts |= {"scheduler": scheduler} if scheduler is not None else {}
         parts |= {"scaler": scaler} if scaler is not None else {}
         self._state = TrainingState(parts)
+        device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        streams = not self._averaging.needs_batch
         self._crew = (
-            Crew(orders, self._state, self._joined, streams=not self._averaging.needs_batch)
+            Crew(orders, self._state, self._joined, streams=streams, device=device)
             if orders
             else Alone(self._state, self._joined)
         )
@@ -326,7 +328,7 @@ def _policy(given: Policy | None, batch_size: int, accumulate: int | None, order
     if accumulate is not None and accumulate < 1:
         raise ValueError(f"accumulate {accumulate}: at least 1 micro-batch per step")
     chosen = given or FixedPerNode(batch_size * (accumulate or 1))
-    return overridden(chosen, orders.batch if orders else None)
+    return overridden(chosen, orders.batch if orders else {})
 
 
 def _averaging(model: torch.nn.Module, ddp: bool | Mapping[str, Any], average: bool) -> Averaging:

@@ -15,8 +15,11 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from bftrainer.elastic.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.group import CalledOff, Group, GroupBroken, Rendezvous, form
+from bftrainer.elastic.nccl import accelerate
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order
@@ -32,14 +35,25 @@ class Published:
     leaving: tuple[str, ...]
 
 
+def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
+    """Whether a group of `members` cannot come to the end of a step any more: somebody in it is lost, or
+    the same membership is published once more, because the group is broken for somebody.
+
+    Who learns of that here need not wait for the network to tell, which it never may.
+    """
+    gone = set(members) - {*published.members, *published.leaving}
+    return bool(gone) or members == published.members
+
+
 class Membership:
     """Follows the published memberships; used by the training loop's thread, fed by the channel's."""
 
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, orders: Orders, device: torch.device) -> None:
+        self._orders, self._device = orders, device
         self._changed = threading.Condition()
         self._published = Published(0, (), ())
         self._formed: Group | None = None
+        self._entered: tuple[Group, tuple[str, ...]] | None = None  # and its members
         self._rendezvous: Rendezvous | None = None
         self._stopped = False
         self.channel = Channel(orders.fd, self._receive, closed=lambda: os._exit(AGENT_GONE))
@@ -70,7 +84,7 @@ class Membership:
                 raise Leave
             if self._formed is None or self._formed.generation != generation:
                 raise GroupBroken(f"generation {generation} has been overtaken")
-            return self._formed
+            return self._enter(self._formed)
 
     def next(self, generation: int) -> Group:
         """Wait for a group of a generation after `generation`; for who has no group that works.
@@ -83,7 +97,7 @@ class Membership:
                 if self._stopped or self._orders.node in self._published.leaving:
                     raise Leave
                 if self._formed is not None and self._formed.generation > generation:
-                    return self._formed
+                    return self._enter(self._formed)
                 self._changed.wait()
 
     @property
@@ -91,6 +105,10 @@ class Membership:
         """Whether nobody may be left to go on: the published membership is empty, or we were stopped."""
         with self._changed:
             return self._stopped or not self._published.members
+
+    def _enter(self, group: Group) -> Group:
+        self._entered = group, self._published.members
+        return group
 
     # fed by the channel
 
@@ -118,6 +136,8 @@ class Membership:
                 self._rendezvous.call_off()
             self._rendezvous = self._formed = None
             self._published = published
+            if self._entered is not None and is_left_behind(self._entered[1], published):
+                self._entered[0].fail(f"generation {published.generation} goes on without it")
             if self._orders.node in published.members:
                 self._rendezvous = Rendezvous(
                     lambda key, value: self.channel.send(
@@ -136,6 +156,7 @@ class Membership:
         rank = published.members.index(self._orders.node)
         try:
             group = form(store, published.generation, rank, len(published.members), self._orders.address)
+            group = accelerate(group, store, self._device)
         except CalledOff:
             return
         except GroupBroken as error:

@@ -83,7 +83,7 @@ def _positive(what: str, size: int) -> None:
         raise ValueError(f"{what} of {size}: at least 1 sample")
 
 
-def overridden(policy: Policy, spec: Mapping[str, Any] | None) -> Policy:
+def overridden(policy: Policy, spec: Mapping[str, Any]) -> Policy:
     """A script's policy with what a spec's key `batch` says instead of it.
 
     `spec` is {"global": samples} or {"per_node": samples, "lr": rule, "warmup_steps": steps}; what

@@ -264,6 +264,7 @@ class AgentLauncher(ABC, Generic[J]):
                     "samples": spec.samples,
                     "checkpoint_dir": str(self.checkpoint_folder(trainer, spec)),
                     "checkpoint_every_s": spec.checkpoint_every_s,
+                    "batch": dict(spec.batch),
                 },
             },
         )
@@ -389,8 +390,8 @@ class AgentLauncher(ABC, Generic[J]):
             job.finished = True
             job.committed, job.samples = message["step"], message["samples"]
             self._tell_progress(trainer, job, {**message, "size": len(job.members)}, 0.0)
-        elif job.reported is not None:
-            self._tell_progress(trainer, job, {**message, **_same(job.reported)}, job.reported.rate)
+        else:  # metrics, said between two reports of progress: with the step that they belong to
+            self._tell_progress(trainer, job, message, job.reported.rate if job.reported else None)
 
     def _tell_progress(self, trainer: int, job: J, message: Message, rate: float | None) -> None:
         before = job.reported.metrics if job.reported else {}
@@ -470,15 +471,6 @@ class AgentLauncher(ABC, Generic[J]):
 def _program(spec: TrainerSpec) -> Message:
     """What an agent has to know to run a trainer's program."""
     return {"command": list(spec.command), "workdir": spec.workdir, "env": dict(spec.env)}
-
-
-def _same(progress: Progress) -> Message:
-    return {
-        "size": progress.size,
-        "step": progress.step,
-        "samples": progress.samples,
-        "epoch": progress.epoch,
-    }
 
 
 def _why(code: int) -> str:

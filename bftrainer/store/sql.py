@@ -341,6 +341,7 @@ def _spec(plain: dict[str, Any]) -> TrainerSpec:
             "curve": None if curve is None else tuple((n, rate) for n, rate in curve),
             "costs": _costs(plain["costs"]),
             "env": tuple((k, v) for k, v in plain["env"]),
+            "batch": tuple((k, v) for k, v in plain.get("batch", ())),
             "curves": tuple((c, tuple((n, r) for n, r in own)) for c, own in plain.get("curves", ())),
         }
     )

@@ -1,0 +1,157 @@
+"""Training scripts as functions, for stage.py: one model and one data set, trained in different ways.
+
+Each ends after the step whose number the test writes into the file `stop`, and saves what it has then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+from bftrainer import elastic
+
+LENGTH, BATCH, LR = 103, 24, 0.05
+
+
+class Points(Dataset):  # type: ignore[type-arg]
+    """x -> a target, with the sample's index besides."""
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, torch.Tensor, int]:
+        x = torch.tensor([i / LENGTH, (i * 7 % LENGTH) / LENGTH], dtype=torch.float64)
+        return x, x.sin().sum(0, keepdim=True), i
+
+
+def network(kind: torch.dtype = torch.float64) -> torch.nn.Module:
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(2, 16, dtype=kind), torch.nn.Tanh(), torch.nn.Linear(16, 1, dtype=kind)
+    return torch.nn.Sequential(*layers)
+
+
+def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)
+
+
+class Notes:
+    """One line per micro-batch whose step was taken, and the weights after the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._out = (folder / f"{os.getpid()}.jsonl").open("a", buffering=1)
+        self._pending: list[int] = []
+        self._at = (-1, -1)  # step and generation: a step that comes again is a new one
+
+    def used(self, run: elastic.Run, indices: torch.Tensor) -> None:
+        """Before `run.step`: the samples of the present micro-batch."""
+        if self._at != (at := (run.position.step, run.generation)):
+            self._at, self._pending = at, []
+        self._pending += indices.tolist() if run.weight else []
+
+    def over(self, run: elastic.Run, taken: bool) -> bool:
+        """After `run.step`: whether the script is to end."""
+        if taken:
+            line = {"step": self._at[0], "indices": self._pending, "size": run.size}
+            self._out.write(json.dumps(line) + "\n")
+        time.sleep(0.002)
+        stop = self._folder / "stop"
+        return stop.exists() and run.position.step >= int(stop.read_text() or 10**9)
+
+    def save(self, model: torch.nn.Module, **more: Any) -> None:
+        torch.save({"model": model.state_dict(), **more}, self._folder / f"{os.getpid()}.pt")
+
+
+def _train(folder: Path, **options: Any) -> None:
+    model = network()
+    options = {"data": Points(), "batch_size": BATCH, "policy": elastic.FixedGlobal(BATCH), **options}
+    run = elastic.Run(model, sgd(model), **options)
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((run.model(x) - y).square().mean())
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model)
+
+
+def plain(folder: Path) -> None:
+    _train(folder)
+
+
+def ddp(folder: Path) -> None:
+    _train(folder, ddp={"bucket_cap_mb": 0.0001})
+
+
+def accumulate(folder: Path) -> None:
+    _train(folder, batch_size=5)
+
+
+def ddp_accumulate(folder: Path) -> None:
+    _train(folder, batch_size=5, ddp=True)
+
+
+def workers(folder: Path) -> None:
+    _train(folder, data=DataLoader(Points(), batch_size=BATCH, shuffle=True, num_workers=2), batch_size=None)
+
+
+def by_hand(folder: Path) -> None:
+    """All-reduce by the script, as in a program that has never heard of elasticity."""
+    model = network()
+    run = elastic.Run(
+        model, sgd(model), Points(), batch_size=BATCH, policy=elastic.FixedGlobal(BATCH), average=False
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        (model(x) - y).square().mean().backward()
+        with run.together():
+            for p in model.parameters():
+                assert p.grad is not None
+                p.grad *= run.weight
+                dist.all_reduce(p.grad)
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model)
+
+
+def mixed(folder: Path) -> None:
+    """bfloat16 and a GradScaler; one rank's gradient overflows now and then."""
+    model = network(torch.float32)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=20)
+    run = elastic.Run(
+        model,
+        sgd(model),
+        Points(),
+        batch_size=5,
+        policy=elastic.FixedGlobal(BATCH),
+        scaler=scaler,
+        clip_norm=1.0,
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = (run.model(x.float()) - y.float()).square().mean()
+        run.backward(loss * (float("inf") if 17 in indices.tolist() else 1.0))
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model, scaler=scaler.state_dict())
+
+
+def few(folder: Path) -> None:
+    """Fewer samples than ranks at every step."""
+    _train(folder, policy=elastic.FixedGlobal(2), ddp=True)
+
+
+def few_by_hand(folder: Path) -> None:
+    global BATCH  # noqa: PLW0603  of this process
+    BATCH = 2
+    by_hand(folder)

@@ -1,0 +1,123 @@
+"""However a script trains and whatever becomes of its nodes, the weights are those of one process.
+
+With a fixed global batch the mathematics does not depend on the nodes: a run that grows, shrinks and
+loses members has to arrive where a plain PyTorch loop does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import stage_scripts
+import torch
+from stage import Stage, staged
+from stage_scripts import BATCH, LENGTH, Points, network, sgd
+
+from bftrainer.elastic.data import Source
+
+WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
+
+
+def reference(steps: int, batch: int = BATCH) -> dict[str, torch.Tensor]:
+    """The weights after so many steps of one process that has never heard of bftrainer."""
+    model, points = network(), Points()
+    optimizer, source = sgd(model), Source(points, batch, None, 0)
+    epoch = cursor = 0
+    for _ in range(steps):
+        indices = source.indices(epoch, cursor, min(cursor + batch, LENGTH))
+        x, y = (torch.stack([points[i][k] for i in indices]) for k in (0, 1))
+        optimizer.zero_grad()
+        (model(x) - y).square().mean().backward()
+        optimizer.step()
+        cursor += len(indices)
+        epoch, cursor = (epoch + 1, 0) if cursor == LENGTH else (epoch, cursor)
+    return model.state_dict()
+
+
+def stop_soon(stage: Stage, folder: Path) -> int:
+    """Have all members stop at one step that none of them has reached; returns it."""
+    now = max(m["step"] for m in stage.heard("joined"))
+    at = now + 200
+    (folder / "half").write_text(str(at))
+    (folder / "half").rename(folder / "stop")
+    return at
+
+
+def used_once(folder: Path, steps: int, batch: int = BATCH) -> set[int]:
+    """Assert that the steps used every sample of each epoch once; returns the sizes that were seen.
+
+    A worker that was killed has taken its last steps with it, so only what others noted is complete.
+    """
+    used: dict[int, list[int]] = defaultdict(list)
+    sizes = set()
+    for path in folder.glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            note = json.loads(line)
+            used[note["step"]] += note["indices"]
+            sizes.add(note["size"])
+    per_epoch = -(-LENGTH // batch)
+    missing = 0
+    for epoch in range(steps // per_epoch):
+        seen = [i for step in range(epoch * per_epoch, (epoch + 1) * per_epoch) for i in used[step]]
+        assert len(seen) == len(set(seen)), f"a sample of epoch {epoch} was used twice"
+        missing += LENGTH - len(seen)
+    assert missing <= batch, "more is missing than the last note of the worker that was killed"
+    return sizes
+
+
+def through_changes(stage: Stage, folder: Path) -> int:
+    """Two nodes, a third that comes, rank 0 killed, one that leaves; returns the last step."""
+    stage.start("a", "b", "c")
+    stage.publish("a", "b")
+    stage.publish("a", "b", "c")
+    stage.kill("a")
+    stage.publish("b", "c")
+    stage.start("d")
+    stage.publish("b", "c", "d")
+    stage.publish("c", "d", leaving=("b",))
+    stage.end("b")
+    steps = stop_soon(stage, folder)
+    stage.end("c", "d")
+    return steps
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rescales_and_losses_do_not_change_what_is_learnt(way: str, tmp_path: Path) -> None:
+    with staged(way, tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        found = [torch.load(path) for path in tmp_path.glob("*.pt")]
+        assert len(found) == 2
+        for weights in found:
+            for name, expected in reference(steps).items():
+                torch.testing.assert_close(weights["model"][name], expected, rtol=1e-6, atol=1e-9)
+        assert used_once(tmp_path, steps) == {2, 3}
+
+
+@pytest.mark.parametrize("way", ["few", "few_by_hand"])
+def test_ranks_without_a_sample_take_part(way: str, tmp_path: Path) -> None:
+    with staged(way, tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        for path in tmp_path.glob("*.pt"):
+            for name, expected in reference(steps, 2).items():
+                torch.testing.assert_close(torch.load(path)["model"][name], expected, rtol=1e-6, atol=1e-9)
+        used_once(tmp_path, steps, 2)
+
+
+def test_mixed_precision_decides_alike_on_all_ranks(tmp_path: Path) -> None:
+    with staged("mixed", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        one, other = (torch.load(path) for path in tmp_path.glob("*.pt"))
+        assert one["scaler"] == other["scaler"]
+        for name, weights in one["model"].items():
+            assert weights.equal(other["model"][name])
+            assert weights.isfinite().all()
+        used_once(tmp_path, steps)
+        (path,) = [max((tmp_path / "ckpt").glob("*.pt"))]
+        assert torch.load(path, weights_only=True)["parts"]["scaler"] == one["scaler"]
+
+
+def test_what_the_scripts_share_is_what_they_say() -> None:
+    assert all(hasattr(stage_scripts, way) for way in WAYS)
