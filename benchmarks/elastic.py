@@ -1,0 +1,184 @@
+"""What a change of membership costs: our three launchers beside plain torchrun and plain Elastic Horovod.
+
+    python benchmarks/elastic.py                                  # 1 to 4 workers, 10 million parameters
+    python benchmarks/elastic.py --only native --repeat 10        # enough pauses for a 99th percentile
+
+All in one run on this machine; the two runtimes by themselves are those of elastic_baselines.py. `pause` is
+the longest gap between two steps of a member that stays (so it holds a whole step as well), `first step`
+the time from the change to the first step at the new size. `join`: on a node that has just become idle,
+where everything has to start; `join, warm`: on a node whose agent is there already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent / "tests"
+sys.path[:0] = [str(TESTS / "contract"), str(TESTS / "integration"), str(HERE)]
+
+import elastic_baselines as baselines  # noqa: E402
+from elastic_baselines import Change, System  # noqa: E402
+from testbed import Site  # noqa: E402
+
+RESCALE = {"up": {"stall_s": 0.05, "init_s": 0.5}, "down": {"stall_s": 0.05}}
+NODES = tuple(f"h{i}" for i in range(4))
+
+
+class Ours(System):
+    """A trainer of bftrainer on a real daemon whose nodes come and go as the benchmark says."""
+
+    def __init__(self, where: Path, parameters: int, launcher: str) -> None:
+        super().__init__(where, parameters)
+        self.name = f"bftrainer {launcher}"
+        self._launcher = launcher
+        self._site = Site([], poll_s=0.01, t_fwd_s=60)
+        self._orders = self._site.root / "orders"
+        self._orders.touch()
+        self._rivals: list[Path] = []
+        program = TESTS / "contract" / "daemon_at_will.py"
+        self._site.command = [sys.executable, str(program), str(self._site.state), str(self._orders), *NODES]
+        self._site.start()
+        self._submit(
+            "ours",
+            ["python", f"elastic_worker_{launcher}.py", str(parameters)],
+            launcher=launcher,
+            nodes={"min": 1, "max": 4},
+            curve=[[1, 100], [4, 400]],
+            workdir=str(HERE),
+            env={"BENCHMARK_WHERE": str(where), "OMP_NUM_THREADS": "1"},
+        )
+
+    def _submit(self, name: str, command: list[str], **more: object) -> None:
+        spec = {"name": name, "command": command, "rescale": RESCALE, **more}
+        body = {"spec": json.dumps(spec), "name": name, "base": str(self._site.root)}
+        self._site.client.call("POST", "trainers", body=body)
+
+    def _change(self, *, give: list[str], take: list[str]) -> None:
+        with self._orders.open("a") as file:
+            file.write(json.dumps({"give": give, "take": take}) + "\n")
+
+    def join(self, host: str) -> None:
+        self.hosts.append(host)
+        self._change(give=[host], take=[])
+
+    def kill(self, host: str) -> None:
+        self.hosts.remove(host)
+        self._change(give=[], take=[host])
+
+    def leave(self, host: str) -> None:
+        """A heavier trainer takes one node, whichever the plan gives it."""
+        over = self._site.root / f"over{len(self._rivals)}"
+        self._rivals.append(over)
+        wait = ["sh", "-c", f"until [ -e {over} ]; do sleep 0.02; done"]
+        curve = [[1, 1000]]
+        self._submit(over.name, wait, nodes={"min": 1, "max": 1}, weight=1000.0, curve=curve)
+        size = len(self.hosts) - 1
+        self._site.until(lambda: len(self._members()) == size, 60, "a node has left")
+        self.hosts = list(self._members())
+
+    def come_back(self) -> None:
+        """The last of those that took a node ends, and gives it back."""
+        before = set(self.hosts)
+        self._rivals.pop().touch()
+        self._site.until(lambda: len(self._members()) == len(before) + 1, 60, "the node is back")
+        self.hosts = list(self._members())
+
+    def _members(self) -> list[str]:
+        members: list[str] = self._site.trainer("ours")["members"]
+        return members
+
+    def close(self) -> None:
+        self._site.close()
+
+    def measure(self, workers: int) -> Iterator[Change]:
+        for host in NODES[1:workers]:
+            count = len(self.hosts)
+            yield baselines.changed(self, "join", count, count + 1, lambda host=host: self.join(host))
+        for _ in range(1, workers):
+            count = len(self.hosts)
+            yield baselines.changed(self, "leave", count, count - 1, lambda: self.leave(""))
+        for _ in range(1, workers):
+            count = len(self.hosts)
+            yield baselines.changed(self, "join, warm", count, count + 1, self.come_back)
+        for _ in range(1, workers):
+            count, host = len(self.hosts), self.hosts[-1]
+            yield baselines.changed(self, "SIGKILL", count, count - 1, lambda host=host: self.kill(host))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ours = ("native", "torchrun", "horovod")
+    names = [*ours, *(f"plain-{name}" for name in baselines.SYSTEMS)]
+    parser.add_argument("--parameters", type=lambda text: int(float(text)), default=10_000_000)
+    parser.add_argument("--workers", type=int, default=4, choices=range(2, 5), help="the largest number")
+    parser.add_argument("--only", action="append", choices=names, help="measure this one; may be repeated")
+    parser.add_argument("--repeat", type=int, default=1, help="go up and down so many times")
+    parser.add_argument("--json", action="store_true", help="a line of JSON per change instead of a table")
+    options = parser.parse_args()
+    changes: list[Change] = []
+    if not options.json:
+        print(f"{'system':20}{'change':12}{'workers':>9}{'pause s':>10}{'first step s':>14}")
+    for name in options.only or names:
+        with tempfile.TemporaryDirectory(prefix="elastic-") as where:
+            for change in measured(name, Path(where), options.parameters, options.workers, options.repeat):
+                print(json.dumps(asdict(change)) if options.json else row(change), flush=True)
+                changes.append(change)
+    if not options.json:
+        print("\n".join(["", *summary(changes)]))
+    os._exit(0)  # Horovod's driver has threads that nothing ends
+
+
+def measured(name: str, where: Path, parameters: int, workers: int, repeat: int) -> Iterator[Change]:
+    if name.startswith("plain-"):
+        system: System = baselines.SYSTEMS[name.removeprefix("plain-")](where, parameters)
+        measure = baselines.measure
+    else:
+        system, measure = Ours(where, parameters, name), Ours.measure
+    try:
+        system.join(NODES[0])
+        baselines.until(system, time.time(), 1)
+        for _ in range(repeat):
+            yield from measure(system, workers)
+    finally:
+        system.close()
+
+
+def row(change: Change) -> str:
+    pause, first = (
+        "never" if value is None else f"{value:.3f}" for value in (change.pause_s, change.first_step_s)
+    )
+    sizes = f"{change.before} -> {change.after}"
+    return f"{change.system:20}{change.kind:12}{sizes:>9}{pause:>10}{first:>14}"
+
+
+def summary(changes: list[Change]) -> Iterator[str]:
+    """A line per system and kind: median and largest, and the 99th percentile where there are enough."""
+    yield f"{'system':20}{'change':12}{'n':>4}  pause s: median, p99, max; first step s: median, max"
+    for system, kind in dict.fromkeys((c.system, c.kind) for c in changes):
+        own = [c for c in changes if (c.system, c.kind) == (system, kind)]
+        pauses = sorted(c.pause_s for c in own if c.pause_s is not None)
+        firsts = sorted(c.first_step_s for c in own if c.first_step_s is not None)
+        if not pauses:
+            yield f"{system:20}{kind:12}{len(own):>4}  never came to a step at the new size"
+            continue
+        p99 = statistics.quantiles(pauses, n=100)[98] if len(pauses) >= 2 else pauses[0]
+        yield (
+            f"{system:20}{kind:12}{len(own):>4}  {statistics.median(pauses):.3f}, {p99:.3f}, {pauses[-1]:.3f}; "
+            f"{statistics.median(firsts):.3f}, {firsts[-1]:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
