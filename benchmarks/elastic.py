@@ -174,10 +174,9 @@ def summary(changes: list[Change]) -> Iterator[str]:
             yield f"{system:20}{kind:12}{len(own):>4}  never came to a step at the new size"
             continue
         p99 = statistics.quantiles(pauses, n=100)[98] if len(pauses) >= 2 else pauses[0]
-        yield (
-            f"{system:20}{kind:12}{len(own):>4}  {statistics.median(pauses):.3f}, {p99:.3f}, {pauses[-1]:.3f}; "
-            f"{statistics.median(firsts):.3f}, {firsts[-1]:.3f}"
-        )
+        told = f"{statistics.median(pauses):.3f}, {p99:.3f}, {pauses[-1]:.3f}"
+        first = f"{statistics.median(firsts):.3f}, {firsts[-1]:.3f}"
+        yield f"{system:20}{kind:12}{len(own):>4}  {told}; {first}"
 
 
 if __name__ == "__main__":
