@@ -235,6 +235,15 @@ class AgentLauncher(ABC, Generic[J]):
                 self._ready(trainer, job, node, view)
             case "joined":
                 self._joined(trainer, job, node, view, message)
+            case "caught_up":
+                log.info(
+                    "trainer %d: %s has got its state of %.0f MB in %.1f s",
+                    trainer,
+                    node,
+                    message["bytes"] / 1e6,
+                    message["seconds"],
+                )
+                job.mark = None  # from now on more nodes share the samples
             case "progress" if message["generation"] >= job.confirmed:
                 self._progress(trainer, job, message)
             case "finished" | "metrics" if message["generation"] >= job.confirmed:

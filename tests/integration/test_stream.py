@@ -82,6 +82,7 @@ def test_a_newcomer_has_the_members_state_to_the_bit(workers: Workers, kind: str
     ended(workers, "a", "b", "c")
     audit(workers.folder, SAMPLES)
     same_states(workers)
+    assert not any("at once" in p.read_text() for p in workers.folder.glob("*.log")), "nothing was sent twice"
     three = [n for n in notes(workers) if n["size"] == 3]
     assert {n["rank"] for n in three} == {0, 1, 2}, "the newcomer took its share in the end"
     joined = workers.wait("c", "joined")

@@ -10,6 +10,7 @@ import pytest
 from bftrainer.launch.native import NativeLauncher
 from bftrainer.model import (
     Event,
+    Measured,
     Regroup,
     Resync,
     StartWorker,
@@ -32,6 +33,7 @@ class World:
         self.sent: list[tuple[str, Message]] = []
         self.events: list[Event] = []
         self.pauses: list[Pause] = []
+        self.now = 1.0
         self.launcher = NativeLauncher(
             self,
             self.events.append,
@@ -39,7 +41,7 @@ class World:
             log_dir=Path("l"),
             checkpoint_dir=Path("c"),
             grace_s=5.0,
-            clock=lambda: 1.0,
+            clock=lambda: self.now,
         )
         self.launcher.add(1, SPEC)
 
@@ -239,3 +241,24 @@ def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() ->
     assert ("m", "kill") in world.kinds() and ("n", "kill") not in world.kinds()
     world.said("m", "exited", code=-9, phase="member", reason="it hung", last={})
     assert isinstance(world.events[-1], WorkerLost) and "it hung" in world.events[-1].reason
+
+
+def test_a_speed_is_not_measured_across_a_newcomers_first_share() -> None:
+    world = World()
+    world.start(1, "n", "m")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
+    world.joined("n", 2, survivor=False, step=0)
+    world.joined("m", 2, survivor=False, step=0)
+
+    def progress(now: float, samples: int, size: int) -> None:
+        world.now = now
+        told = {"generation": 2, "size": size, "step": samples // 10, "samples": samples, "epoch": 0}
+        world.said("n", "progress", rate=None, metrics={}, **told)
+
+    progress(2.0, 100, 1)
+    progress(3.0, 200, 1)
+    world.said("m", "caught_up", generation=2, step=20, bytes=10**7, seconds=1.5)
+    for second in range(4):
+        progress(4.0 + second, 200 + 200 * second, 2)
+    points = [event.point for event in world.events if isinstance(event, Measured)]
+    assert points == [(2, 200.0)]
