@@ -21,17 +21,19 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bftrainer.agent.process import adopt_orphans
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
 
+START_S = 240.0
 Message = dict[str, Any]
 
 
 class Workers:
-    """Workers of one trainer, each on a node of its own; what they print goes to `folder`/<node>.log.
+    """Workers of one trainer, each on a node of its own, forked from one warm process.
 
-    Every message that a worker sends is kept in `said[node]`, with the time of its arrival as "at"; its
-    end is a message "exited" with its "code".
+    What they print goes to `folder`/<node>.log. Every message that a worker sends is kept in `said[node]`,
+    with the time of its arrival as "at"; its end is a message "exited" with its "code".
     """
 
     def __init__(self, folder: Path, *, samples: int | None = None, checkpoint_every_s: float = 1e9) -> None:
@@ -47,9 +49,11 @@ class Workers:
         self._workers: dict[str, Worker] = {}
         self._news = threading.Condition()
         self._loop = asyncio.new_event_loop()
+        self._warm = WarmPool(str(folder))
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Workers:
+        adopt_orphans()
         self._thread.start()
         return self
 
@@ -57,6 +61,7 @@ class Workers:
         for node in list(self._workers):
             self.kill(node)
         self.until(lambda: not self._workers, 30.0, "all workers have ended")
+        self._loop.call_soon_threadsafe(self._warm.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -73,14 +78,14 @@ class Workers:
             "env": dict(env or {}),
             "log": str(self.folder / f"{node}.log"),
             "gated": False,
-            "warm": False,
+            "warm": True,
             "worker": self._orders,
         }
         worker = Worker(
             order,
             node,
             "127.0.0.1",
-            WarmPool(node),
+            self._warm,
             lambda _, message: self._heard(node, message),
             lambda _, code, reason: self._over(node, code),
         )
@@ -154,4 +159,4 @@ class Workers:
             self._loop.call_soon_threadsafe(worker.send, message)
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(what, self._loop).result(30.0)
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(START_S)

@@ -31,7 +31,7 @@ def start(workers: Workers, kind: str, *nodes: str, options: tuple[str, ...] = (
     for node in nodes:
         workers.start(node, [sys.executable, SCRIPT, kind, str(workers.folder), *options])
     for node in nodes:
-        workers.wait(node, "ready", 120)
+        workers.wait(node, "ready", 200)
 
 
 def notes(workers: Workers) -> list[dict[str, Any]]:
