@@ -96,7 +96,7 @@ class Source:
                 num_workers=old.num_workers,
                 pin_memory=old.pin_memory,
                 timeout=old.timeout,
-                worker_init_fn=_Start(self._from_before, os.getpid(), old.worker_init_fn),
+                worker_init_fn=_Start(self._from_before, old.worker_init_fn),
                 multiprocessing_context=old.multiprocessing_context,
                 prefetch_factor=old.prefetch_factor,
             )
@@ -134,16 +134,15 @@ class _Start:
     """What a forked worker process of a DataLoader does first.
 
     It must not hold the group's connections, or peers would not learn that its parent has let go of
-    them; and it dies with its parent, whatever kills that.
+    them; and it dies with its parent, whatever kills that (should it be too early for that, PyTorch notices
+    within seconds).
     """
 
-    def __init__(self, keep: frozenset[int], parent: int, then: Callable[[int], None] | None) -> None:
-        self._keep, self._parent, self._then = keep, parent, then
+    def __init__(self, keep: frozenset[int], then: Callable[[int], None] | None) -> None:
+        self._keep, self._then = keep, then
 
     def __call__(self, worker: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._parent:
-            os._exit(1)
         for fd in open_sockets() - self._keep:
             if is_network(fd):
                 os.close(fd)

@@ -30,7 +30,7 @@ class Stage:
         self._script, self._folder = script, folder
         self._orders = {"samples": None, "checkpoint_dir": str(folder / "ckpt"), "checkpoint_every_s": 3600.0}
         self._orders |= orders
-        self._changed = threading.Condition()
+        self._changed, self._publishing = threading.Condition(), threading.Lock()
         self._said: list[dict[str, Any]] = []
         self._sockets: dict[str, socket.socket] = {}
         self._members: tuple[str, ...] = ()
@@ -52,11 +52,12 @@ class Stage:
 
     def publish(self, *members: str, leaving: tuple[str, ...] = (), wait: bool = True) -> None:
         """Publish a membership; wait until all its members have joined it."""
-        self.generation += 1
-        self._members = members
-        message = {"type": "regroup", "members": list(members), "leaving": list(leaving)}
-        for node in (*members, *leaving):
-            self.send(node, {**message, "generation": self.generation})
+        with self._publishing:
+            self.generation += 1
+            self._members = members
+            message = {"type": "regroup", "members": list(members), "leaving": list(leaving)}
+            for node in (*members, *leaving):
+                self.send(node, {**message, "generation": self.generation})
         for node in members if wait else ():
             self.until("joined", node=node, generation=self.generation)
 
@@ -81,7 +82,7 @@ class Stage:
         with self._changed:
             return [m for m in self._said if wanted <= {k: m.get(k) for k, _ in wanted}.items()]
 
-    def until(self, kind: str, seconds: float = 60, **fields: Any) -> dict[str, Any]:
+    def until(self, kind: str, seconds: float = 120, **fields: Any) -> dict[str, Any]:
         """Wait for a message and return the first of its kind."""
         deadline = time.monotonic() + seconds
         with self._changed:
@@ -102,14 +103,19 @@ class Stage:
                 worker.kill()
             worker.join(30)
 
+    def _relay(self, node: str, message: dict[str, Any]) -> None:
+        with self._publishing:  # never before the peer has heard of the generation
+            if message["generation"] == self.generation:
+                for peer in self._members:
+                    if peer != node:
+                        self.send(peer, message)
+
     def _listen(self, node: str, ours: socket.socket) -> None:
         with contextlib.suppress(OSError, ValueError), ours.makefile("rb") as lines:
             for line in lines:
                 message = json.loads(line)
-                if message["type"] == "kv" and message["generation"] == self.generation:
-                    for peer in self._members:
-                        if peer != node:
-                            self.send(peer, message)
+                if message["type"] == "kv":
+                    self._relay(node, message)
                 with self._changed:
                     self._said.append({**message, "node": node})
                     self._changed.notify_all()
@@ -122,6 +128,8 @@ def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: st
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     faulthandler.enable()
+    faulthandler.dump_traceback_later(100)
+    multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by an agent
     os.environ["BFTRAINER_WORKER"] = json.dumps({"fd": theirs.detach(), **orders})
     getattr(stage_scripts, script)(Path(folder))
 
