@@ -84,7 +84,7 @@ class SimulatedWorld:
                 command=(),
                 n_min=1,
                 n_max=4,
-                samples=32_000,
+                samples=12_000,
                 curve=((1, 320.0), (4, 1280.0)),
                 costs=COSTS,
             ),

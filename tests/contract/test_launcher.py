@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,18 @@ class TestNativeLauncher(LauncherContract):
         until_lost(world, "b")
         until_trains_on(world, "a", "b")
         ends_well(world, "join")
+
+
+class TestTorchrunLauncher(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("torchrun", "count_torchrun.py", keeps_steps=False, gated=True) as world:
+            yield world
+
+
+@pytest.mark.skipif(find_spec("horovod") is None, reason="Horovod is not installed; run make horovod")
+class TestHorovodLauncher(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("horovod", "count_horovod.py", keeps_steps=True, gated=True) as world:
+            yield world
