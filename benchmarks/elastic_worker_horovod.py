@@ -13,10 +13,10 @@ from elastic_baselines import model_of
 from bftrainer import elastic
 
 os.environ["BENCHMARK_HOST"] = json.loads(os.environ["BFTRAINER_WORKER"])["node"]
-job = elastic.attach()
-hvd.init()
 model, batch, note = model_of(int(sys.argv[1]))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+job = elastic.attach()
+hvd.init()
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # what the first optimizer of a process would import: 800 modules
 from setproctitle import setproctitle
 
 from bftrainer.elastic.channel import VARIABLE

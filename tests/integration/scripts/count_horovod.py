@@ -22,11 +22,10 @@ where, delay = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0
 
 torch.manual_seed(0)
 model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 job = elastic.attach()  # waits until there is a place, while the members train on
 hvd.init()
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=1e-3), named_parameters=model.named_parameters(), op=hvd.Sum
-)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), op=hvd.Sum)
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, samples=0, epoch=0, cursor=0)
 checkpoint = job.checkpoint_dir / "checkpoint.pt"
 
