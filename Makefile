@@ -3,6 +3,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3))
 VENV ?= .venv
 BIN := $(VENV)/bin
 # CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
+JOBS ?= $(shell nproc)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -36,7 +37,9 @@ $(VENV)/horovod: $(VENV)/installed .ci/horovod
 demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
 
-test: install horovod lint types unit integration  ## Everything that CI runs
+test: install lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
+	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
+	@$(MAKE) --no-print-directory unit integration
 
 lint: install  ## ruff
 	$(BIN)/ruff check .
@@ -45,11 +48,11 @@ lint: install  ## ruff
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-unit: install  ## The tests of the pure core and of everything that needs no process
-	$(BIN)/python -m pytest tests/unit tests/contract
+unit: install  ## The tests of the pure core and of everything that needs no daemon
+	$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 integration: install  ## The tests with real processes, sockets and databases
-	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/contract tests/integration
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
@@ -59,7 +62,7 @@ bench: install  ## Time the allocators against each other
 
 evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }
-	$(BIN)/python benchmarks/paper.py --traces $(TRACES) --out $(or $(OUT),build/evaluation) --jobs $(or $(JOBS),$(shell nproc))
+	$(BIN)/python benchmarks/paper.py --traces $(TRACES) --out $(or $(OUT),build/evaluation) --jobs $(JOBS)
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
