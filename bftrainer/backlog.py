@@ -18,8 +18,8 @@ Shape = tuple[Any, ...]
 def shape(trainer: Trainer) -> Shape:
     """All of a trainer without nodes that matters to its worth, but its age."""
     s = trainer.spec
-    known = (trainer.measured, trainer.measured_costs)
-    return (s.curve, s.curves, s.n_min, s.n_max, s.costs, s.weight, s.priority, s.user, known)
+    given = (s.scalability, s.curve, s.curves, s.costs)
+    return (given, s.n_min, s.n_max, s.weight, s.priority, s.user, trainer.observed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,25 +61,3 @@ def rate(points: Points, n: int) -> float:
 def linear(rate_of_one: float, n_max: int) -> Points:
     """The curve that nothing has been measured of: every node adds as much as the first."""
     return ((n_max, rate_of_one * n_max),)
-
-
-def learnt(measured: Points, n_max: int, rate_of_one: float) -> Points:
-    """What to believe of a trainer of which `measured` has been seen so far.
-
-    Linear until measured: nothing seen gives the line through `rate_of_one`; otherwise the points
-    seen, and beyond the last one a line of the slope per node that the last point has on average.
-    """
-    if not measured:
-        return linear(rate_of_one, n_max)
-    n, seen = measured[-1]
-    if n >= n_max:
-        return measured
-    return (*measured, (n_max, seen * n_max / n))
-
-
-def updated(measured: Points, point: tuple[int, float], *, smoothing: float = 0.5) -> Points:
-    """`measured` with a new observation: an exponential average for a node count seen before."""
-    n, seen = point
-    known = dict(measured)
-    known[n] = seen if n not in known else (1 - smoothing) * known[n] + smoothing * seen
-    return tuple(sorted(known.items()))

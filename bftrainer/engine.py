@@ -23,15 +23,15 @@ from statistics import median
 
 import numpy as np
 
-from bftrainer import curve, objective, survival
+from bftrainer import learn, objective, survival
 from bftrainer.allocate.assign import assign
 from bftrainer.backlog import Backlog, rank
+from bftrainer.learn import Belief
 from bftrainer.model import (
     ASSUMED_COSTS,
     Action,
     Candidate,
     Cap,
-    Cost,
     Drain,
     Ended,
     EngineSettings,
@@ -47,11 +47,13 @@ from bftrainer.model import (
     Regroup,
     RescaleCosts,
     Resync,
+    Scalability,
     StartWorker,
     StopWorker,
     Trainer,
     TrainerCancelled,
     TrainerEnded,
+    TrainerSpec,
     TrainerStatus,
     TrainerSubmitted,
     WorkerLost,
@@ -60,6 +62,8 @@ from bftrainer.model import (
 from bftrainer.survival import Survival
 
 Solve = Callable[[Problem], Plan]
+Beliefs = Mapping[str | None, Belief]
+"""What is believed of one trainer by node class; None are all classes without a curve of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,8 @@ class State:
     `active` are those that may hold nodes: the first `max_parallel` (section 5.3), or, without that
     limit, those that have been given nodes once. The others are `waiting`; an event costs next to nothing
     for them, however many there are. `since` and `facts` say when nodes joined and what is known of
-    them, `survival` how long nodes have stayed so far.
+    them, `survival` how long nodes have stayed so far. `beliefs` are what the last plan took those
+    trainers to be like that are learnt from.
     """
 
     settings: EngineSettings
@@ -80,6 +85,7 @@ class State:
     since: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Facts] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
+    beliefs: Mapping[int, Beliefs] = field(default_factory=dict)
 
     @property
     def trainers(self) -> dict[int, Trainer]:
@@ -161,6 +167,7 @@ def step(state: State, event: Event, solve: Solve) -> Step:
             since=taken.since,
             facts=taken.facts,
             survival=taken.survival,
+            beliefs=taken.beliefs,
         ),
         actions=tuple(sorted(actions, key=_order)),
         plan=plan,
@@ -180,25 +187,49 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            Candidate(
-                trainer=t.id,
-                n_min=t.spec.n_min,
-                n_max=t.spec.n_max,
-                current=len(t.nodes),
-                curve=objective.metric(settings.objective, points, t.spec.priority),
-                weight=weight_of(t, settings, now),
-                costs=costs_of(t),
-                held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
-                curves=tuple(
-                    (name, objective.metric(settings.objective, own, t.spec.priority, points))
-                    for name, own in t.spec.curves
-                ),
-            )
-            for t, points in zip(trainers, curves_of(trainers), strict=True)
+            _candidate(t, settings, beliefs, costs, parts, now)
+            for t, beliefs, costs in zip(trainers, beliefs_of(trainers), costs_of(trainers), strict=True)
         ),
         caps=_caps(settings, trainers),
         groups=tuple(group for group, _ in parts),
     ), parts
+
+
+def _candidate(
+    t: Trainer, settings: EngineSettings, beliefs: Beliefs, costs: RescaleCosts, parts: Parts, now: float
+) -> Candidate:
+    points = beliefs[None].points
+    n_min, n_max = _limits(t, settings, beliefs)
+    return Candidate(
+        trainer=t.id,
+        n_min=n_min,
+        n_max=n_max,
+        current=len(t.nodes),
+        curve=objective.metric(settings.objective, points, t.spec.priority),
+        weight=weight_of(t, settings, now),
+        costs=costs,
+        held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
+        curves=tuple(
+            (name, objective.metric(settings.objective, own.points, t.spec.priority, points))
+            for name, own in beliefs.items()
+            if name is not None
+        ),
+    )
+
+
+def _limits(t: Trainer, settings: EngineSettings, beliefs: Beliefs) -> tuple[int, int]:
+    """How few and how many nodes a trainer may be given now: no more than what is known of it allows,
+    but it keeps what it has. While it is profiled it goes from rung to rung, and stays until it is
+    measured."""
+    spec, held = t.spec, len(t.nodes)
+    n_max = max(held, *(belief.n_max for belief in beliefs.values()))
+    if settings.profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
+        rung = learn.rung(
+            learn.levels(learn.sizes(t.observed)), spec.n_min, spec.n_max, settings.profile_sizes
+        )
+        if rung is not None:
+            return (rung if held == rung else spec.n_min), max(held, rung)
+    return spec.n_min, n_max
 
 
 def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
@@ -271,22 +302,57 @@ def _parts(state: State, now: float, t_fwd_s: float) -> Parts:
     return tuple(parts)
 
 
-def curves_of(trainers: tuple[Trainer, ...]) -> tuple[Points, ...]:
-    """Each trainer's curve: given, or learnt; linear until measured.
+def beliefs_of(trainers: tuple[Trainer, ...]) -> tuple[Beliefs, ...]:
+    """What each trainer is believed to be like: by its given curves, what was observed of it, or both.
 
-    A trainer of which nothing is known is taken to be as fast on one node as the others are (their
-    median), so that it is neither starved nor preferred before it has been seen.
+    One of which nothing is known is taken to be as fast on one node as the others are (their median),
+    so that it is neither starved nor preferred before it has been seen.
     """
-    known = [t.spec.curve or t.measured for t in trainers]
-    if all(t.spec.curve for t in trainers):
-        return tuple(known)
-    typical = median([curve.rate(points, 1) for points in known if points] or [1.0])
-    return tuple(t.spec.curve or curve.learnt(t.measured, t.spec.n_max, typical) for t in trainers)
+    given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
+    typical = 1.0 if given else typical_speed(trainers)
+    return tuple(_beliefs(t, typical) for t in trainers)
 
 
-def costs_of(trainer: Trainer) -> RescaleCosts:
-    """Rescale costs: given, else measured, else assumed."""
-    return trainer.spec.costs or trainer.measured_costs or ASSUMED_COSTS
+def typical_speed(trainers: Iterable[Trainer]) -> float:
+    """The median samples/s on one node of those of which anything is known; 1 where nothing is."""
+    known = (
+        learn.one(learn.levels(learn.sizes(t.observed)), t.spec.curve or (), t.spec.n_max) for t in trainers
+    )
+    return median([rate for rate in known if rate is not None] or [1.0])
+
+
+def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
+    """The spec's curves by node class, as for `Beliefs`; on classes that it cannot use, no points."""
+    return {None: spec.curve or (), **dict(spec.curves)}
+
+
+def _beliefs(t: Trainer, typical: float) -> Beliefs:
+    spec = t.spec
+    given = given_curves(spec)
+    if spec.scalability is Scalability.GIVEN:
+        return {name: Belief(points, spec.n_max) for name, points in given.items()}
+    return {
+        name: learn.believed(
+            learn.levels(learn.sizes(t.observed, name)), points, spec.n_min, spec.n_max, typical
+        )
+        if points or name is None
+        else Belief((), 0)  # it cannot use this class
+        for name, points in given.items()
+    }
+
+
+def costs_of(trainers: tuple[Trainer, ...]) -> tuple[RescaleCosts, ...]:
+    """Each trainer's rescale costs: measured; else given; else as the others' are (medians), else assumed."""
+    if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
+        return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
+    typical = learn.typical_costs([t.observed for t in trainers], ASSUMED_COSTS)
+    return tuple(_costs(t, typical) for t in trainers)
+
+
+def _costs(t: Trainer, typical: RescaleCosts) -> RescaleCosts:
+    if t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN:
+        return t.spec.costs
+    return learn.costs(t.observed, t.spec.costs, typical)
 
 
 # --- taking an event in --------------------------------------------------------------------------
@@ -303,6 +369,7 @@ class _Taken:
     since: Mapping[str, float]
     facts: Mapping[str, Facts]
     survival: Survival
+    beliefs: Mapping[int, Beliefs]
     decide: bool = False
     regroup: frozenset[int] = frozenset()  # trainers whose membership must be published anew
     restart: tuple[tuple[int, str], ...] = ()  # workers to start again
@@ -318,6 +385,7 @@ def _facts(state: State) -> _Taken:
         since=state.since,
         facts=state.facts,
         survival=state.survival,
+        beliefs=state.beliefs,
     )
 
 
@@ -412,20 +480,20 @@ def _(event: Measured, state: State) -> _Taken:
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
         return taken
+    seen = learn.with_costs(trainer.observed, event.up, event.down)
     if event.point is not None:
-        taken.decide = event.point[0] not in dict(trainer.measured) and trainer.spec.curve is None
-        trainer = replace(trainer, measured=curve.updated(trainer.measured, event.point))
-    if event.up is not None or event.down is not None:
-        costs = costs_of(replace(trainer, spec=replace(trainer.spec, costs=None)))
-        known = trainer.measured_costs is not None
-        trainer = replace(
-            trainer,
-            measured_costs=RescaleCosts(
-                up=_blend(costs.up, event.up, known=known), down=_blend(costs.down, event.down, known=known)
-            ),
-        )
-    taken.active[event.trainer] = trainer
+        seen = learn.with_speed(seen, _class_of(trainer, state.facts), *event.point)
+    trainer = taken.active[event.trainer] = replace(trainer, observed=seen)
+    if event.point is not None and trainer.id in state.beliefs:
+        old, new = state.beliefs[trainer.id], _beliefs(trainer, 1.0)
+        taken.decide = any(learn.news(old[name], belief) for name, belief in new.items() if belief.points)
     return taken
+
+
+def _class_of(trainer: Trainer, facts: Mapping[str, Facts]) -> str | None:
+    """The class of a trainer's members, if the spec has a curve of its own for it; else None."""
+    found = facts.get(next(iter(trainer.members), ""), Facts()).node_class
+    return found if found in dict(trainer.spec.curves) else None
 
 
 @_take.register
@@ -475,14 +543,6 @@ def _without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
     )
 
 
-def _blend(old: Cost, new: Cost | None, *, known: bool) -> Cost:
-    if new is None:
-        return old
-    if not known:
-        return new
-    return Cost(stall_s=(old.stall_s + new.stall_s) / 2, init_s=(old.init_s + new.init_s) / 2)
-
-
 # --- deciding ------------------------------------------------------------------------------------
 
 
@@ -502,6 +562,11 @@ def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan
         seen = replace(state, pool=taken.pool, since=taken.since, facts=taken.facts, survival=taken.survival)
         question, parts = problem(seen, tuple(asked), now)
         plan = solve(question)
+        taken.beliefs = {
+            t.id: beliefs
+            for t, beliefs in zip(asked, beliefs_of(tuple(asked)), strict=True)
+            if t.spec.scalability is Scalability.AUTO
+        }
         members = {t.id: frozenset(t.members) for t in asked}
         for counts, nodes in _shares(plan, parts) or [(plan.counts, taken.pool)]:
             held = {t: own & nodes for t, own in current.items()}

@@ -80,12 +80,19 @@ ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s
 """What a rescale is assumed to cost until one has been measured."""
 
 
+class Scalability(StrEnum):
+    """Whether what is observed of a trainer is learnt from."""
+
+    AUTO = "auto"  # it is; what the spec gives is where the learning begins
+    GIVEN = "given"  # it is not: the spec's curves, and its costs if it has them, are believed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
     """What a user asks for: one elastic training run (section 3.1 of the paper).
 
-    `samples` is the work to do; None means until the script ends by itself. `curve` None means
-    "assume linear until measured", `costs` None means "measure".
+    `samples` is the work to do; None means until the script ends by itself. `curve` and `costs` None
+    mean that nothing is known of them beforehand.
     """
 
     name: str
@@ -96,6 +103,7 @@ class TrainerSpec:
     samples: int | None = None
     curve: Points | None = None
     costs: RescaleCosts | None = None
+    scalability: Scalability = Scalability.AUTO
     curves: tuple[tuple[str, Points], ...] = ()  # node class -> its own curve, where it differs
     weight: float = 1.0
     priority: float = 1.0
@@ -105,6 +113,28 @@ class TrainerSpec:
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
     batch: tuple[tuple[str, int | str], ...] = ()  # instead of the script's: global, or per_node with lr
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Repeated measurements of one quantity: how often it was measured, and the latest values in order."""
+
+    count: int = 0
+    recent: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What has been measured of a trainer, see `learn`.
+
+    `speeds` has samples/s by node class and nodes; all classes that the spec has no own curve for are one,
+    None. The others are what rescales cost, in seconds.
+    """
+
+    speeds: tuple[tuple[str | None, int, Observed], ...] = ()
+    up_stall_s: Observed = Observed()
+    up_init_s: Observed = Observed()
+    down_stall_s: Observed = Observed()
 
 
 class TrainerStatus(StrEnum):
@@ -142,8 +172,7 @@ class Trainer:
     members: tuple[str, ...] = ()
     started: Mapping[str, int] = field(default_factory=dict)
     warm: frozenset[str] = frozenset()
-    measured: Points = ()
-    measured_costs: RescaleCosts | None = None
+    observed: Observations = Observations()
     failures: int = 0
     failed_in: int = 0  # the generation of the last failure: workers started before are part of it
     progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
@@ -475,4 +504,5 @@ class EngineSettings:
     departure_groups: str = "none"
     milp_time_limit_s: float = 2.0
     milp_gap: float = 1e-3
+    profile_sizes: int = 0
     max_failures: int = 3

@@ -14,6 +14,11 @@ from bftrainer.model import Action, Ended, Event, Pilot, Plan, Snapshot, Trainer
 Message = dict[str, Any]
 """One message between daemon, agent and worker: JSON with a "type"."""
 
+MEASURE_S = 2.0
+"""A speed on a number of nodes that has not been seen before is measured over so long."""
+MEASURE_AGAIN_S = 10.0
+"""And is measured again over so long."""
+
 
 class SchedulerError(Exception):
     """The scheduler could not be asked or did not obey; the next poll tries again."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bftrainer import __version__, engine, spec
+from bftrainer import __version__, engine, learn, spec
 from bftrainer.api.server import UnknownTrainerError
+from bftrainer.model import Observed, Scalability, Trainer
 from bftrainer.ports import StoredTrainer
 
 if TYPE_CHECKING:
@@ -40,8 +42,7 @@ class DaemonService:
     def show(self, trainer: str) -> dict[str, Any]:
         stored = self._find(trainer)
         live = self._daemon.state.trainers.get(stored.id, stored.engine)
-        points = engine.curves_of((live,))[0]
-        costs = engine.costs_of(live)
+        others = [t for t in self._daemon.state.active.values() if t.id != stored.id]
         own = stored.spec
         return {
             **self._brief(stored),
@@ -53,16 +54,8 @@ class DaemonService:
             "priority": own.priority,
             "workdir": own.workdir,
             "checkpoint_dir": str(self._daemon.launcher.checkpoint_folder(stored.id, own)),
-            "curve": {
-                "source": "given" if own.curve else "measured" if live.measured else "assumed linear",
-                "points": [list(point) for point in points],
-            },
-            "measured": [list(point) for point in live.measured],
-            "costs": {
-                "source": "given" if own.costs else "measured" if live.measured_costs else "assumed",
-                "up": {"stall_s": costs.up.stall_s, "init_s": costs.up.init_s},
-                "down": {"stall_s": costs.down.stall_s},
-            },
+            "scalability": _scalability(live, others),
+            "costs": _costs(live, others),
             "generation": live.generation,
             "failures": live.failures,
             "pauses": self._daemon.store.rows("pauses", 10, stored.id),
@@ -184,6 +177,51 @@ class DaemonService:
             if t.spec.name == trainer or str(t.id) == trainer:
                 return t
         raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
+
+
+def _scalability(trainer: Trainer, others: list[Trainer]) -> dict[str, Any]:
+    """What the speed on each size is taken to be, how sure that is, and what the next plan may ask for."""
+    own, all_ = trainer.spec, (trainer, *others)
+    beliefs = engine.beliefs_of(all_)[0]
+    learning = own.scalability is Scalability.AUTO
+    typical = engine.typical_speed(all_)
+    rows = []
+    for name, points in engine.given_curves(own).items():
+        seen = learn.sizes(trainer.observed, name) if learning else ()
+        if points or name is None:
+            found = learn.estimates(seen, points, own.n_min, own.n_max, typical)
+            rows += [{"node_class": name, **asdict(estimate)} for estimate in found]
+    return {
+        "mode": own.scalability.value,
+        "may_ask_for": max(belief.n_max for belief in beliefs.values()),
+        "points": [list(point) for point in beliefs[None].points],
+        "sizes": rows,
+    }
+
+
+def _costs(trainer: Trainer, others: list[Trainer]) -> dict[str, Any]:
+    """What rescaling is taken to cost, and the measurements behind it."""
+    own, seen = trainer.spec, trainer.observed
+    believed = engine.costs_of((trainer, *others))[0]
+    otherwise = "given" if own.costs else "assumed"
+    learning = own.costs is None or own.scalability is Scalability.AUTO
+
+    def cost(value: float, observed: Observed) -> dict[str, Any]:
+        measured = learning and observed.count > 0
+        return {
+            "seconds": value,
+            "error_s": learn.error(observed) * median(observed.recent) if measured else None,
+            "count": observed.count,
+            "source": "measured" if measured else otherwise,
+        }
+
+    return {
+        "up": {
+            "stall": cost(believed.up.stall_s, seen.up_stall_s),
+            "init": cost(believed.up.init_s, seen.up_init_s),
+        },
+        "down": {"stall": cost(believed.down.stall_s, seen.down_stall_s)},
+    }
 
 
 def _is_folder(path: str) -> bool:

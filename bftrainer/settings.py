@@ -129,6 +129,15 @@ class Settings(BaseModel):
             ge=0, lt=1, description="relative gap at which a plan under side constraints counts as optimal"
         ),
     ] = 1e-3
+    profile_sizes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=30,
+            description="new trainers without a curve are measured first on so many sizes: n_min, twice "
+            "that, and so on; 0: no such phase",
+        ),
+    ] = 0
     max_failures: Annotated[
         int, Field(ge=0, le=1000, description="failures of a program in a row, without progress, to bear")
     ] = 3
@@ -225,6 +234,7 @@ class Settings(BaseModel):
             departure_groups=self.departure_groups,
             milp_time_limit_s=self.milp_time_limit_s,
             milp_gap=self.milp_gap,
+            profile_sizes=self.profile_sizes,
             max_failures=self.max_failures,
         )
 

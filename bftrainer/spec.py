@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from bftrainer import curve
 from bftrainer.errors import BftrainerError
-from bftrainer.model import Cost, Points, RescaleCosts, TrainerSpec
+from bftrainer.model import Cost, Points, RescaleCosts, Scalability, TrainerSpec
 
 MAX_CHARACTERS = 256 * 1024
 MAX_NODES = 1_000_000
@@ -138,6 +138,7 @@ class _Spec(_Strict):
     work: _Work | Literal["until_exit"] = "until_exit"
     curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
     rescale: _Rescale | None = None
+    scalability: Literal["auto", "given"] = "auto"
     curves: dict[str, Annotated[Pairs, AfterValidator(_possible_or_none)]] = {}
     weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
     priority: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
@@ -163,6 +164,14 @@ class _Spec(_Strict):
             if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
                 raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
         return env
+
+    @model_validator(mode="after")
+    def _something_is_given(self) -> _Spec:
+        if self.scalability == "given" and self.curve is None:
+            raise ValueError(
+                "scalability: given, but there is no curve to go by; give one, or leave scalability out"
+            )
+        return self
 
     def points(self) -> Points | None:
         return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)
@@ -304,6 +313,7 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         samples=spec.work.samples if isinstance(spec.work, _Work) else None,
         curve=spec.points(),
         costs=_costs(spec.rescale),
+        scalability=Scalability(spec.scalability),
         curves=tuple(
             (name, curve.make((int(n), rate) for n, rate in pairs) if pairs else ())
             for name, pairs in sorted(spec.curves.items())

@@ -107,6 +107,17 @@ DEFAULTS = asdict(LogOptions())
     help="New nodes initialise so long while the members train on.  [default: as in the workload]",
 )
 @click.option(
+    "--knowledge",
+    type=click.Choice(["all", "none"]),
+    help="Whether decisions know curves and costs, or have to learn them.  [default: all]",
+)
+@click.option(
+    "--noise",
+    type=Finite(min=0, max=10),
+    help="With --knowledge none: relative spread of the speeds that are measured.  [default: 0]",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of this noise.  [default: 0]")
+@click.option(
     "--jct-first",
     type=click.IntRange(min=1),
     metavar="N",

@@ -21,7 +21,6 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     if as_json:
         print_json(t)
         return
-    costs = t["costs"]
     lines = {
         "trainer": f"{t['id']}  {t['name']}",
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
@@ -31,9 +30,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         + (f" of {t['work']:,}" if t["work"] else ""),
         "samples/s": f"{t['rate']:,.0f}" if t["rate"] else "-",
         "metrics": shown(t["metrics"]) or "-",
-        "curve": f"{t['curve']['source']}: " + ", ".join(f"{n}: {r:,.0f}/s" for n, r in t["curve"]["points"]),
-        "rescale cost": f"{costs['source']}: up {costs['up']['stall_s']:.2f} s stall, "
-        f"{costs['up']['init_s']:.1f} s init; down {costs['down']['stall_s']:.2f} s stall",
+        "scalability": f"{t['scalability']['mode']}; up to {t['scalability']['may_ask_for']} nodes for now",
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
         "checkpoints": t["checkpoint_dir"],
@@ -41,11 +38,35 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "ended": _moment(t["ended_at"]) if t["ended_at"] else "-",
     }
     print_table(("", ""), list(lines.items()))
+    click.echo("\nspeed by nodes")
+    print_table(
+        ("nodes", "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
+    )
+    click.echo("\nwhat a rescale costs")
+    print_table(
+        ("", "seconds", "+-", "times", ""),
+        [
+            _cost(f"{direction}: {what}", cost)
+            for direction, parts in t["costs"].items()
+            for what, cost in parts.items()
+        ],
+    )
     if t["pauses"]:
         click.echo("\nlast pauses")
         print_table(
             ("time", "change", "nodes", "step", "pause", "steps lost"), [_pause(p) for p in t["pauses"]]
         )
+
+
+def _size(row: dict[str, Any]) -> tuple[object, ...]:
+    error = "-" if row["error"] is None else f"{100 * row['error']:.0f} %"
+    on = f"{row['nodes']} {row['node_class'] or ''}".rstrip()
+    return on, f"{row['rate']:,.0f}", error, row["windows"] or "-", row["source"]
+
+
+def _cost(name: str, cost: dict[str, Any]) -> tuple[object, ...]:
+    error = "-" if cost["error_s"] is None else f"{cost['error_s']:.2f}"
+    return name, f"{cost['seconds']:.2f}", error, cost["count"] or "-", cost["source"]
 
 
 def _pause(p: dict[str, Any]) -> tuple[object, ...]:

@@ -33,14 +33,10 @@ from bftrainer.model import (
     WorkerLost,
     WorkersReady,
 )
-from bftrainer.ports import Books, Emit, Link, Message, Pause, Progress
+from bftrainer.ports import MEASURE_AGAIN_S, MEASURE_S, Books, Emit, Link, Message, Pause, Progress
 
 log = logging.getLogger(__name__)
 
-MEASURE_S = 2.0
-"""A speed on a number of nodes that has not been seen before is measured over so long."""
-MEASURE_AGAIN_S = 10.0
-"""And is measured again over so long."""
 MAX_DELAY_S = 30.0
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """Signals that say nothing against the program that they end."""

@@ -6,15 +6,17 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from bftrainer.model import NodesChanged
 from bftrainer.replay import intervals, logs, run, workload
 from bftrainer.replay.intervals import LogError
 from bftrainer.replay.logs import Log, LogOptions
+from bftrainer.replay.measure import MeasuringLauncher, hidden
 from bftrainer.replay.record import Record, Recorder
 from bftrainer.replay.scenario import Scenario
+from bftrainer.replay.simulate import SimulatedLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,21 @@ def evaluate(
     submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
     settings = scenario.settings.engine
     recorder = None if name is None else Recorder(begin, end)
+    known: Sequence[workload.Submission] = submissions
+    simulate: run.Simulate = SimulatedLauncher
+    if scenario.knowledge == "none":
+        known = hidden(submissions)
+        simulate = partial(
+            MeasuringLauncher, submissions=submissions, noise=scenario.noise, seed=scenario.seed
+        )
     result = run.replay(
         changes,
-        submissions,
+        known,
         settings,
         begin,
         end,
         progress=lambda now: progress((now - begin) / (end - begin)),
+        simulate=simulate,
         observer=recorder or run.NOBODY,
     )
     figures = run.metrics(result, submissions, settings, scenario.jct_first)

@@ -34,6 +34,8 @@ from bftrainer.replay.workload import Submission
 
 Progress = Callable[[float], None]
 """Called with the virtual time now and then."""
+Simulate = Callable[[Callable[[Event], None]], SimulatedLauncher]
+"""Makes the launcher, which emits its events to what it is called with."""
 
 
 class Observer(Protocol):
@@ -123,7 +125,7 @@ def replay(
     begin: float,
     end: float,
     progress: Progress = lambda now: None,
-    simulate: Callable[[Callable[[Event], None]], SimulatedLauncher] = SimulatedLauncher,
+    simulate: Simulate = SimulatedLauncher,
     observer: Observer = NOBODY,
 ) -> Result:
     """Run the engine over [begin, end). Trainers submitted before `begin` wait at `begin`.
@@ -161,7 +163,10 @@ def replay(
         if isinstance(event, TrainerEnded) and not launcher.over(event):
             continue
         if isinstance(event, Measured):
-            event = launcher.told(event)
+            told = launcher.told(event)
+            if told is None:
+                continue
+            event = told
         observer.wait(event.time, launcher)
         tally.waited(event.time - now, state)
         now = event.time
@@ -175,7 +180,7 @@ def replay(
         if isinstance(event, TrainerSubmitted):
             launcher.submit(event.trainer, event.spec, now)
         if not isinstance(event, WorkersReady):
-            tally.events += 1
+            tally.events += not isinstance(event, Measured)
             for old, trainer in changed(state, outcome.state):
                 tally.rescales += _rescaled(old, trainer, event)
                 launcher.runs[trainer.id].hold(len(trainer.nodes), now)

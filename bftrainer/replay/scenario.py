@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -72,6 +72,14 @@ class Scenario(BaseModel):
     init_s: Annotated[
         Seconds | None, Field(description="new nodes initialise so long while the members train on")
     ] = None
+    knowledge: Annotated[
+        Literal["all", "none"],
+        Field(description="whether decisions know curves and costs, or have to learn them"),
+    ] = "all"
+    noise: Annotated[
+        float, Field(ge=0, le=10, allow_inf_nan=False, description="relative spread of measured speeds")
+    ] = 0.0
+    seed: Annotated[Annotated[int, Field(ge=0)], Field(description="of this noise")] = 0
     jct_first: Annotated[
         Count | None, Field(description="mean runtime and turnaround over the first so many trainers")
     ] = None

@@ -184,8 +184,9 @@ class SimulatedLauncher:
         run = self.runs[event.trainer]
         return run.ended_at is None and run.due + run.exit_s == event.time
 
-    def told(self, event: Measured) -> Measured:
-        """A measurement from a record, as one of the membership that there is now."""
+    def told(self, event: Measured) -> Measured | None:
+        """What the engine is told of a measurement. This one is from a record: as one of the membership
+        that there is now."""
         return replace(event, generation=self.runs[event.trainer].published)
 
     def end(self, trainer: int, now: float) -> None:

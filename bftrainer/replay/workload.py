@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bftrainer import curve
 from bftrainer.errors import BftrainerError
-from bftrainer.model import ASSUMED_COSTS, Cost, Points, RescaleCosts, TrainerSpec
+from bftrainer.model import ASSUMED_COSTS, Cost, Points, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.replay.intervals import UNREADABLE, open_text
 from bftrainer.spec import SpecError, parse_many
 
@@ -127,6 +127,7 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
             n_max=int(float(row["Jmax"])),
             samples=int(float(row["Pmax"])),
             curve=known[model],
+            scalability=Scalability.GIVEN,
             costs=RescaleCosts(
                 up=Cost(stall_s=_seconds(row["Tcup"])), down=Cost(stall_s=_seconds(row["Tcdw"]))
             ),
@@ -157,7 +158,7 @@ def _read_specs(path: Path) -> list[Submission]:
             raise WorkloadError(
                 f"{path}: trainer {spec.name!r}: a replay needs its work in samples and its curve"
             )
-    return [Submission(0.0, spec) for spec in specs]
+    return [Submission(0.0, replace(spec, scalability=Scalability.GIVEN)) for spec in specs]
 
 
 def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:

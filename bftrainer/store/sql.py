@@ -23,8 +23,11 @@ from bftrainer.model import (
     Cost,
     Ended,
     Event,
+    Observations,
+    Observed,
     Plan,
     RescaleCosts,
+    Scalability,
     Trainer,
     TrainerSpec,
     TrainerStatus,
@@ -310,8 +313,7 @@ def _trainer(row: Any) -> StoredTrainer:
         members=tuple(part["members"]),
         started=part["started"],
         warm=frozenset(part["warm"]),
-        measured=tuple((n, rate) for n, rate in part["measured"]),
-        measured_costs=_costs(part["measured_costs"]),
+        observed=_observations(part["observed"]),
         failures=part["failures"],
         failed_in=part["failed_in"],
         progress=part["progress"],
@@ -340,11 +342,25 @@ def _spec(plain: dict[str, Any]) -> TrainerSpec:
             "command": tuple(plain["command"]),
             "curve": None if curve is None else tuple((n, rate) for n, rate in curve),
             "costs": _costs(plain["costs"]),
+            "scalability": Scalability(plain.get("scalability", "auto")),
             "env": tuple((k, v) for k, v in plain["env"]),
             "batch": tuple((k, v) for k, v in plain.get("batch", ())),
             "curves": tuple((c, tuple((n, r) for n, r in own)) for c, own in plain.get("curves", ())),
         }
     )
+
+
+def _observations(plain: dict[str, Any]) -> Observations:
+    return Observations(
+        speeds=tuple((name, n, _observed(windows)) for name, n, windows in plain["speeds"]),
+        up_stall_s=_observed(plain["up_stall_s"]),
+        up_init_s=_observed(plain["up_init_s"]),
+        down_stall_s=_observed(plain["down_stall_s"]),
+    )
+
+
+def _observed(plain: dict[str, Any]) -> Observed:
+    return Observed(plain["count"], tuple(plain["recent"]))
 
 
 def _costs(plain: dict[str, Any] | None) -> RescaleCosts | None:

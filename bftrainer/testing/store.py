@@ -12,6 +12,8 @@ from bftrainer.model import (
     Cost,
     Ended,
     NodesChanged,
+    Observations,
+    Observed,
     Plan,
     PlanStatus,
     Regroup,
@@ -69,8 +71,11 @@ class StoreContract:
             nodes=frozenset({"n1", "n2", "n3"}),
             members=("n2", "n1"),
             started={"n1": 2, "n2": 1, "n3": 7},
-            measured=((1, 9.5), (2, 17.0)),
-            measured_costs=SPEC.costs,
+            observed=Observations(
+                speeds=((None, 1, Observed(20, (9.5, 9.0))), ("fat", 2, Observed(1, (17.0,)))),
+                up_stall_s=Observed(1, (0.5,)),
+                up_init_s=Observed(1, (3.0,)),
+            ),
             failures=1,
             progress=12.0,
         )

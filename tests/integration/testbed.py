@@ -82,6 +82,8 @@ class Site:
             "command": ["python", *words],
             "nodes": {"min": n_min, "max": n_max},
             "work": {"samples": samples} if samples else "until_exit",
+            "curve": [[n_max, 1000.0 * n_max]],
+            "scalability": "given",  # sizes follow from the pool alone
             **more,
         }
         body = {"spec": json.dumps(spec), "name": name, "base": str(HERE / "scripts")}

@@ -63,31 +63,3 @@ def test_tables_cannot_be_written_to() -> None:
     with pytest.raises(ValueError, match="read-only"):
         table[0] = 1.0
     assert isinstance(table, np.ndarray)
-
-
-def test_linear_until_measured() -> None:
-    assert curve.learnt((), 8, 3.0) == ((8, 24.0),)
-    assert curve.rate(curve.linear(3.0, 8), 5) == pytest.approx(15.0)
-
-
-def test_beyond_what_was_measured_the_average_slope_goes_on() -> None:
-    measured = ((1, 10.0), (4, 32.0))
-    assert curve.learnt(measured, 8, 99.0) == (*measured, (8, 64.0))
-    assert curve.learnt(measured, 4, 99.0) == measured
-    assert curve.learnt(measured, 2, 99.0) == measured
-
-
-def test_a_new_observation_is_averaged_with_the_old_and_kept_in_order() -> None:
-    assert curve.updated((), (4, 8.0)) == ((4, 8.0),)
-    assert curve.updated(((4, 8.0),), (2, 5.0)) == ((2, 5.0), (4, 8.0))
-    assert curve.updated(((2, 5.0), (4, 8.0)), (4, 16.0)) == ((2, 5.0), (4, 12.0))
-    assert curve.updated(((4, 8.0),), (4, 16.0), smoothing=0.25) == ((4, 10.0),)
-
-
-@given(curves, st.integers(1, 60), rates)
-def test_what_was_measured_is_always_a_curve(points: Points, n: int, rate: float) -> None:
-    after = curve.updated(points, (n, rate))
-    assert curve.make(after) == after
-    for n_max in (1, n, 100):
-        believed = curve.learnt(after, n_max, 1.0)
-        assert curve.make(believed) == believed

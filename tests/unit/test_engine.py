@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer import engine
+from bftrainer import curve, engine
 from bftrainer.allocate import ALLOCATORS
 from bftrainer.model import (
     ASSUMED_COSTS,
@@ -29,6 +29,7 @@ from bftrainer.model import (
     Regroup,
     RescaleCosts,
     Resync,
+    Scalability,
     StartWorker,
     StopWorker,
     Trainer,
@@ -436,47 +437,123 @@ def test_failures_of_a_program_free_its_nodes_for_others() -> None:
 # --- what is measured ----------------------------------------------------------------------------
 
 
-def test_a_new_point_of_an_unknown_curve_is_decided_upon() -> None:
-    world = World().running("abcd", curve=None)
+def measured(world: World, rate: float, trainer: int = 1, on: int | None = None) -> engine.Step:
+    """A window of a trainer on as many nodes as it has."""
+    t = world.trainer(trainer)
+    point = (on or len(t.members), rate)
+    return world.take(Measured(time=0.0, trainer=trainer, generation=t.published, point=point))
+
+
+def curve_of(trainer: Trainer) -> Points:
+    return engine.beliefs_of((trainer,))[0][None].points
+
+
+def test_no_more_than_twice_the_largest_size_seen_is_asked_for() -> None:
+    world = World()
+    world.nodes(joined="abcdefgh")
+    world.submit(1, curve=None, n_max=8)
+    for size in (2, 4, 8):
+        assert len(world.trainer(1).nodes) == size  # n_min counts as seen
+        joining = world.trainer(1).joining
+        world.ready(1, "".join(sorted(joining)))
+        measured(world, 10.0 * size)
+
+
+def test_a_trainer_keeps_what_it_has_though_it_was_never_measured() -> None:
+    """Books of an earlier time: it has more nodes than it may ask for."""
+    spec = make_spec(curve=None, n_max=8)
+    old = Trainer(id=1, spec=spec, submitted_at=0.0, nodes=frozenset("abcdef"), members=tuple("abcdef"))
+    state = engine.restore(EngineSettings(), frozenset("abcdefgh"), [old])
+    question, _ = engine.problem(state, (state.active[1],), 0.0)
+    assert question.candidates[0].n_max == 6
+
+
+def test_what_would_change_little_is_not_decided_upon() -> None:
+    world = World().running("ab", curve=None, n_max=2)
+    assert measured(world, 10.0).plan is not None
+    assert measured(world, 10.4).plan is None
+    for rate in (10.5, 10.6):
+        assert measured(world, rate).plan is None
+    for _ in range(4):
+        step = measured(world, 12.0)
+    assert world.trainer(1).observed.speeds[0][2].count == 8
+    assert step.plan is not None  # small changes that have added up since the last plan
+
+
+def test_a_speed_that_was_overrated_is_decided_upon() -> None:
+    world = World().running("ab", curve=None)
     world.submit(2, n_max=4, curve=((1, 3.0), (4, 4.0)))
-    generation = world.trainer(1).published
     held = len(world.trainer(1).nodes)
-    step = world.take(Measured(time=0.0, trainer=1, generation=generation, point=(held, 0.1)))
-    assert step.plan is not None
-    assert world.trainer(1).measured == ((held, 0.1),)
+    measured(world, 0.1)
     assert len(world.trainer(1).nodes) < held
-    generation = world.trainer(1).published
-    step = world.take(Measured(time=0.0, trainer=1, generation=generation, point=(held, 0.3)))
-    assert step.plan is None  # seen before: averaged, not decided upon
-    assert world.trainer(1).measured == ((held, pytest.approx(0.2)),)
 
 
-def test_a_given_curve_is_believed() -> None:
+def test_a_given_curve_is_where_learning_begins() -> None:
     world = World().running("ab")
-    step = world.take(Measured(time=0.0, trainer=1, generation=2, point=(2, 0.001)))
+    assert curve_of(world.trainer(1)) == make_spec().curve
+    step = measured(world, 1.0)  # half of what was given
+    assert step.plan is not None
+    assert curve.rate(curve_of(world.trainer(1)), 2) == pytest.approx(1.0)
+    assert curve.rate(curve_of(world.trainer(1)), 8) == pytest.approx(4.0, rel=0.05)
+
+
+def test_with_scalability_given_nothing_is_learnt() -> None:
+    world = World().running("ab", scalability=Scalability.GIVEN)
+    step = measured(world, 0.001)
     assert (step.plan, step.actions) == (None, ())
-    assert engine.curves_of((world.trainer(1),)) == (make_spec().curve,)
+    assert curve_of(world.trainer(1)) == make_spec().curve
+    up = Cost(stall_s=9.0)
+    world.take(Measured(time=0.0, trainer=1, generation=world.trainer(1).published, up=up))
+    assert engine.costs_of((world.trainer(1),)) == (RescaleCosts(),)
 
 
-def test_costs_are_given_or_measured_or_assumed() -> None:
+def test_a_speed_counts_for_the_class_of_nodes_that_it_was_measured_on() -> None:
+    classes = {"fat": frozenset("xy"), "thin": frozenset("ab")}
+    for nodes, seen_on in (("xy", "fat"), ("ab", None)):
+        world = World(EngineSettings(node_classes=classes))
+        world = world.running(nodes, curves=(("fat", ((1, 9.0), (2, 18.0))),))
+        measured(world, 3.0)
+        assert [(name, n) for name, n, _ in world.trainer(1).observed.speeds] == [(seen_on, 2)]
+        beliefs = engine.beliefs_of((world.trainer(1),))[0]
+        assert curve.rate(beliefs[seen_on].points, 2) == pytest.approx(3.0)
+        other = {"fat": None, None: "fat"}[seen_on]
+        assert curve.rate(beliefs[other].points, 2) == pytest.approx({"fat": 18.0, None: 2.0}[other])
+
+
+def test_costs_are_measured_or_given_or_like_the_others_or_assumed() -> None:
     trainer = Trainer(id=1, spec=replace(make_spec(), costs=None), submitted_at=0.0)
-    assert engine.costs_of(trainer) == ASSUMED_COSTS
+    new = replace(trainer, id=2)
+    assert engine.costs_of((trainer,)) == (ASSUMED_COSTS,)
     state = engine.State(settings=EngineSettings(), active={1: trainer})
-    for seen, believed in (
-        (Cost(stall_s=2.0, init_s=8.0),) * 2,
-        (Cost(stall_s=4.0), Cost(stall_s=3.0, init_s=4.0)),
-    ):
-        state = engine.step(state, Measured(time=0.0, trainer=1, generation=0, up=seen), solve).state
-        assert engine.costs_of(state.active[1]) == RescaleCosts(up=believed, down=ASSUMED_COSTS.down)
-    assert engine.costs_of(replace(state.active[1], spec=make_spec())) == RescaleCosts()
+    for stall, believed in ((2.0, 2.0), (4.0, 3.0), (90.0, 4.0)):
+        up = Cost(stall_s=stall, init_s=2 * stall)
+        state = engine.step(state, Measured(time=0.0, trainer=1, generation=0, up=up), solve).state
+        costs = RescaleCosts(up=Cost(stall_s=believed, init_s=2 * believed), down=ASSUMED_COSTS.down)
+        assert engine.costs_of((state.active[1], new)) == (costs, costs)
+    given = replace(state.active[1], spec=make_spec())  # which says 0
+    assert engine.costs_of((given,))[0].up == Cost(stall_s=3.0, init_s=6.0)
+
+
+def test_a_new_trainer_is_profiled_size_by_size_and_stays_until_it_is_measured() -> None:
+    world = World(EngineSettings(profile_sizes=3))
+    world.nodes(joined="abcdefgh")
+    world.submit(1, curve=None, n_max=8)
+    world.submit(2, n_max=8)
+    for size in (1, 2, 4):
+        assert len(world.trainer(1).nodes) == size
+        world.ready(1, "".join(sorted(world.trainer(1).joining)))
+        world.nodes(left="h" if size % 2 else "", joined="" if size % 2 else "h")  # whatever else happens
+        assert len(world.trainer(1).nodes) == size
+        assert measured(world, 3.0 * size).plan is not None
+    assert len(world.trainer(1).nodes) > 4
 
 
 def test_the_unknown_are_taken_to_be_as_fast_as_the_others() -> None:
     rates = (1.0, 7.0, 100.0)
     known = [Trainer(id=i, spec=make_spec(rate=r), submitted_at=0.0) for i, r in enumerate(rates)]
     unknown = Trainer(id=9, spec=make_spec(curve=None, n_max=4), submitted_at=0.0)
-    assert engine.curves_of((*known, unknown))[-1] == ((4, 28.0),)
-    assert engine.curves_of((unknown,)) == (((4, 4.0),),)
+    assert engine.beliefs_of((*known, unknown))[-1][None].points == ((2, 14.0),)
+    assert curve_of(unknown) == ((2, 2.0),)
 
 
 # --- drain, resync, restart ----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.cli.replay_command import command
-from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, TrainerSpec
+from bftrainer.model import Cost, EngineSettings, NodesChanged, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.replay import intervals, record, run, scenario, synth, workload
 from bftrainer.replay.evaluate import chosen, evaluate
 from bftrainer.replay.intervals import Interval, LogError
@@ -116,6 +116,7 @@ def test_job_tables_are_read_by_arrival(tmp_path: Path) -> None:
         samples=1000,
         curve=((1, 20.0), (2, 30.5)),
         costs=RescaleCosts(up=Cost(stall_s=18.0), down=Cost(stall_s=12.0)),
+        scalability=Scalability.GIVEN,
     )
     assert early.spec.curve == ((4, 1.0),)
 

@@ -151,6 +151,7 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "departure_groups": "cabinet",
         "milp_time_limit_s": 2.0,
         "milp_gap": 0.5,
+        "profile_sizes": 3,
         "max_failures": 5,
     }
     given = {**chosen, "max_parallel": "auto", "node_classes": {"fat": "n[01-02],x", "thin": "n03"}}
