@@ -18,7 +18,7 @@ Shape = tuple[Any, ...]
 def shape(trainer: Trainer) -> Shape:
     """All of a trainer without nodes that matters to its worth, but its age."""
     s = trainer.spec
-    given = (s.scalability, s.curve, s.curves, s.costs)
+    given = (s.scalability, s.curve, s.curves, s.costs, s.program)
     return (given, s.n_min, s.n_max, s.weight, s.priority, s.user, trainer.observed)
 
 

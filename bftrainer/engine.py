@@ -19,16 +19,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
-from statistics import median
 
 import numpy as np
 
+from bftrainer import beliefs as believing
 from bftrainer import learn, objective, survival
 from bftrainer.allocate.assign import assign
 from bftrainer.backlog import Backlog, rank
-from bftrainer.learn import Belief
+from bftrainer.beliefs import Beliefs, Programs, beliefs_of, costs_of, limits, remembered, taught
 from bftrainer.model import (
-    ASSUMED_COSTS,
     Action,
     Candidate,
     Cap,
@@ -41,7 +40,6 @@ from bftrainer.model import (
     Measured,
     NodesChanged,
     Plan,
-    Points,
     PollFailed,
     Problem,
     Regroup,
@@ -53,7 +51,6 @@ from bftrainer.model import (
     Trainer,
     TrainerCancelled,
     TrainerEnded,
-    TrainerSpec,
     TrainerStatus,
     TrainerSubmitted,
     WorkerLost,
@@ -62,8 +59,6 @@ from bftrainer.model import (
 from bftrainer.survival import Survival
 
 Solve = Callable[[Problem], Plan]
-Beliefs = Mapping[str | None, Belief]
-"""What is believed of one trainer by node class; None are all classes without a curve of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +68,8 @@ class State:
     `active` are those that may hold nodes: the first `max_parallel` (section 5.3), or, without that
     limit, those that have been given nodes once. The others are `waiting`; an event costs next to nothing
     for them, however many there are. `since` and `facts` say when nodes joined and what is known of
-    them, `survival` how long nodes have stayed so far. `beliefs` are what the last plan took those
-    trainers to be like that are learnt from.
+    them, `survival` how long nodes have stayed so far. `programs` are what trainers have shown of their
+    programs, `beliefs` what the last plan took those trainers to be like that are learnt from.
     """
 
     settings: EngineSettings
@@ -85,6 +80,7 @@ class State:
     since: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, Facts] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
+    programs: Programs = field(default_factory=dict)
     beliefs: Mapping[int, Beliefs] = field(default_factory=dict)
 
     @property
@@ -117,6 +113,7 @@ def restore(
         waiting=waiting,
         since=dict.fromkeys(pool, now),
         facts=facts,
+        programs=remembered(ordered),
     )
 
 
@@ -167,6 +164,7 @@ def step(state: State, event: Event, solve: Solve) -> Step:
             since=taken.since,
             facts=taken.facts,
             survival=taken.survival,
+            programs=taken.programs,
             beliefs=taken.beliefs,
         ),
         actions=tuple(sorted(actions, key=_order)),
@@ -188,7 +186,12 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
         t_fwd_s=t_fwd_s,
         candidates=tuple(
             _candidate(t, settings, beliefs, costs, parts, now)
-            for t, beliefs, costs in zip(trainers, beliefs_of(trainers), costs_of(trainers), strict=True)
+            for t, beliefs, costs in zip(
+                trainers,
+                beliefs_of(trainers, state.programs),
+                costs_of(trainers, state.programs),
+                strict=True,
+            )
         ),
         caps=_caps(settings, trainers),
         groups=tuple(group for group, _ in parts),
@@ -199,7 +202,7 @@ def _candidate(
     t: Trainer, settings: EngineSettings, beliefs: Beliefs, costs: RescaleCosts, parts: Parts, now: float
 ) -> Candidate:
     points = beliefs[None].points
-    n_min, n_max = _limits(t, settings, beliefs)
+    n_min, n_max = limits(t, beliefs, settings.profile_sizes)
     return Candidate(
         trainer=t.id,
         n_min=n_min,
@@ -215,21 +218,6 @@ def _candidate(
             if name is not None
         ),
     )
-
-
-def _limits(t: Trainer, settings: EngineSettings, beliefs: Beliefs) -> tuple[int, int]:
-    """How few and how many nodes a trainer may be given now: no more than what is known of it allows,
-    but it keeps what it has. While it is profiled it goes from rung to rung, and stays until it is
-    measured."""
-    spec, held = t.spec, len(t.nodes)
-    n_max = max(held, *(belief.n_max for belief in beliefs.values()))
-    if settings.profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
-        rung = learn.rung(
-            learn.levels(learn.sizes(t.observed)), spec.n_min, spec.n_max, settings.profile_sizes
-        )
-        if rung is not None:
-            return (rung if held == rung else spec.n_min), max(held, rung)
-    return spec.n_min, n_max
 
 
 def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
@@ -302,59 +290,6 @@ def _parts(state: State, now: float, t_fwd_s: float) -> Parts:
     return tuple(parts)
 
 
-def beliefs_of(trainers: tuple[Trainer, ...]) -> tuple[Beliefs, ...]:
-    """What each trainer is believed to be like: by its given curves, what was observed of it, or both.
-
-    One of which nothing is known is taken to be as fast on one node as the others are (their median),
-    so that it is neither starved nor preferred before it has been seen.
-    """
-    given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
-    typical = 1.0 if given else typical_speed(trainers)
-    return tuple(_beliefs(t, typical) for t in trainers)
-
-
-def typical_speed(trainers: Iterable[Trainer]) -> float:
-    """The median samples/s on one node of those of which anything is known; 1 where nothing is."""
-    known = (
-        learn.one(learn.levels(learn.sizes(t.observed)), t.spec.curve or (), t.spec.n_max) for t in trainers
-    )
-    return median([rate for rate in known if rate is not None] or [1.0])
-
-
-def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
-    """The spec's curves by node class, as for `Beliefs`; on classes that it cannot use, no points."""
-    return {None: spec.curve or (), **dict(spec.curves)}
-
-
-def _beliefs(t: Trainer, typical: float) -> Beliefs:
-    spec = t.spec
-    given = given_curves(spec)
-    if spec.scalability is Scalability.GIVEN:
-        return {name: Belief(points, spec.n_max) for name, points in given.items()}
-    return {
-        name: learn.believed(
-            learn.levels(learn.sizes(t.observed, name)), points, spec.n_min, spec.n_max, typical
-        )
-        if points or name is None
-        else Belief((), 0)  # it cannot use this class
-        for name, points in given.items()
-    }
-
-
-def costs_of(trainers: tuple[Trainer, ...]) -> tuple[RescaleCosts, ...]:
-    """Each trainer's rescale costs: measured; else given; else as the others' are (medians), else assumed."""
-    if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
-        return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
-    typical = learn.typical_costs([t.observed for t in trainers], ASSUMED_COSTS)
-    return tuple(_costs(t, typical) for t in trainers)
-
-
-def _costs(t: Trainer, typical: RescaleCosts) -> RescaleCosts:
-    if t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN:
-        return t.spec.costs
-    return learn.costs(t.observed, t.spec.costs, typical)
-
-
 # --- taking an event in --------------------------------------------------------------------------
 
 
@@ -369,6 +304,7 @@ class _Taken:
     since: Mapping[str, float]
     facts: Mapping[str, Facts]
     survival: Survival
+    programs: Programs
     beliefs: Mapping[int, Beliefs]
     decide: bool = False
     regroup: frozenset[int] = frozenset()  # trainers whose membership must be published anew
@@ -385,6 +321,7 @@ def _facts(state: State) -> _Taken:
         since=state.since,
         facts=state.facts,
         survival=state.survival,
+        programs=state.programs,
         beliefs=state.beliefs,
     )
 
@@ -480,20 +417,14 @@ def _(event: Measured, state: State) -> _Taken:
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
         return taken
-    seen = learn.with_costs(trainer.observed, event.up, event.down)
-    if event.point is not None:
-        seen = learn.with_speed(seen, _class_of(trainer, state.facts), *event.point)
-    trainer = taken.active[event.trainer] = replace(trainer, observed=seen)
+    where = state.facts.get(next(iter(trainer.members), ""), Facts()).node_class
+    trainer, taken.programs = taught(trainer, state.programs, event, where)
+    taken.active[trainer.id] = trainer
     if event.point is not None and trainer.id in state.beliefs:
-        old, new = state.beliefs[trainer.id], _beliefs(trainer, 1.0)
-        taken.decide = any(learn.news(old[name], belief) for name, belief in new.items() if belief.points)
+        old, new = state.beliefs[trainer.id], believing.beliefs(trainer, taken.programs, 1.0)
+        name = where if where in new else None
+        taken.decide = learn.news(old[name], new[name])
     return taken
-
-
-def _class_of(trainer: Trainer, facts: Mapping[str, Facts]) -> str | None:
-    """The class of a trainer's members, if the spec has a curve of its own for it; else None."""
-    found = facts.get(next(iter(trainer.members), ""), Facts()).node_class
-    return found if found in dict(trainer.spec.curves) else None
 
 
 @_take.register
@@ -564,7 +495,7 @@ def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan
         plan = solve(question)
         taken.beliefs = {
             t.id: beliefs
-            for t, beliefs in zip(asked, beliefs_of(tuple(asked)), strict=True)
+            for t, beliefs in zip(asked, beliefs_of(tuple(asked), taken.programs), strict=True)
             if t.spec.scalability is Scalability.AUTO
         }
         members = {t.id: frozenset(t.members) for t in asked}

@@ -35,8 +35,8 @@ SPREAD = 0.1
 """The relative spread of windows that is expected before it has been seen."""
 MODEL_ERROR = 0.03
 """How well the model can describe a size at best, relative to its speed."""
-SLOPE = 0.02
-"""How far from linear a trainer without a curve is expected to be: c1 over c0, standard deviation."""
+SLOPE = 0.2
+"""How far from linear a trainer without a curve may be expected to be: c1 over c0, standard deviation."""
 BEND = 0.1
 """How far a given curve is expected to be off at its last point, beside its first: standard deviation."""
 HUBER = 1.5
@@ -90,6 +90,18 @@ def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observ
             up_init_s=added(seen.up_init_s, up.init_s),
         )
     return seen if down is None else replace(seen, down_stall_s=added(seen.down_stall_s, down.stall_s))
+
+
+def merged(seen: Observations, more: Observations) -> Observations:
+    """With what was observed of another trainer."""
+    for name, n, windows in more.speeds:
+        for rate in windows.recent:
+            seen = with_speed(seen, name, n, rate)
+    for stall, init in zip(more.up_stall_s.recent, more.up_init_s.recent, strict=True):
+        seen = with_costs(seen, Cost(stall_s=stall, init_s=init), None)
+    for stall in more.down_stall_s.recent:
+        seen = with_costs(seen, None, Cost(stall_s=stall))
+    return seen
 
 
 def sizes(seen: Observations, node_class: str | None = None) -> Sizes:
@@ -190,7 +202,12 @@ Levels = tuple[tuple[int, float, float], ...]
 
 def levels(seen: Sizes) -> Levels:
     """Each size's median and how well it is known."""
-    return tuple((n, median(windows.recent), error(windows)) for n, windows in seen)
+    return tuple((n, *_level(windows)) for n, windows in seen)
+
+
+@lru_cache(maxsize=16384)
+def _level(windows: Observed) -> tuple[float, float]:
+    return median(windows.recent), error(windows)
 
 
 @lru_cache(maxsize=1024)
@@ -200,23 +217,22 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
     nodes, rates, errors = np.array(seen).T
     slowdown = _prior(prior, nodes) / rates
     unit = float(np.median(slowdown))
-    v, x = slowdown / unit, nodes - 1
+    v, x = np.clip(slowdown / unit, 1e-3, 1e3), nodes - 1
     sigma = v * np.hypot(errors, MODEL_ERROR)
     tau = BEND / max(1, prior[-1][0] - 1) if prior else SLOPE
     w = sigma**-2
-    for _ in range(ROUNDS):
-        a, b, d = w.sum(), w @ x, w @ x**2 + tau**-2
-        p, q = w @ v, w @ (x * v)
-        det = a * d - b * b
-        c1 = min((a * q - b * p) / det, p / (a + b))
+    for _ in range(ROUNDS):  # ridge regression about the weighted means
+        total = w.sum()
+        x0, v0 = w @ x / total, w @ v / total
+        known = w @ (x - x0) ** 2 + tau**-2
+        c1 = min(w @ ((x - x0) * v) / known, v0 / (1 + x0))
         if not prior:
             c1 = max(c1, 0.0)
-        elif n_max - 1 > b / a:
-            c1 = max(c1, -0.9 * (p / a) / (n_max - 1 - b / a))
-        c0 = (p - b * c1) / a
-        far = abs(v - c0 - c1 * x) / sigma
-        w = sigma**-2 / np.maximum(1.0, far / HUBER)
-    cov = (float(d / det), float(-b / det), float(a / det))
+        elif n_max - 1 > x0:
+            c1 = max(c1, -0.9 * v0 / (n_max - 1 - x0))
+        c0 = v0 - c1 * x0
+        w = sigma**-2 / np.maximum(1.0, abs(v - c0 - c1 * x) / sigma / HUBER)
+    cov = (float(1 / total + x0**2 / known), float(-x0 / known), float(1 / known))
     found = Fit(prior, 1.0 / unit, float(c0), float(c1), cov, nodes, rates, errors, np.zeros(len(seen)))
     return replace(found, off=np.log(rates / found.model(nodes)))
 

@@ -114,6 +114,14 @@ class TrainerSpec:
     checkpoint_every_s: float = 5.0
     batch: tuple[tuple[str, int | str], ...] = ()  # instead of the script's: global, or per_node with lr
 
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What trainers have in common that differ in their options only: the folder, and the command up
+        to its first word that is no option."""
+        words = self.command[1:]
+        named = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+        return (self.workdir, *self.command[: named + 2])
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:

@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bftrainer import __version__, engine, learn, spec
+from bftrainer import __version__, beliefs, learn, spec
 from bftrainer.api.server import UnknownTrainerError
+from bftrainer.beliefs import Programs
 from bftrainer.model import Observed, Scalability, Trainer
 from bftrainer.ports import StoredTrainer
 
@@ -42,7 +43,8 @@ class DaemonService:
     def show(self, trainer: str) -> dict[str, Any]:
         stored = self._find(trainer)
         live = self._daemon.state.trainers.get(stored.id, stored.engine)
-        others = [t for t in self._daemon.state.active.values() if t.id != stored.id]
+        state = self._daemon.state
+        others = [t for t in state.active.values() if t.id != stored.id]
         own = stored.spec
         return {
             **self._brief(stored),
@@ -54,8 +56,8 @@ class DaemonService:
             "priority": own.priority,
             "workdir": own.workdir,
             "checkpoint_dir": str(self._daemon.launcher.checkpoint_folder(stored.id, own)),
-            "scalability": _scalability(live, others),
-            "costs": _costs(live, others),
+            "scalability": _scalability(live, others, state.programs),
+            "costs": _costs(live, others, state.programs),
             "generation": live.generation,
             "failures": live.failures,
             "pauses": self._daemon.store.rows("pauses", 10, stored.id),
@@ -179,30 +181,30 @@ class DaemonService:
         raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
 
 
-def _scalability(trainer: Trainer, others: list[Trainer]) -> dict[str, Any]:
+def _scalability(trainer: Trainer, others: list[Trainer], programs: Programs) -> dict[str, Any]:
     """What the speed on each size is taken to be, how sure that is, and what the next plan may ask for."""
     own, all_ = trainer.spec, (trainer, *others)
-    beliefs = engine.beliefs_of(all_)[0]
+    believed = beliefs.beliefs_of(all_, programs)[0]
     learning = own.scalability is Scalability.AUTO
-    typical = engine.typical_speed(all_)
+    typical = beliefs.typical_speed(all_, programs)
     rows = []
-    for name, points in engine.given_curves(own).items():
+    for name, points in beliefs.given_curves(own).items():
         seen = learn.sizes(trainer.observed, name) if learning else ()
         if points or name is None:
             found = learn.estimates(seen, points, own.n_min, own.n_max, typical)
             rows += [{"node_class": name, **asdict(estimate)} for estimate in found]
     return {
         "mode": own.scalability.value,
-        "may_ask_for": max(belief.n_max for belief in beliefs.values()),
-        "points": [list(point) for point in beliefs[None].points],
+        "may_ask_for": max(belief.n_max for belief in believed.values()),
+        "points": [list(point) for point in believed[None].points],
         "sizes": rows,
     }
 
 
-def _costs(trainer: Trainer, others: list[Trainer]) -> dict[str, Any]:
+def _costs(trainer: Trainer, others: list[Trainer], programs: Programs) -> dict[str, Any]:
     """What rescaling is taken to cost, and the measurements behind it."""
     own, seen = trainer.spec, trainer.observed
-    believed = engine.costs_of((trainer, *others))[0]
+    believed = beliefs.costs_of((trainer, *others), programs)[0]
     otherwise = "given" if own.costs else "assumed"
     learning = own.costs is None or own.scalability is Scalability.AUTO
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,17 +18,22 @@ from bftrainer.ports import MEASURE_AGAIN_S, MEASURE_S
 from bftrainer.replay.simulate import Run, SimulatedLauncher
 from bftrainer.replay.workload import Submission
 
+ENOUGH = 5
+"""So many windows of a trainer on one size are measured; in life it goes on, at a replay's expense."""
+
 
 def hidden(workload: Sequence[Submission]) -> list[Submission]:
     """The same trainers, of which neither speeds nor costs are known.
 
-    Which classes of nodes they cannot use is no matter of speed, and stays known.
+    Trainers of one model run one program. Which classes of nodes they cannot use is no matter of speed,
+    and stays known.
     """
     return [
         replace(
             submission,
             spec=replace(
                 submission.spec,
+                command=(submission.model or submission.spec.name,),
                 curve=None,
                 costs=None,
                 curves=tuple((name, points) for name, points in submission.spec.curves if not points),
@@ -50,7 +56,7 @@ class MeasuringLauncher(SimulatedLauncher):
         super().__init__(emit)
         self._submissions, self._noise = submissions, noise
         self._random = random.Random(seed)  # noqa: S311  not for secrets
-        self._sizes: dict[int, set[int]] = {}  # trainer -> numbers of nodes that were measured
+        self._windows: Counter[tuple[int, int]] = Counter()  # of each trainer on each number of nodes
 
     def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
         super().submit(trainer, self._submissions[trainer - 1].spec, now)
@@ -63,7 +69,7 @@ class MeasuringLauncher(SimulatedLauncher):
         if event.point is not None:
             if len(run.members) != event.point[0]:
                 return None
-            self._sizes.setdefault(event.trainer, set()).add(event.point[0])
+            self._windows[event.trainer, event.point[0]] += 1
             self._window(event.trainer, run, event.time)
         return event
 
@@ -83,8 +89,9 @@ class MeasuringLauncher(SimulatedLauncher):
 
     def _window(self, trainer: int, run: Run, begin: float) -> None:
         n = len(run.members)
-        length = MEASURE_AGAIN_S if n in self._sizes.get(trainer, ()) else MEASURE_S
-        if run.rate > 0:
+        windows = self._windows[trainer, n]
+        length = MEASURE_AGAIN_S if windows else MEASURE_S
+        if run.rate > 0 and windows < ENOUGH:
             speed = run.rate * math.exp(self._noise * self._random.gauss(0.0, 1.0))
             self._emit(
                 Measured(time=begin + length, trainer=trainer, generation=run.published, point=(n, speed))

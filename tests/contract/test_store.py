@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bftrainer.model import Observations, Observed
 from bftrainer.ports import Store
 from bftrainer.store import SqlStore, StoreError
 from bftrainer.testing.store import SPEC, StoreContract
@@ -87,4 +90,32 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
         for i in range(10_000):
             store.put(f"key {i}", "x" * 1000)
     assert [t.spec for t in store.trainers()] == [SPEC]
+    store.close()
+
+
+def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "books.db"
+    store = SqlStore(path)
+    for name in ("measured", "new"):
+        store.submit(replace(SPEC, name=name), 0.0)
+    store.close()
+    costs = {"up": {"stall_s": 0.5, "init_s": 3.0}, "down": {"stall_s": 0.25, "init_s": 0.0}}
+    with sqlite3.connect(path) as connection:
+        for id_, then in ((1, ([[1, 9.5], [2, 17.0]], costs)), (2, ([], None))):
+            (text,) = connection.execute("SELECT engine FROM trainers WHERE id = ?", (id_,)).fetchone()
+            engine = json.loads(text)
+            del engine["observed"]
+            engine["measured"], engine["measured_costs"] = then
+            connection.execute("UPDATE trainers SET engine = ? WHERE id = ?", (json.dumps(engine), id_))
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
+    store = SqlStore(path)
+    measured, new = (trainer.engine.observed for trainer in store.trainers())
+    assert new == Observations()
+    assert measured == Observations(
+        speeds=((None, 1, Observed(1, (9.5,))), (None, 2, Observed(1, (17.0,)))),
+        up_stall_s=Observed(1, (0.5,)),
+        up_init_s=Observed(1, (3.0,)),
+        down_stall_s=Observed(1, (0.25,)),
+    )
     store.close()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bftrainer import curve, engine
 from bftrainer.allocate import ALLOCATORS
+from bftrainer.beliefs import beliefs_of, costs_of
 from bftrainer.model import (
     ASSUMED_COSTS,
     Action,
@@ -445,7 +446,7 @@ def measured(world: World, rate: float, trainer: int = 1, on: int | None = None)
 
 
 def curve_of(trainer: Trainer) -> Points:
-    return engine.beliefs_of((trainer,))[0][None].points
+    return beliefs_of((trainer,), {})[0][None].points
 
 
 def test_no_more_than_twice_the_largest_size_seen_is_asked_for() -> None:
@@ -504,7 +505,7 @@ def test_with_scalability_given_nothing_is_learnt() -> None:
     assert curve_of(world.trainer(1)) == make_spec().curve
     up = Cost(stall_s=9.0)
     world.take(Measured(time=0.0, trainer=1, generation=world.trainer(1).published, up=up))
-    assert engine.costs_of((world.trainer(1),)) == (RescaleCosts(),)
+    assert costs_of((world.trainer(1),), {}) == (RescaleCosts(),)
 
 
 def test_a_speed_counts_for_the_class_of_nodes_that_it_was_measured_on() -> None:
@@ -514,7 +515,7 @@ def test_a_speed_counts_for_the_class_of_nodes_that_it_was_measured_on() -> None
         world = world.running(nodes, curves=(("fat", ((1, 9.0), (2, 18.0))),))
         measured(world, 3.0)
         assert [(name, n) for name, n, _ in world.trainer(1).observed.speeds] == [(seen_on, 2)]
-        beliefs = engine.beliefs_of((world.trainer(1),))[0]
+        beliefs = beliefs_of((world.trainer(1),), {})[0]
         assert curve.rate(beliefs[seen_on].points, 2) == pytest.approx(3.0)
         other = {"fat": None, None: "fat"}[seen_on]
         assert curve.rate(beliefs[other].points, 2) == pytest.approx({"fat": 18.0, None: 2.0}[other])
@@ -523,15 +524,15 @@ def test_a_speed_counts_for_the_class_of_nodes_that_it_was_measured_on() -> None
 def test_costs_are_measured_or_given_or_like_the_others_or_assumed() -> None:
     trainer = Trainer(id=1, spec=replace(make_spec(), costs=None), submitted_at=0.0)
     new = replace(trainer, id=2)
-    assert engine.costs_of((trainer,)) == (ASSUMED_COSTS,)
+    assert costs_of((trainer,), {}) == (ASSUMED_COSTS,)
     state = engine.State(settings=EngineSettings(), active={1: trainer})
     for stall, believed in ((2.0, 2.0), (4.0, 3.0), (90.0, 4.0)):
         up = Cost(stall_s=stall, init_s=2 * stall)
         state = engine.step(state, Measured(time=0.0, trainer=1, generation=0, up=up), solve).state
         costs = RescaleCosts(up=Cost(stall_s=believed, init_s=2 * believed), down=ASSUMED_COSTS.down)
-        assert engine.costs_of((state.active[1], new)) == (costs, costs)
+        assert costs_of((state.active[1], new), {}) == (costs, costs)
     given = replace(state.active[1], spec=make_spec())  # which says 0
-    assert engine.costs_of((given,))[0].up == Cost(stall_s=3.0, init_s=6.0)
+    assert costs_of((given,), {})[0].up == Cost(stall_s=3.0, init_s=6.0)
 
 
 def test_a_new_trainer_is_profiled_size_by_size_and_stays_until_it_is_measured() -> None:
@@ -552,7 +553,7 @@ def test_the_unknown_are_taken_to_be_as_fast_as_the_others() -> None:
     rates = (1.0, 7.0, 100.0)
     known = [Trainer(id=i, spec=make_spec(rate=r), submitted_at=0.0) for i, r in enumerate(rates)]
     unknown = Trainer(id=9, spec=make_spec(curve=None, n_max=4), submitted_at=0.0)
-    assert engine.beliefs_of((*known, unknown))[-1][None].points == ((2, 14.0),)
+    assert beliefs_of((*known, unknown), {})[-1][None].points == ((2, 14.0),)
     assert curve_of(unknown) == ((2, 2.0),)
 
 
