@@ -490,7 +490,14 @@ def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan
     current = {t.id: t.nodes for t in taken.active.values() if t.nodes}
     plan, target = None, dict[int, frozenset[str]]()
     if asked:
-        seen = replace(state, pool=taken.pool, since=taken.since, facts=taken.facts, survival=taken.survival)
+        seen = replace(
+            state,
+            pool=taken.pool,
+            since=taken.since,
+            facts=taken.facts,
+            survival=taken.survival,
+            programs=taken.programs,
+        )
         question, parts = problem(seen, tuple(asked), now)
         plan = solve(question)
         taken.beliefs = {
