@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer import beliefs, curve, learn
@@ -55,6 +55,7 @@ PRIORS = st.dictionaries(st.integers(1, 300), st.floats(1e-2, 1e7), max_size=4).
 )
 
 
+@settings(deadline=None)
 @given(st.floats(0.0, 0.05), st.integers(0, 10_000))
 def test_amdahls_law_is_recovered_from_noisy_windows(c1: float, seed: int) -> None:
     noise = random.Random(seed)
@@ -64,6 +65,7 @@ def test_amdahls_law_is_recovered_from_noisy_windows(c1: float, seed: int) -> No
         assert at(fit, n) == pytest.approx(amdahl(n, c1), rel=0.15)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(FEW), st.floats(0.0, 0.9))
 def test_disturbed_windows_hardly_move_a_size(size: int, share: float) -> None:
     windows = {n: [amdahl(n, 0.02)] * 9 for n in FEW}
@@ -71,6 +73,7 @@ def test_disturbed_windows_hardly_move_a_size(size: int, share: float) -> None:
     assert at(learn.fit(levels(windows), (), 64), size) == pytest.approx(amdahl(size, 0.02))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(FEW), st.floats(0.1, 0.6))
 def test_one_size_that_is_far_off_hardly_moves_the_others(size: int, share: float) -> None:
     windows = {n: [amdahl(n, 0.02)] * 5 for n in (*FEW, 32)}
@@ -79,6 +82,7 @@ def test_one_size_that_is_far_off_hardly_moves_the_others(size: int, share: floa
     assert float(fit.model(np.array([48.0]))[0]) == pytest.approx(amdahl(48, 0.02), rel=0.2)
 
 
+@settings(deadline=None)
 @given(OBSERVED, PRIORS, st.integers(1, 50), st.integers(0, 400))
 def test_every_belief_is_a_curve_and_asks_for_twice_the_largest_size_at_most(
     rates: dict[int, list[float]], prior: Points, n_min: int, more: int
@@ -94,6 +98,7 @@ def test_every_belief_is_a_curve_and_asks_for_twice_the_largest_size_at_most(
             assert known[n] == pytest.approx(rate)
 
 
+@settings(deadline=None)
 @given(OBSERVED)
 def test_without_a_curve_more_nodes_are_never_slower_by_the_model(rates: dict[int, list[float]]) -> None:
     nodes = np.arange(1.0, 400.0)
@@ -104,6 +109,7 @@ def test_without_a_curve_more_nodes_are_never_slower_by_the_model(rates: dict[in
         assert np.all(np.diff(model) >= -1e-9 * model[1:])
 
 
+@settings(deadline=None)
 @given(OBSERVED, PRIORS)
 def test_what_was_not_seen_is_hoped_for(rates: dict[int, list[float]], prior: Points) -> None:
     fit = learn.fit(levels(rates), prior, 400)
