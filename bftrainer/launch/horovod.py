@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from bftrainer.launch.agents import AgentLauncher, Job, WorkerView
@@ -92,7 +92,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
         self._drivers.open(trainer, lambda message: self._heard_driver(trainer, message))
 
     def _carry_out(self, job: HorovodJob, action: Regroup) -> None:
-        job.pending = action
+        job.pending = replace(action, members=tuple(n for n in action.members if n in job.workers))
         self._advance(action.trainer, job)
 
     def _advance(self, trainer: int, job: HorovodJob) -> None:
@@ -266,6 +266,9 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
     def _lost(self, trainer: int, job: HorovodJob, node: str) -> None:
         view = job.workers[node]
         job.broken = job.broken or node in job.ranks
+        if job.pending is not None:  # a worker that is started there anew comes with a later membership
+            others = tuple(member for member in job.pending.members if member != node)
+            job.pending = replace(job.pending, members=others)
         self._tell_gone(trainer, node, view)
 
     def _tell_gone(self, trainer: int, node: str, view: WorkerView) -> None:

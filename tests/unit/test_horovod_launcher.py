@@ -185,6 +185,22 @@ def test_newcomers_without_the_state_do_not_go_on_alone() -> None:
     assert not any(message["type"] == "world" for message in world.told)
 
 
+def test_a_membership_of_the_dead_lets_nobody_run_who_comes_after_them() -> None:
+    world = World()
+    world.train("m", "n")
+    world.exited("m", -9)
+    world.exited("n", -9)
+    world.regroup(3, "n")
+    world.launcher.perform(StartWorker(trainer=1, generation=4, node="n"))
+    world.forget()
+    world.said("n", "ready")
+    world.heard("up", port=4712)
+    assert world.kinds() == []
+    assert len(world.events) == 1
+    world.regroup(5, "n")
+    assert world.kinds() == [("n", "go")]
+
+
 def test_an_abort_out_of_the_blue_is_the_scripts_fault() -> None:
     world = World()
     world.train("m", "n")
