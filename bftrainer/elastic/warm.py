@@ -108,11 +108,7 @@ def _fork_for(agent: int) -> int:
 
 def _import_for(script: str) -> None:
     """Import what a script will, of what is installed: its own modules may do anything when imported."""
-    try:
-        names = imports_of(Path(script).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError):
-        return  # the worker itself will say so
-    for name in names:
+    for name in imports_of(Path(script)):
         if name not in sys.modules and _is_installed(name.partition(".")[0]):
             try:
                 importlib.import_module(name)
@@ -122,10 +118,44 @@ def _import_for(script: str) -> None:
         sys.exit(UNSAFE)
 
 
-def imports_of(source: str) -> list[str]:
-    """The modules that a script imports at its top level, in order, without relative ones."""
+def imports_of(script: Path) -> list[str]:
+    """The modules that a script imports at its top level, in order, without relative ones.
+
+    In place of a module that lies beside the script, there is what that one imports.
+    """
+    found: dict[str, None] = {}
+    read: set[Path] = set()
+
+    def follow(path: Path) -> None:
+        read.add(path)
+        for name in _imported(path):
+            own = _beside(script, name)
+            if own is None:
+                found[name] = None
+            elif own not in read:
+                follow(own)
+
+    follow(script)
+    return list(found)
+
+
+def _beside(script: Path, name: str) -> Path | None:
+    """Where a module is, if it is found in the script's folder, which comes before all that is installed."""
+    top = script.parent / name.partition(".")[0]
+    if not (top.is_dir() or top.with_suffix(".py").is_file()):
+        return None
+    path = script.parent.joinpath(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imported(path: Path) -> list[str]:
+    """What one file imports; nothing if it cannot be read: the worker itself will say so."""
+    try:
+        body = ast.parse(path.read_text("utf-8")).body
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError):
+        return []
     found: list[str] = []
-    for statement in ast.parse(source).body:
+    for statement in body:
         if isinstance(statement, ast.Import):
             found += [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:

@@ -11,12 +11,23 @@ from bftrainer.agent.process import Program
 from bftrainer.elastic import warm
 
 
-def test_only_top_level_absolute_imports_are_done_beforehand() -> None:
-    source = (
+def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
         "import json, os.path as p\nfrom collections import abc\nfrom . import here\n"
         "def f():\n    import socketserver\nif True:\n    import wave\n"
     )
-    assert warm.imports_of(source) == ["json", "os.path", "collections"]
+    assert warm.imports_of(script) == ["json", "os.path", "collections"]
+
+
+def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path) -> None:
+    (tmp_path / "wave.py").write_text("import json, model.net\n")  # not the installed one of that name
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "net.py").write_text("import wave, csv\n")
+    (tmp_path / "broken.py").write_text("import (")
+    script = tmp_path / "train.py"
+    script.write_text("import sys, wave, broken, no_such\n")
+    assert warm.imports_of(script) == ["sys", "json", "csv", "no_such"]
 
 
 @pytest.mark.parametrize(
