@@ -245,7 +245,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             self._halt(trainer, job, [n for n, other in job.workers.items() if other.run])
         elif job.failure:
             self._gone(trainer, node, job.failure, blame=True)
-        elif code == 0 and last.get("type") != "finished" and node not in job.ranks[:1]:
+        elif code == 0 and last.get("type") != "finished" and self._follows(job, node):
             job.done[node] = job.workers.pop(node)  # whether the work is done is rank 0's to say
             self._check_finished(trainer, job)
         elif -code == signal.SIGABRT and job.broken:
@@ -262,6 +262,11 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             super()._gone(trainer, other, reason, blame=False)
         if not job.finished:
             self._vacated(trainer, job)
+
+    def _follows(self, job: HorovodJob, node: str) -> bool:
+        """Whether another worker is rank 0, and there to say whether the work is done."""
+        leader = job.workers.get(job.ranks[0]) if job.ranks else None
+        return leader is not None and leader.run > 0 and node != job.ranks[0]
 
     def _lost(self, trainer: int, job: HorovodJob, node: str) -> None:
         view = job.workers[node]
