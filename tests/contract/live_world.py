@@ -39,7 +39,6 @@ class LiveWorld:
         self._notes.mkdir()
         program = Path(__file__).with_name("daemon_at_will.py")
         self.site.command = [sys.executable, str(program), str(self.site.state), str(self._orders), *NODES]
-        self.site.start()
 
     def submit(self) -> None:
         self.site.submit(
@@ -175,6 +174,7 @@ def _alive(pid: int) -> bool:
 def live(launcher: str, script: str, *, keeps_steps: bool, gated: bool) -> Iterator[LiveWorld]:
     world = LiveWorld(launcher, script, keeps_steps=keeps_steps, gated=gated)
     try:
+        world.site.start()
         yield world
     finally:
         world.site.close()

@@ -42,7 +42,7 @@ class Site:
     def start(self) -> None:
         with (self.root / "daemon.log").open("ab") as log:
             self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._environ)
-        self.until(self.answers, 30, "the daemon answers")
+        self.until(self.answers, 120, "the daemon answers")
 
     def answers(self) -> bool:
         assert self.daemon is not None
