@@ -2,8 +2,8 @@
 PYTHON ?= $(firstword $(shell command -v python3.11 python3))
 VENV ?= .venv
 BIN := $(VENV)/bin
-# CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
 JOBS ?= $(shell nproc)
+# CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
