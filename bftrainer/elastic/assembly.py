@@ -44,7 +44,8 @@ class Assembly:
 
         Those that wait for its connection cannot be called back: Horovod ends them when they time out.
         """
-        torn = host in self.formed.hosts and host not in self.gone and not self.is_connected
+        whole = not self.gone & set(self.formed.hosts)
+        torn = host in self.formed.hosts and whole and not self.is_connected
         self.gone.add(host)
         return torn
 

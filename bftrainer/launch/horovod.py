@@ -56,6 +56,7 @@ class HorovodJob(Job):
     pending: Regroup | None = None  # published, but waiting for leavers or for the driver
     formed: int = 0  # the generation in which workers were last let go
     ranks: tuple[str, ...] = ()  # the nodes of it, in the order of their ranks
+    hosts: frozenset[str] = frozenset()  # the workers of it
     broken: bool = False  # a worker was lost since the last step of all
     halting: set[str] = field(default_factory=set)  # nodes whose workers have been told to end
     done: dict[str, WorkerView] = field(default_factory=dict)  # ended well before rank 0 said so
@@ -107,10 +108,9 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             self._halt(trainer, job, leaving)
             return
         if job.broken and not any(job.workers[node].joined for node in members):
-            self._kill(
-                trainer, [n for n in members if job.workers[n].run], "nobody is left who has the state"
-            )
-            members = [node for node in members if not job.workers[node].run]
+            stranded = [node for node in members if node in self._present(job)]
+            self._kill(trainer, stranded, "nobody is left who has the state")
+            members = [node for node in members if node not in stranded]
         if not job.port or not members:
             return
         job.pending = None
@@ -174,7 +174,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
                 self._formed(trainer, job, message)
             case "torn":
                 job.broken = True
-                self._kill(trainer, [n for n in job.ranks if n in job.workers], "a peer died while they met")
+                self._kill(trainer, self._present(job), "a peer died while they met")
             case "lost":
                 job.port = 0
                 self._halt(trainer, job, [n for n, view in job.workers.items() if view.run])
@@ -188,7 +188,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             for node in ranks:  # nothing has changed but the number
                 if node in job.workers:
                     job.workers[node].joined = message["generation"]
-        job.formed, job.ranks = message["generation"], ranks
+        job.formed, job.ranks, job.hosts = message["generation"], ranks, frozenset(message["hosts"])
         early, job.early = job.early, None
         if early is not None:
             self._resumed(trainer, job, *early)
@@ -201,6 +201,12 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
         if view.generation == found["generation"] and found["run"] != view.run:
             view.run = found["run"]  # it was never told to go
             self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
+
+    def said(self, node: str, message: Message) -> None:
+        """A worker is one process: its start tells it from others, even if it died before it was let run."""
+        job = self._jobs.get(message["trainer"])
+        view = job.workers.get(node) if job else None
+        super().said(node, {**message, "run": view.run} if view else message)
 
     def agent_down(self, node: str) -> None:
         for trainer, job in self._jobs.items():
@@ -226,10 +232,9 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
         fresh = not any(job.workers[n].joined for n in job.ranks if n in job.workers)
         kind = "restart" if before is None or fresh else job.kinds.get(job.formed, "join")
         pause_s = 0.0 if before is None else max(0.0, message["at"] - before)
-        for member in job.ranks:
-            if member in job.workers:
-                job.workers[member].joined = job.formed
-                job.workers[member].phase = "member"
+        for member in self._present(job):
+            job.workers[member].joined = job.formed
+            job.workers[member].phase = "member"
         job.last_step_at, job.broken = message["at"], False
         self._paused(trainer, job, node, kind, {**message, "generation": job.formed, "pause_s": pause_s})
 
@@ -265,8 +270,11 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
 
     def _follows(self, job: HorovodJob, node: str) -> bool:
         """Whether another worker is rank 0, and there to say whether the work is done."""
-        leader = job.workers.get(job.ranks[0]) if job.ranks else None
-        return leader is not None and leader.run > 0 and node != job.ranks[0]
+        return bool(job.ranks) and node != job.ranks[0] and job.ranks[0] in self._present(job)
+
+    def _present(self, job: HorovodJob) -> list[str]:
+        """The nodes whose workers are those that were let go last, and not others started there since."""
+        return [n for n in job.ranks if n in job.workers and _host(n, job.workers[n]) in job.hosts]
 
     def _lost(self, trainer: int, job: HorovodJob, node: str) -> None:
         view = job.workers[node]
@@ -287,6 +295,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
         if not job.workers:
             self._drivers.end(trainer)
             job.port, job.formed, job.ranks, job.early, job.broken = 0, 0, (), None, False
+            job.hosts = frozenset()
         else:
             self._advance(trainer, job)
 

@@ -83,6 +83,7 @@ def test_a_death_while_all_connect_tears_the_world() -> None:
     assembly.connected.add("a")
     assert assembly.lose("b")
     assert not assembly.lose("b")
+    assert not assembly.lose("a"), "it is said once"
 
 
 def test_old_news_is_ignored_and_the_same_members_need_not_meet_again() -> None:

@@ -185,6 +185,32 @@ def test_newcomers_without_the_state_do_not_go_on_alone() -> None:
     assert not any(message["type"] == "world" for message in world.told)
 
 
+def test_who_is_started_after_a_torn_world_is_left_in_peace() -> None:
+    world = World()
+    world.train("m", "n")
+    world.start(3, "o")
+    world.heard("torn", generation=2)
+    world.exited("m", -9)
+    world.exited("n", -9)
+    world.start(4, "m", "n")
+    world.forget()
+    world.heard("torn", generation=2)
+    world.regroup(5, "n")
+    world.regroup(6, "n", "m")
+    assert world.kinds() == [("n", "go"), ("m", "go")]
+    assert world.told[-1]["hosts"] == ["n.4", "m.4"]
+
+
+def test_the_end_of_a_worker_that_died_before_it_was_let_run_is_heard() -> None:
+    world = World()
+    world.train("m")
+    world.start(3, "n")
+    world.regroup(4, "m", "n")
+    end = {"type": "exited", "code": -9, "phase": "", "reason": "", "last": {}}
+    world.launcher.said("n", {"trainer": 1, "started": 3, "run": 0, **end})
+    assert [e.node for e in world.events if isinstance(e, WorkerLost)] == ["n"]
+
+
 def test_a_membership_of_the_dead_lets_nobody_run_who_comes_after_them() -> None:
     world = World()
     world.train("m", "n")
