@@ -107,13 +107,13 @@ def beliefs(t: Trainer, programs: Programs, typical: float) -> Beliefs:
     return {name: on(name, points) for name, points in given_curves(spec).items()}
 
 
-def limits(t: Trainer, beliefs: Beliefs, profile_sizes: int) -> tuple[int, int]:
+def limits(t: Trainer, beliefs: Beliefs, programs: Programs, profile_sizes: int) -> tuple[int, int]:
     """How few and how many nodes a trainer may be given now: no more than what is known of it allows,
-    but it keeps what it has. While it is profiled, on so many sizes, it goes from one to the next and
-    stays until it is measured."""
+    but it keeps what it has. While its program is profiled, on so many sizes, it goes from one to the
+    next and stays until that is measured."""
     spec, held = t.spec, len(t.nodes)
     if profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
-        here = learn.levels(learn.sizes(t.observed))
+        here = learn.levels(learn.sizes(programs.get(spec.program, NOTHING)))
         rung = learn.rung(here, spec.n_min, spec.n_max, profile_sizes)
         if rung is not None:
             return (rung if held == rung else spec.n_min), max(held, rung)

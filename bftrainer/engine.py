@@ -185,7 +185,7 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            _candidate(t, settings, beliefs, costs, parts, now)
+            _candidate(t, settings, state.programs, beliefs, costs, parts, now)
             for t, beliefs, costs in zip(
                 trainers,
                 beliefs_of(trainers, state.programs),
@@ -199,10 +199,16 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
 
 
 def _candidate(
-    t: Trainer, settings: EngineSettings, beliefs: Beliefs, costs: RescaleCosts, parts: Parts, now: float
+    t: Trainer,
+    settings: EngineSettings,
+    programs: Programs,
+    beliefs: Beliefs,
+    costs: RescaleCosts,
+    parts: Parts,
+    now: float,
 ) -> Candidate:
     points = beliefs[None].points
-    n_min, n_max = limits(t, beliefs, settings.profile_sizes)
+    n_min, n_max = limits(t, beliefs, programs, settings.profile_sizes)
     return Candidate(
         trainer=t.id,
         n_min=n_min,

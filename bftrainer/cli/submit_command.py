@@ -20,10 +20,11 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     command: [python, digits.py]      # words, never a shell line
     nodes: {min: 1, max: 4}
     work: {samples: 500000}           # or until_exit: until the script ends (default)
-    curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: linear until measured
-    rescale:                          # seconds; without: measured
+    curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: learnt
+    rescale:                          # seconds; without: learnt
       up: {stall_s: 0.1, init_s: 5}   # everybody stands still, new nodes initialise
       down: {stall_s: 0.1}
+    scalability: auto                 # or given: curve and rescale are believed whatever is observed
     weight: 1.0
     workdir: .                        # relative to the spec
     env: {KEY: "value"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.errors import BftrainerError
-from bftrainer.model import Cost, RescaleCosts, TrainerSpec
+from bftrainer.model import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.spec import MAX_CHARACTERS, SpecError, load, parse, parse_many
 
 GOOD = """\
@@ -48,6 +48,7 @@ curve: [[4, 30], [1, 10.5]]
 rescale:
   up: {stall_s: 18, init_s: 2.5}
   down: {stall_s: 12}
+scalability: given
 curves: {gpu: [[2, 400], [1, 250]], small: []}
 weight: 2
 priority: 3
@@ -64,6 +65,7 @@ checkpoint: {dir: /ckpt, every_s: 30}
         samples=1_000_000,
         curve=((1, 10.5), (4, 30.0)),
         costs=RescaleCosts(up=Cost(stall_s=18.0, init_s=2.5), down=Cost(stall_s=12.0)),
+        scalability=Scalability.GIVEN,
         curves=(("gpu", ((1, 250.0), (2, 400.0))), ("small", ())),
         weight=2.0,
         priority=3.0,
@@ -77,6 +79,14 @@ checkpoint: {dir: /ckpt, every_s: 30}
 def test_work_until_exit_is_the_default_and_can_be_said() -> None:
     assert read(GOOD + "work: until_exit\n") == read(GOOD)
     assert read(GOOD).samples is None
+
+
+def test_without_a_curve_there_is_nothing_to_go_by() -> None:
+    assert read(GOOD).scalability is Scalability.AUTO
+    (said,) = refused(GOOD + "scalability: given\n")
+    assert "there is no curve to go by; give one, or leave scalability out" in said
+    (said,) = refused(GOOD + "scalability: fixed\n")
+    assert said.startswith("spec.yaml:4: scalability: 'fixed': input should be 'auto' or 'given'")
 
 
 def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
