@@ -5,7 +5,7 @@ each other. It speaks Horovod's protocol with the workers, over HTTP and Horovod
 lines of JSON with the daemon, over a Unix socket.
 
 Daemon -> driver: world {generation, hosts}, gone {host}, end. Driver -> daemon: up {port} at every
-connection, formed {generation, hosts}, torn {generation}.
+connection, formed {generation, hosts}, asking {host}, torn {generation}.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Driver:
         """Wait until the membership of which this host is a part stands at the door; where its place is."""
         with self._changed:
             self._assembly.asking.add(host)
+            self._tell(type="asking", host=host)
             self._decide()
             self._changed.wait_for(lambda: host in self._answers)
             return self._answers.pop(host)
@@ -114,6 +115,8 @@ class Driver:
             self._daemon = daemon
             self._tell(type="up", port=self.port)
             self._tell_formed()
+            for host in self._assembly.asking:
+                self._tell(type="asking", host=host)
         with daemon, daemon.makefile("rb") as lines:
             for line in lines:
                 message = json.loads(line)

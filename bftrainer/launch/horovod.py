@@ -57,6 +57,7 @@ class HorovodJob(Job):
     formed: int = 0  # the generation in which workers were last let go
     ranks: tuple[str, ...] = ()  # the nodes of it, in the order of their ranks
     hosts: frozenset[str] = frozenset()  # the workers of it
+    asking: set[str] = field(default_factory=set)  # those of its workers that want to be let go again
     broken: bool = False  # a worker was lost since the last step of all
     halting: set[str] = field(default_factory=set)  # nodes whose workers have been told to end
     done: dict[str, WorkerView] = field(default_factory=dict)  # ended well before rank 0 said so
@@ -172,6 +173,9 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
                 self._advance(trainer, job)
             case "formed":
                 self._formed(trainer, job, message)
+            case "asking":
+                job.asking.add(message["host"])
+                self._disown(trainer, job)
             case "torn":
                 job.broken = True
                 self._kill(trainer, self._present(job), "a peer died while they met")
@@ -189,6 +193,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
                 if node in job.workers:
                     job.workers[node].joined = message["generation"]
         job.formed, job.ranks, job.hosts = message["generation"], ranks, frozenset(message["hosts"])
+        job.asking.clear()
         early, job.early = job.early, None
         if early is not None:
             self._resumed(trainer, job, *early)
@@ -252,6 +257,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             self._gone(trainer, node, job.failure, blame=True)
         elif code == 0 and last.get("type") != "finished" and self._follows(job, node):
             job.done[node] = job.workers.pop(node)  # whether the work is done is rank 0's to say
+            job.broken = True
             self._check_finished(trainer, job)
         elif -code == signal.SIGABRT and job.broken:
             self._gone(trainer, node, "Horovod gave up after a loss", blame=False)
@@ -262,15 +268,27 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
         job = self._jobs[trainer]
         self._lost(trainer, job, node)
         super()._gone(trainer, node, reason, blame=blame)
-        for other in tuple(job.done):  # rank 0 never said that the work was done
-            job.workers[other] = job.done.pop(other)
-            super()._gone(trainer, other, reason, blame=False)
+        self._disown(trainer, job)
         if not job.finished:
             self._vacated(trainer, job)
 
     def _follows(self, job: HorovodJob, node: str) -> bool:
         """Whether another worker is rank 0, and there to say whether the work is done."""
-        return bool(job.ranks) and node != job.ranks[0] and job.ranks[0] in self._present(job)
+        return bool(job.ranks) and node != job.ranks[0] and self._leads(job)
+
+    def _leads(self, job: HorovodJob) -> bool:
+        """Whether rank 0 is in its world still."""
+        if not job.ranks or job.ranks[0] not in self._present(job):
+            return False
+        return _host(job.ranks[0], job.workers[job.ranks[0]]) not in job.asking
+
+    def _disown(self, trainer: int, job: HorovodJob) -> None:
+        """Who ended well is lost where rank 0 did not say that the work was done, and no longer can."""
+        while job.done and not job.finished and not self._leads(job):
+            node, view = job.done.popitem()
+            job.workers[node] = view
+            reason = f"the program ended by itself after {job.samples} of {job.spec.samples} samples"
+            super()._gone(trainer, node, reason, blame=True)
 
     def _present(self, job: HorovodJob) -> list[str]:
         """The nodes whose workers are those that were let go last, and not others started there since."""

@@ -250,6 +250,17 @@ def test_exit_code_0_with_work_left_is_a_loss_and_with_the_work_done_the_end() -
     world = World()
     world.train("m", "n")
     world.exited("n", 0)
+    assert world.events == []
+    world.heard("asking", host="m.1")
+    assert [e.node for e in world.events if isinstance(e, WorkerLost)] == ["n"]
+    world = World()
+    world.train("m", "n")
+    world.heard("asking", host="m.1")
+    world.exited("n", 0)
+    assert [e.node for e in world.events if isinstance(e, WorkerLost)] == ["n"]
+    world = World()
+    world.train("m", "n")
+    world.exited("n", 0)
     last: Message = {"step": 100, "samples": 1000, "epoch": 0, "metrics": {}, "generation": 2}
     world.said("m", "finished", **last)
     world.exited("m", 0, type="finished", **last)
