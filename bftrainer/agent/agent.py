@@ -135,7 +135,7 @@ class Agent:
         elif kind == "go":
             self._go(order, worker)
         elif kind == "stop":
-            self._queue = [o for o in self._queue if o["trainer"] != order["trainer"]]
+            self._forget(order["trainer"])
             if worker is not None:
                 worker.stop(order["grace_s"])
         elif kind == "kill" and worker is not None:
@@ -146,6 +146,12 @@ class Agent:
                 worker.leave_within(order["grace_s"])
         elif kind == "kv" and worker is not None:
             worker.send(order)
+
+    def _forget(self, trainer: int) -> None:
+        """Whatever waits to be started for a trainer ends without having begun."""
+        for waiting in [o for o in self._queue if o["trainer"] == trainer]:
+            self._queue.remove(waiting)
+            self._tell(_exited(trainer, waiting["generation"], 0, "leaving", 0))
 
     def _start(self, order: Message) -> None:
         old = self._workers.get(order["trainer"])
@@ -210,20 +216,23 @@ class Agent:
     def _over(self, worker: Worker, code: int, reason: str = "") -> None:
         if self._workers.get(worker.trainer) is worker:
             del self._workers[worker.trainer]
-        self._tell(
-            {
-                "type": "exited",
-                "trainer": worker.trainer,
-                "started": worker.generation,
-                "run": worker.run,
-                "phase": worker.phase,
-                "code": code,
-                "reason": reason,
-                "last": worker.last,
-            }
-        )
+        ended = _exited(worker.trainer, worker.generation, worker.run, worker.phase, code)
+        self._tell({**ended, "reason": reason, "last": worker.last})
         if not self._exit.is_set():
             self._start_next()
+
+
+def _exited(trainer: int, started: int, run: int, phase: str, code: int) -> Message:
+    return {
+        "type": "exited",
+        "trainer": trainer,
+        "started": started,
+        "run": run,
+        "phase": phase,
+        "code": code,
+        "reason": "",
+        "last": {},
+    }
 
 
 def _worker(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:

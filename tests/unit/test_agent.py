@@ -1,0 +1,29 @@
+"""What an agent answers to orders, without a daemon and without processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bftrainer.agent.agent import Agent
+
+
+def start(trainer: int, generation: int) -> dict[str, Any]:
+    return {"type": "start", "trainer": trainer, "generation": generation, "grace_s": 1.0}
+
+
+def test_a_start_that_is_called_off_while_it_waits_for_the_node_ends_for_whoever_ordered_it() -> None:
+    agent = Agent(node="n", tag="t", socket=Path("s"), address="127.0.0.1", orphan_s=1.0)
+    agent._connected = True
+    agent._workers[1] = busy = _Leaving()  # type: ignore[assignment]
+    agent._obey(start(2, 7))
+    agent._obey({"type": "stop", "trainer": 2, "grace_s": 1.0})
+    said = agent._outbox.get_nowait()
+    assert (said["type"], said["trainer"], said["started"], said["run"]) == ("exited", 2, 7, 0)
+    assert agent._outbox.empty() and agent._queue == [] and agent._workers == {1: busy}
+
+
+class _Leaving:
+    """A worker that has been told to leave, and takes its time."""
+
+    phase = "leaving"
