@@ -7,9 +7,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from testbed import Site
@@ -47,47 +45,42 @@ def rescales(site: Site, name: str) -> dict[int, int]:
 
 def disturb(site: Site, name: str, rng: random.Random) -> None:
     """All `LOSSES`, by SIGKILL, and a rival that comes for a node and goes: in random order, at random
-    moments of a trainer's progress, so that a run sees as many of them on any machine."""
+    moments of a trainer's progress, so that a run sees all of them on any machine."""
     events = rng.sample([*LOSSES, "rival", "rival"], len(LOSSES) + 2)
     moments = sorted(rng.uniform(0.05, 0.85) for _ in events)
     work = site.trainer(name)["work"]
     for event, moment in zip(events, moments, strict=True):
-        site.until(
-            lambda due=moment * work: _so_far(site, name)["samples"] >= due, 300, f"{moment:.0%} is done"
-        )
+        site.until(lambda due=moment * work: _so_far(site, name) >= due, 300, f"{moment:.0%} is done")
+        if event == "rival":
+            _rival(site)
+            continue
         before = len(rescales(site, name))
-        _happen(site, event, rng)
-        site.until(
-            lambda n=before: len(rescales(site, name)) > n or _so_far(site, name)["ended_at"],
-            120,
-            f"{name} goes on after {event}",
-        )
+        _lose(site, name, event, rng)
+        site.until(lambda n=before: len(rescales(site, name)) > n, 120, f"{name} goes on without {event}")
 
 
-def _so_far(site: Site, name: str) -> dict[str, Any]:
+def _so_far(site: Site, name: str) -> int:
     found = site.trainer(name)
     assert found["status"] != "failed", site.story()
-    return found
+    samples: int = found["samples"]
+    return samples
 
 
-def _happen(site: Site, event: str, rng: random.Random) -> None:
-    if event == "rival":
-        there = [t for t in site.get("trainers") if t["name"] == RIVAL and not t["ended_at"]]
-        cancel(site, RIVAL) if there else _rival_comes(site)
+def _lose(site: Site, name: str, what: str, rng: random.Random) -> None:
+    workers = site.trainer(name)["workers"]
+    members = [node for node, phase in sorted(workers.items()) if phase == "member"]
+    victims = members if what == "all workers" else rng.sample(members, min(1, len(members)))
+    for node in victims:
+        with contextlib.suppress(ProcessLookupError, ValueError):  # it is being replaced at this moment
+            os.kill(site.agent_on(node) if what == "a node" else site.worker_on(node), signal.SIGKILL)
+
+
+def _rival(site: Site) -> None:
+    """A trainer that gets one node, whatever it is worth to others, and uses no processor; or its end."""
+    if any(t["name"] == RIVAL and not t["ended_at"] for t in site.get("trainers")):
+        cancel(site, RIVAL)
         return
-    pids = site.agents() if event == "a node" else site.workers()
-    _kill(pids if event == "all workers" else rng.sample(pids, min(1, len(pids))))
-
-
-def _rival_comes(site: Site) -> None:
-    """A trainer that takes one node, whatever it is worth to others, and no time of the processor."""
     spec = {"name": RIVAL, "command": ["sleep", "100000"], "launcher": "torchrun"}
     more = {"nodes": {"max": 1}, "weight": 1000.0}
     body = {"spec": json.dumps(spec | more), "name": RIVAL, "base": str(site.root)}
     site.client.call("POST", "trainers", body=body)
-
-
-def _kill(pids: Sequence[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
