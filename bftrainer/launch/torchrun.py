@@ -223,5 +223,6 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
         lost = any(node not in job.workers for node in job.members)
         if job.finished or lost:
             self._halt_all(trainer, job)
-        if not job.finished:
+        changing = lost or job.pending is not None or bool(job.halting)
+        if changing and not job.finished:  # otherwise it only was to join: the run goes on
             self._advance(trainer, job)

@@ -236,3 +236,13 @@ def test_a_member_of_a_run_that_never_began_is_told_to_leave() -> None:
     assert ("b", "stop") in world.new()
     world.exited("b", 0)
     assert set(world.launcher.workers(1)) == {"a"}
+
+
+def test_a_run_goes_on_when_a_node_is_lost_that_was_only_to_join() -> None:
+    world = World()
+    world.begin("a")
+    world.launcher.perform(StartWorker(trainer=1, generation=3, node="b"))
+    world.sent.clear()
+    world.launcher.agent_down("b")
+    assert world.new() == []
+    assert world.launcher.workers(1) == {"a": "member"}
