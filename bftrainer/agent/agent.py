@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
 HEARTBEAT_S = 10.0
+GIVE_UP_S = 15.0
+"""How long workers have to write checkpoints when there is no daemon any more."""
 Message = dict[str, Any]
 
 
@@ -112,9 +114,10 @@ class Agent:
 
     async def _give_up(self) -> None:
         """Nobody will ever take us over: let the workers checkpoint, then end."""
-        for worker in self._workers.values():
-            worker.send({"type": "regroup", "generation": 1 << 60, "members": [], "leaving": [self._node]})
-            worker.leave_within(15.0)
+        dissolved = {"type": "regroup", "generation": 1 << 60, "members": [], "leaving": [self._node]}
+        for worker in list(self._workers.values()):
+            worker.send(dissolved)
+            worker.stop(GIVE_UP_S) if worker.order["gated"] else worker.leave_within(GIVE_UP_S)
         for _ in range(100):
             if not self._workers:
                 break

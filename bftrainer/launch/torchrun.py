@@ -173,6 +173,13 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
         if view.generation == found["generation"] and found["run"] != view.run:
             self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
 
+    def said(self, node: str, message: Message) -> None:
+        """What ends as run 0 was to begin the present run, and died before it was told to."""
+        view = self._jobs[message["trainer"]].workers.get(node)
+        if view is not None and message["type"] == "exited" and not message["run"]:
+            message = {**message, "run": view.run}
+        super().said(node, message)
+
     def _heard(self, trainer: int, job: TorchrunJob, node: str, view: WorkerView, message: Message) -> None:
         if message["type"] == "resumed":
             self._resumed(trainer, job, node, message)

@@ -46,15 +46,15 @@ def kill(pid: int) -> None:
 
 
 def test_every_sample_is_used_once_while_nodes_come_and_go() -> None:
-    intervals = [(0.0, 1e6, "n1"), (0.0, 9.0, "n2"), (4.0, 14.0, "n3"), (12.0, 1e6, "n2")]
+    intervals = [(0.0, 1e6, "n1"), (0.0, 15.0, "n2"), (4.0, 24.0, "n3"), (18.0, 1e6, "n2")]
     with running(intervals) as site:
-        notes = count(site, samples=40_000)
+        notes = count(site, samples=80_000)
         ended = site.until_ended("count")
-        assert (ended["status"], ended["samples"]) == ("completed", 40_000)
+        assert (ended["status"], ended["samples"]) == ("completed", 80_000)
         kinds = {p["kind"] for p in site.get("pauses", limit=1000)}
         assert {"join", "loss"} <= kinds
         assert lost_steps(site) == 0
-        audit(notes, 40_000)
+        audit(notes, 80_000)
         weights = {
             json.loads(f.read_text().splitlines()[-1])["weight"]
             for f in notes.glob("*.jsonl")

@@ -165,6 +165,14 @@ def test_who_dies_takes_the_run_along_but_only_one_is_lost() -> None:
     assert world.new() == [("n", "start"), ("n", "go")]
 
 
+def test_who_dies_warm_just_as_the_run_begins_is_lost() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("m", 0, code=-9)
+    assert [type(e) for e in world.events] == [WorkerLost]
+    assert world.new() == [("n", "stop")]
+
+
 def test_a_lost_node_takes_the_run_along() -> None:
     world = World()
     world.begin("n", "m")
