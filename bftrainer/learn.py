@@ -220,7 +220,7 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
     v, x = np.clip(slowdown / unit, 1e-3, 1e3), nodes - 1
     sigma = v * np.hypot(errors, MODEL_ERROR)
     tau = BEND / max(1, prior[-1][0] - 1) if prior else SLOPE
-    w = sigma**-2
+    w, reach = sigma**-2, max(n_max - 1, x[-1])  # others of the program may have been on more nodes
     for _ in range(ROUNDS):  # ridge regression about the weighted means
         total = w.sum()
         x0, v0 = w @ x / total, w @ v / total
@@ -228,8 +228,8 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
         c1 = min(w @ ((x - x0) * v) / known, v0 / (1 + x0))
         if not prior:
             c1 = max(c1, 0.0)
-        elif n_max - 1 > x0:
-            c1 = max(c1, -0.9 * v0 / (n_max - 1 - x0))
+        elif reach > x0:
+            c1 = max(c1, -0.9 * v0 / (reach - x0))
         c0 = v0 - c1 * x0
         w = sigma**-2 / np.maximum(1.0, abs(v - c0 - c1 * x) / sigma / HUBER)
     cov = (float(1 / total + x0**2 / known), float(-x0 / known), float(1 / known))

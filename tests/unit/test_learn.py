@@ -138,6 +138,14 @@ def test_the_shape_of_a_given_curve_is_kept_until_it_is_refuted() -> None:
     )
 
 
+def test_sizes_beyond_a_trainers_own_limit_do_no_harm() -> None:
+    """Others of its program were on more nodes than it may be given."""
+    rates = {1: [1.0, 1.0], 3: [4.0], 4: [1.0]}
+    fit = learn.fit(levels(rates), ((1, 1.0),), 1)
+    assert np.all(fit.model(np.arange(1.0, 5.0)) > 0)
+    assert at(fit, 4) == pytest.approx(1.0)
+
+
 def test_what_is_no_measurement_is_left_out() -> None:
     for rate in (math.nan, math.inf, -1.0, 0.0):
         assert learn.with_speed(Observations(), None, 1, rate) == Observations()
