@@ -52,7 +52,7 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 integration: install  ## The tests with real processes, sockets and databases
-	$(BIN)/python -m pytest tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(JOBS) tests/contract tests/integration
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
