@@ -209,11 +209,11 @@ def test_records_survive_files_and_are_the_same_bytes_every_time(tmp_path: Path)
     "content",
     [
         b"junk",
-        gzip.compress(b"junk"),
-        gzip.compress(b"[]"),
-        gzip.compress(b'{"format": "bftrainer replay 1"}'),
-        gzip.compress(json.dumps({"format": "bftrainer replay 99"}).encode()),
-        gzip.compress(b"{}" * 500)[:-9],
+        gzip.compress(b"junk", mtime=0),
+        gzip.compress(b"[]", mtime=0),
+        gzip.compress(b'{"format": "bftrainer replay 1"}', mtime=0),
+        gzip.compress(json.dumps({"format": "bftrainer replay 99"}).encode(), mtime=0),
+        gzip.compress(b"{}" * 500, mtime=0)[:-9],
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
