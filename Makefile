@@ -8,6 +8,8 @@ TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
+# Compares what this machine did with what it was predicted to do: nothing else may run beside it
+ALONE := tests/integration/test_calibration.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
 .PHONY: help install horovod demo test lint types unit integration wheel bench evaluation clean
@@ -52,7 +54,8 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 	$(BIN)/python -m pytest -n $(JOBS) tests/unit
 
 integration: install  ## The tests with real processes, sockets and databases
-	$(BIN)/python -m pytest -n $(JOBS) tests/contract tests/integration
+	$(BIN)/python -m pytest $(ALONE)
+	$(BIN)/python -m pytest -n $(JOBS) $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
