@@ -4,7 +4,8 @@
     python benchmarks/elastic.py --only native --repeat 10        # enough pauses for a 99th percentile
 
 All in one run on this machine; the two runtimes by themselves are those of elastic_baselines.py. `pause` is
-the longest gap between two steps of a member that stays (so it holds a whole step as well), `first step`
+the longest gap between two steps of a member that stays (so it holds a whole step as well; what members
+measure themselves, without it, is printed in lines that begin with #), `first step`
 the time from the change to the first step at the new size. `join`: on a node that has just become idle,
 where everything has to start; `join, warm`: on a node whose agent is there already.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -45,6 +47,7 @@ class Ours(System):
         self._orders = self._site.root / "orders"
         self._orders.touch()
         self._rivals: list[Path] = []
+        self._count = 0
         program = TESTS / "contract" / "daemon_at_will.py"
         self._site.command = [sys.executable, str(program), str(self._site.state), str(self._orders), *NODES]
         self._site.start()
@@ -54,6 +57,7 @@ class Ours(System):
             launcher=launcher,
             nodes={"min": 1, "max": 4},
             curve=[[1, 100], [4, 400]],
+            scalability="given",
             workdir=str(HERE),
             env={"BENCHMARK_WHERE": str(where), "OMP_NUM_THREADS": "1"},
         )
@@ -77,7 +81,8 @@ class Ours(System):
 
     def leave(self, host: str) -> None:
         """A heavier trainer takes one node, whichever the plan gives it."""
-        over = self._site.root / f"over{len(self._rivals)}"
+        self._count += 1
+        over = self._site.root / f"over{self._count}"
         self._rivals.append(over)
         wait = ["sh", "-c", f"until [ -e {over} ]; do sleep 0.02; done"]
         curve = [[1, 1000]]
@@ -97,7 +102,17 @@ class Ours(System):
         members: list[str] = self._site.trainer("ours")["members"]
         return members
 
+    def told(self) -> list[tuple[str, float]]:
+        """What the members themselves measured: kind of change, and the seconds that they stood still."""
+        pauses = self._site.get("pauses", limit=10_000, trainer="ours")
+        return [(p["kind"], p["pause_s"]) for p in pauses if p["kind"] != "restart"]
+
     def close(self) -> None:
+        own: dict[str, list[float]] = {}
+        for kind, pause_s in self.told():
+            own.setdefault(kind, []).append(pause_s)
+        for kind, pauses in own.items():
+            print(f"# {self.name}: the members' own figures, {kind}: {spread(pauses)} s ({len(pauses)})")
         self._site.close()
 
     def measure(self, workers: int) -> Iterator[Change]:
@@ -165,7 +180,7 @@ def row(change: Change) -> str:
 
 def summary(changes: list[Change]) -> Iterator[str]:
     """A line per system and kind: median and largest, and the 99th percentile where there are enough."""
-    yield f"{'system':20}{'change':12}{'n':>4}  pause s: median, p99, max; first step s: median, max"
+    yield f"{'system':20}{'change':12}{'n':>4}  pause s; first step s: median, max"
     for system, kind in dict.fromkeys((c.system, c.kind) for c in changes):
         own = [c for c in changes if (c.system, c.kind) == (system, kind)]
         pauses = sorted(c.pause_s for c in own if c.pause_s is not None)
@@ -173,10 +188,15 @@ def summary(changes: list[Change]) -> Iterator[str]:
         if not pauses:
             yield f"{system:20}{kind:12}{len(own):>4}  never came to a step at the new size"
             continue
-        p99 = statistics.quantiles(pauses, n=100)[98] if len(pauses) >= 2 else pauses[0]
-        told = f"{statistics.median(pauses):.3f}, {p99:.3f}, {pauses[-1]:.3f}"
         first = f"{statistics.median(firsts):.3f}, {firsts[-1]:.3f}"
-        yield f"{system:20}{kind:12}{len(own):>4}  {told}; {first}"
+        yield f"{system:20}{kind:12}{len(own):>4}  {spread(pauses)}; {first}"
+
+
+def spread(values: list[float]) -> str:
+    """Median, 99th percentile (of few values: the largest) and largest."""
+    ordered = sorted(values)
+    p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]
+    return f"median {statistics.median(ordered):.3f}, p99 {p99:.3f}, max {ordered[-1]:.3f}"
 
 
 if __name__ == "__main__":
