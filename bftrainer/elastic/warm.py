@@ -34,11 +34,10 @@ import torch
 import torch._dynamo  # what the first optimizer of a process would import: 800 modules
 from setproctitle import setproctitle
 
-from bftrainer.elastic.channel import VARIABLE
+from bftrainer.elastic.channel import AGENT_GONE, VARIABLE
 
 UNSAFE = 3
 """Exit code: an import started threads or a device; nothing can be forked from here any more."""
-AGENT_GONE = 70
 _NOT_BEFORE_FORK = {"mpi4py", "tensorflow", "jax", "cupy", "pycuda", "ray"}
 """What is known to start something when it is imported."""
 _PR_SET_PDEATHSIG = 1

@@ -38,6 +38,8 @@ from bftrainer.ports import MEASURE_AGAIN_S, MEASURE_S, Books, Emit, Link, Messa
 log = logging.getLogger(__name__)
 
 MAX_DELAY_S = 30.0
+FOLLOWERS_GRACE_S = 2.0
+"""What ranks other than 0 have to end in: they keep nothing."""
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """Signals that say nothing against the program that they end."""
 

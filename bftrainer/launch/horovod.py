@@ -16,12 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from bftrainer.launch.agents import AgentLauncher, Job, WorkerView
+from bftrainer.launch.agents import FOLLOWERS_GRACE_S, AgentLauncher, Job, WorkerView
 from bftrainer.model import Regroup, Resync, TrainerSpec
 from bftrainer.ports import Message
 
-FOLLOWERS_GRACE_S = 2.0
-"""What ranks other than 0 have to end in: they keep nothing."""
 FIXED = {
     "HOROVOD_ELASTIC": "1",
     "HOROVOD_CONTROLLER": "gloo",

@@ -16,12 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bftrainer.launch.agents import AgentLauncher, Job, WorkerView
+from bftrainer.launch.agents import FOLLOWERS_GRACE_S, AgentLauncher, Job, WorkerView
 from bftrainer.model import Regroup, Resync, TrainerSpec
 from bftrainer.ports import Message
 
-FOLLOWERS_GRACE_S = 2.0
-"""What ranks other than 0 have to end in: they keep nothing."""
 ENDED = ("done", "stopped")
 """Phases of a worker whose process has ended and whose node stays."""
 MAX_RESTARTS = 1 << 30
