@@ -12,7 +12,7 @@ SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 ALONE := tests/integration/test_calibration.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo test lint types unit integration wheel bench evaluation clean
+.PHONY: help install horovod demo test lint types unit integration cluster slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,7 +41,7 @@ demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a r
 
 test: install lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
-	@$(MAKE) --no-print-directory unit integration
+	@$(MAKE) --no-print-directory unit integration cluster
 
 lint: install  ## ruff
 	$(BIN)/ruff check .
@@ -56,6 +56,18 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 integration: install  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
 	$(BIN)/python -m pytest -n $(JOBS) $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
+
+cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
+	$(BIN)/python -m pytest tests/cluster
+
+slurm:  ## Install Debian's Slurm, munge and sudo where they are missing and we are root
+	@missing=; for program in sbatch slurmctld slurmd munged sudo; do \
+		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if test -z "$$missing"; then :; \
+	elif test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null; then \
+		echo "$$missing missing, and no root or apt-get to install them: the tests on Slurm are skipped"; \
+	else apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		slurm-wlm munge sudo; fi
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -1,0 +1,12 @@
+"""A real Slurm to try bftrainer on: `python -m slurm.testbed up`, or `Testbed` as a context.
+
+from slurm.testbed import Testbed
+
+with Testbed(nodes=4) as bed:
+    print(bed.run(["sinfo"]).stdout)
+"""
+
+from slurm.testbed.bed import Testbed, why_not
+from slurm.testbed.plan import TestbedError
+
+__all__ = ["Testbed", "TestbedError", "why_not"]

@@ -1,0 +1,167 @@
+"""What a testbed consists of, and the configuration that follows from it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bftrainer.errors import BftrainerError
+
+MOST_NODES = 1024
+FRAGMENTS = Path(__file__).parent.parent
+
+
+class TestbedError(BftrainerError):
+    """The testbed cannot be brought up, found or used; the message says why and what to do."""
+
+    __test__ = False  # its name is no test's
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node: `port` is its slurmd's; `features` and `gres` as slurm.conf has them, "" for none."""
+
+    name: str
+    port: int
+    features: str = ""
+    gres: str = ""
+
+    def gres_count(self) -> int:
+        """How many of its GRES it has."""
+        last = self.gres.rpartition(":")[2]
+        return int(last) if last.isdecimal() else min(1, len(self.gres))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A testbed.
+
+    Attributes:
+        directory: Everything of it lies there.
+        nodes: n1, n2, ...
+        port: slurmctld's.
+        slurmdbd_port: 0 without accounting.
+        preemption: Whether jobs of `batch` preempt those of `backfill`.
+        stock: Slurm's own scheduler parameters, instead of ones that act at once.
+        made_users: Those that were made for it and go with it.
+    """
+
+    directory: Path
+    nodes: tuple[NodePlan, ...]
+    port: int
+    slurmdbd_port: int = 0
+    preemption: bool = True
+    stock: bool = False
+    made_users: tuple[str, ...] = ()
+
+    @property
+    def cluster(self) -> str:
+        """Slurm's name for it; associations in slurmdbd carry it."""
+        return "testbed"
+
+    @property
+    def conf(self) -> Path:
+        """What SLURM_CONF names."""
+        return self.directory / "slurm.conf"
+
+    @property
+    def munge_socket(self) -> Path:
+        """Of the testbed's own munged."""
+        return self.directory / "munge" / "socket"
+
+    @property
+    def fragment(self) -> str:
+        """The file for sites that it includes."""
+        return "bftrainer-partition.conf" if self.preemption else "bftrainer-window.conf"
+
+    def device(self, node: NodePlan) -> str:
+        """The empty files that stand for a node's devices: a path with a range."""
+        return f"{self.directory}/devices/{node.name}-[0-{node.gres_count() - 1}]"
+
+    def names(self) -> tuple[str, ...]:
+        """The nodes' names."""
+        return tuple(node.name for node in self.nodes)
+
+
+def node_plans(
+    ports: Sequence[int], features: Mapping[str, str], gres: Mapping[str, str]
+) -> tuple[NodePlan, ...]:
+    """One node a port; `features` and `gres` map node sets (`n[1-4]`) to what these nodes have.
+
+    Raises:
+        TestbedError: a set is none, or names a node that is not there.
+    """
+    if not 0 < len(ports) <= MOST_NODES:
+        raise TestbedError(f"{len(ports)} nodes: a testbed has 1 to {MOST_NODES}")
+    names = [f"n{number}" for number in range(1, len(ports) + 1)]
+    having = {kind: _expanded(kind, sets, names) for kind, sets in (("features", features), ("gres", gres))}
+    return tuple(
+        NodePlan(name, port, having["features"].get(name, ""), having["gres"].get(name, ""))
+        for name, port in zip(names, ports, strict=True)
+    )
+
+
+def _expanded(kind: str, sets: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text, value in sets.items():
+        try:
+            members = list(NodeSet(text))
+        except NodeSetParseError as error:
+            raise TestbedError(f"{kind} of {text!r}: {error}; name nodes like n[1-4]") from None
+        if unknown := sorted(set(members) - set(names)):
+            raise TestbedError(f"{kind} of {text!r}: no node {unknown[0]}; there are n1 to {names[-1]}")
+        found.update(dict.fromkeys(members, value))
+    return found
+
+
+def files(plan: Plan) -> dict[str, str]:
+    """Name in the directory -> content, of every file of configuration."""
+    templates = Environment(
+        loader=PackageLoader("slurm.testbed", "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  no HTML
+    )
+    gres_types = sorted({node.gres.split(":")[0] for node in plan.nodes if node.gres})
+    words = {"plan": plan, "hostname": socket.gethostname().split(".")[0], "gres_types": gres_types}
+    found = {
+        name: templates.get_template(f"{name}.j2").render(words)
+        for name in ("slurm.conf", *(["gres.conf"] if gres_types else []))
+    }
+    return found | {plan.fragment: (FRAGMENTS / plan.fragment).read_text("utf-8")}
+
+
+def with_users(plan: Plan, made: Sequence[str]) -> Plan:
+    """The same plan with more users that go with it."""
+    return replace(plan, made_users=(*plan.made_users, *made))
+
+
+def write(plan: Plan) -> None:
+    """Put the plan itself into its directory, for `read`."""
+    content = {**asdict(plan), "directory": str(plan.directory)}
+    (plan.directory / "testbed.json").write_text(json.dumps(content, indent=1), "utf-8")
+
+
+def read(directory: Path) -> Plan:
+    """The plan of the testbed in a directory.
+
+    Raises:
+        TestbedError: there is none.
+    """
+    try:
+        content = json.loads((directory / "testbed.json").read_text("utf-8"))
+        nodes = tuple(NodePlan(**node) for node in content.pop("nodes"))
+        made = tuple(content.pop("made_users"))
+        return Plan(**{**content, "directory": directory}, nodes=nodes, made_users=made)
+    except FileNotFoundError:
+        raise TestbedError(f"{directory}: no testbed there; bring one up, or name its --dir") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TestbedError(f"{directory}/testbed.json: {error}; remove the directory") from error

@@ -1,0 +1,57 @@
+"""Unix users of a testbed."""
+
+from __future__ import annotations
+
+import pwd
+import re
+import subprocess
+import time
+from collections.abc import Iterable
+
+from slurm.testbed.plan import TestbedError
+
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+TRIES = 20
+LOCKED = 10
+"""useradd's and userdel's way to say that somebody else changes /etc/group or (1) /etc/passwd now."""
+
+
+def make(names: Iterable[str]) -> tuple[str, ...]:
+    """Make those that are not there; returns these.
+
+    Raises:
+        TestbedError: a name is none, or useradd refuses.
+    """
+    return tuple(name for name in names if _make(name))
+
+
+def _make(name: str) -> bool:
+    if not NAME.fullmatch(name):
+        raise TestbedError(f"user {name!r}: use small letters, digits, - and _")
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        _repeat(["useradd", "--create-home", "--shell", "/bin/bash", name])
+        return True
+    return False
+
+
+def remove(names: Iterable[str]) -> None:
+    """Remove users that `make` made, with their homes.
+
+    Raises:
+        TestbedError: userdel refuses: one of them still runs something.
+    """
+    for name in names:
+        _repeat(["userdel", "--remove", name])
+
+
+def _repeat(command: list[str]) -> None:
+    for _ in range(TRIES):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        if done.returncode not in (1, LOCKED):
+            break
+        time.sleep(0.1)
+    raise TestbedError(f"{' '.join(command)}: {done.stderr.strip()}")

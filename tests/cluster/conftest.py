@@ -1,0 +1,32 @@
+"""A real Slurm for the tests of this folder; they skip where there can be none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from slurm.testbed import Testbed, why_not
+
+NODES = 4
+
+
+@pytest.fixture(scope="session", autouse=True)
+def slurm_is_there() -> None:
+    if why := why_not():
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def bed(slurm_is_there: None) -> Iterator[Testbed]:
+    """A testbed of 4 nodes, this worker's own; leave its nodes idle and no job on it."""
+    with Testbed(nodes=NODES) as bed:
+        yield bed
+
+
+@pytest.fixture(scope="session")
+def users(bed: Testbed, worker_id: str) -> Iterator[tuple[str, str]]:
+    """Two Unix users, this worker's own."""
+    names = (f"bft-a-{worker_id}", f"bft-b-{worker_id}")
+    with bed.with_users(names):
+        yield names
