@@ -40,9 +40,11 @@ from bftrainer.model import (
 )
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
 from bftrainer.recovery import missed
+from bftrainer.reload import Refused, reloaded
 from bftrainer.service import DaemonService
 from bftrainer.settings import Settings
 from bftrainer.store import StoreError
+from bftrainer.systemd import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +105,7 @@ class Daemon:
         self.clock = clock or WallClock()
         self.state = engine.State(settings=settings.engine)
         self.health = Health()
+        self.pulse = Pulse()
         self.last_plan: Plan | None = None
         self.started_at = self.clock.now()
         self.progress: dict[int, Progress] = {}
@@ -181,6 +184,15 @@ class Daemon:
     def stop(self) -> None:
         self._stop.set()
 
+    def reload(self, wanted: Settings) -> Refused:
+        """Take over what may change while trainers run; the next event is decided by it.
+
+        Raises:
+            SettingsError: that does not go together with what stays; all is as it was.
+        """
+        self.settings, refused = reloaded(self.settings, wanted)
+        return refused
+
     def _note_run(self) -> None:
         """Remember when each daemon began, and with what settings: a replay of the books needs both."""
         with self._storing():
@@ -222,12 +234,13 @@ class Daemon:
             while not self._events.empty():
                 batch.append(self._events.get_nowait())
             for event in sorted(batch, key=lambda e: (e.time, e.priority)):
-                await self._take(event)
+                with self.pulse.at_work():
+                    await self._take(event)
             if self._events.empty():
                 self._idle.set()
 
     async def _take(self, event: Event) -> None:
-        before = self.state
+        before = replace(self.state, settings=self.settings.engine)  # they may have been reloaded
         step = await asyncio.to_thread(engine.step, before, event, self._solve)
         self.state = step.state
         if step.plan is not None:

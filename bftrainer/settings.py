@@ -166,6 +166,13 @@ class Settings(BaseModel):
         Positive, Field(description="time for a worker to checkpoint and leave before it is killed")
     ] = 15.0
 
+    log_format: Annotated[
+        Literal["auto", "text", "logfmt"],
+        Field(
+            description="how the daemon logs: text, logfmt (for journald); auto: by who reads standard error"
+        ),
+    ] = "auto"
+
     @field_validator("state_dir")
     @classmethod
     def _whole_path(cls, path: Path) -> Path:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
-import logging
-import signal
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,16 +78,16 @@ def command(
     the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon import Daemon, WallClock
+    from bftrainer.log import configure
     from bftrainer.replay import intervals, logs, synth
     from bftrainer.schedulers.local import LocalScheduler, Playback
+    from bftrainer.serve import serve
     from bftrainer.store import SqlStore
+    from bftrainer.systemd import Systemd
 
     settings = load_settings(config, overrides)
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    for noisy in ("asyncio", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    configure(settings.log_format, verbose=verbose)
+    faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
     names, begin, end = synth.names(nodes), 0.0, float("inf")
@@ -130,13 +130,8 @@ def command(
 
         require(settings.solver)
     daemon = Daemon(settings, local, store, clock)
-
-    async def serve() -> None:
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(sign, daemon.stop)
-        await daemon.run(ready=lambda: click.echo(f"ready: {settings.socket}", err=True))
-
+    systemd = Systemd.of(os.environ, os.getpid())
     try:
-        asyncio.run(serve())
+        asyncio.run(serve(daemon, lambda: load_settings(config, overrides), systemd))
     finally:
         store.close()

@@ -34,14 +34,14 @@ class Site:
         self.command += ["--state-dir", str(self.state)]
         self.command += ["--log", str(log), "--nodes", str(len(nodes)), "--from", "1970-01-01T00:00:00"]
         values = {"poll_s": 0.1, "t_fwd_s": 20, "objective": "efficiency", **settings}
-        self._environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
-        self._environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
+        self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+        self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
         self.client = Client(self.state / "daemon.sock")
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (self.root / "daemon.log").open("ab") as log:
-            self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self._environ)
+            self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environ)
         self.until(self.answers, 120, "the daemon answers")
 
     def answers(self) -> bool:

@@ -38,13 +38,16 @@ ALLOWED: dict[str, set[str]] = {
     "agent": {"errors", "model"},
     "spec": {"errors", "model", "curve"},
     "settings": {"errors", "model", "objective"},
+    "reload": {"settings"},
+    "log": set(),
+    "systemd": set(),
     "replay": CORE | {"allocate", "engine", "spec", "settings", "ports", "store"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""
 
 FOR_TORCH = {"elastic"}
-COMPOSERS = {"daemon", "recovery", "service", "replay"}
-"""What puts the parts together; `recovery` and `service` are parts of the daemon."""
+COMPOSERS = {"daemon", "recovery", "service", "serve", "replay"}
+"""What puts the parts together; `recovery` and `service` are parts of the daemon, `serve` runs one."""
 
 ON_TOP = {"cli", "__main__", "testing"}
 """Nothing below imports these."""
