@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import time
 import uuid
 from collections import deque
@@ -19,7 +20,9 @@ from dataclasses import dataclass, replace
 
 from bftrainer import engine, pool
 from bftrainer.allocate import decide
+from bftrainer.api.callers import NOBODY, Callers
 from bftrainer.api.hub import Hub
+from bftrainer.api.munge import Munge
 from bftrainer.api.server import application, export, listen
 from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
@@ -131,8 +134,8 @@ class Daemon:
             state_dir=settings.state_dir,
             orphan_s=settings.orphan_s,
             warm_pool=settings.warm_pool,
-            log_dir=settings.state_dir / "logs",
-            checkpoint_dir=settings.state_dir / "checkpoints",
+            trainer_dir=settings.trainer_dir,
+            mark=self._mark(),
             grace_s=settings.stop_grace_s,
             clock=self.clock.now,
         )
@@ -148,12 +151,18 @@ class Daemon:
         with exclusively(self.settings.state_dir):
             self._note_run()
             stored = await self._survey()
-            service = DaemonService(self)
-            runner = await listen(application(service, self.hub), self.settings.socket)
+            service, callers = DaemonService(self), self._callers()
+            runner = await listen(
+                application(service, self.hub, callers),
+                self.settings.socket,
+                for_all=self.settings.mode == "site",
+            )
             exporter = None
             try:
                 if self.settings.metrics_port is not None:
-                    exporter = await export(service, self.settings.metrics_port)
+                    open_ = self.settings.mode == "single" or self.settings.metrics_trainers
+                    reader = callers.known(os.geteuid()) if open_ else NOBODY
+                    exporter = await export(service, self.settings.metrics_port, reader)
                 await self._recover(stored)
                 tasks = [
                     asyncio.create_task(run(), name=name)
@@ -192,6 +201,17 @@ class Daemon:
         """
         self.settings, refused = reloaded(self.settings, wanted)
         return refused
+
+    def _callers(self) -> Callers:
+        own = self.settings
+        munge = Munge(own.munge_socket) if own.munge else None
+        return Callers(site=own.mode == "site", admins=own.admins, munge=munge)
+
+    def _mark(self) -> str:
+        """What tells these books from others."""
+        mark = self.store.get("mark") or uuid.uuid4().hex[:6]
+        self.store.put("mark", mark)
+        return mark
 
     def _note_run(self) -> None:
         """Remember when each daemon began, and with what settings: a replay of the books needs both."""

@@ -65,6 +65,7 @@ class Demo:
         self._keep = keep
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
         environ = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        environ[f"{PREFIX}TRAINER_DIR"] = str(self._state / "trainers")
         self._log = (self._state / "daemon.log").open("wb")
         self._daemon = subprocess.Popen(
             [

@@ -141,7 +141,10 @@ class Store(Protocol):
     """The books. Every method is one transaction; errors are `StoreError`s."""
 
     def submit(self, spec: TrainerSpec, time: float) -> int:
-        """Store a new trainer and return its id. Raises `NameTakenError` for an unfinished one's name."""
+        """Store a new trainer and return its id.
+
+        Raises `NameTakenError` for the name of an unfinished one of the same user.
+        """
         ...
 
     def record(
@@ -168,8 +171,13 @@ class Store(Protocol):
         """All trainers in order of arrival."""
         ...
 
-    def rows(self, what: str, limit: int | None, trainer: int | None = None) -> list[Row]:
-        """The last `limit` rows (None: all) of "events", "pauses" or "reports", oldest first."""
+    def rows(
+        self, what: str, limit: int | None, trainer: int | None = None, user: str | None = None
+    ) -> list[Row]:
+        """The last `limit` rows (None: all) of "events", "pauses" or "reports", oldest first.
+
+        `trainer`: only this one's. `user`: nothing of trainers of others, in plans and actions either.
+        """
         ...
 
     def get(self, key: str) -> str | None:

@@ -1,7 +1,12 @@
-"""What the daemon answers to its users: implements `api.server.Service`."""
+"""What the daemon answers to its users: implements `api.server.Service`.
+
+Who may know what is decided here: callers see and end trainers of their own, admins those of everybody.
+Of others' trainers nothing shows but that their nodes are in use.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,15 +14,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bftrainer import __version__, beliefs, learn, spec
+from bftrainer.api.callers import Caller, NotAllowedError
 from bftrainer.api.server import UnknownTrainerError
 from bftrainer.beliefs import Programs
+from bftrainer.errors import BftrainerError
 from bftrainer.model import Observed, Scalability, Trainer
 from bftrainer.ports import StoredTrainer
 
 if TYPE_CHECKING:
     from bftrainer.daemon import Daemon
 
-MAX_LOG_BYTES = 256 * 1024
+log = logging.getLogger(__name__)
 
 
 class DaemonService:
@@ -26,22 +33,21 @@ class DaemonService:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
 
-    async def submit(self, text: str, name: str, base: str, user: str) -> dict[str, Any]:
-        wanted = replace(spec.parse(text, name, Path(base)), user=user)
-        if not _is_folder(wanted.workdir):
-            lines = enumerate(text.splitlines(), start=1)
-            line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
-            raise spec.SpecError(
-                f"{name}:{line}: workdir: no folder {wanted.workdir!r}; make it or name another"
-            )
+    async def submit(self, caller: Caller, text: str, name: str, base: str) -> dict[str, Any]:
+        if self._daemon.settings.mode == "site" and caller.uid in (0, os.geteuid()):
+            raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
+        if not Path(base).is_absolute():
+            raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
+        wanted = replace(spec.parse(text, name, Path(base)), user=caller.user)
         id_ = await self._daemon.submit(wanted)
+        log.info("%s submitted trainer %d, %s", caller.user, id_, wanted.name)
         return {"id": id_, "name": wanted.name}
 
-    def trainers(self) -> list[dict[str, Any]]:
-        return [self._brief(t) for t in self._daemon.store.trainers()]
+    def trainers(self, caller: Caller) -> list[dict[str, Any]]:
+        return [self._brief(t) for t in self._visible(caller)]
 
-    def show(self, trainer: str) -> dict[str, Any]:
-        stored = self._find(trainer)
+    def show(self, caller: Caller, trainer: str) -> dict[str, Any]:
+        stored = self._find(caller, trainer)
         live = self._daemon.state.trainers.get(stored.id, stored.engine)
         state = self._daemon.state
         others = [t for t in state.active.values() if t.id != stored.id]
@@ -51,10 +57,10 @@ class DaemonService:
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
-            "user": own.user,
             "weight": own.weight,
             "priority": own.priority,
             "workdir": own.workdir,
+            "log_dir": str(self._daemon.launcher.log_folder(stored.id, own)),
             "checkpoint_dir": str(self._daemon.launcher.checkpoint_folder(stored.id, own)),
             "scalability": _scalability(live, others, state.programs),
             "costs": _costs(live, others, state.programs),
@@ -63,13 +69,15 @@ class DaemonService:
             "pauses": self._daemon.store.rows("pauses", 10, stored.id),
         }
 
-    async def cancel(self, trainer: str) -> dict[str, Any]:
-        stored = self._find(trainer)
+    async def cancel(self, caller: Caller, trainer: str) -> dict[str, Any]:
+        stored = self._find(caller, trainer)
         if not stored.status.final:
+            log.info("%s cancelled trainer %d, %s", caller.user, stored.id, stored.spec.name)
             self._daemon.cancel(stored.id)
         return self._brief(stored)
 
-    def pool(self) -> dict[str, Any]:
+    def pool(self, caller: Caller) -> dict[str, Any]:
+        """Every node. That somebody else's trainer has it shows in its role, not whose and which."""
         daemon = self._daemon
         holder = {node: t for t in daemon.state.active.values() for node in t.nodes}
         rows = []
@@ -84,38 +92,21 @@ class DaemonService:
                     else "starting"
                     if node in daemon.pilots
                     else None,
-                    "trainer": trainer.spec.name if trainer else None,
+                    "trainer": trainer.spec.name if trainer and caller.may_see(trainer.spec.user) else None,
                     "role": None if trainer is None else "member" if node in trainer.members else "joining",
                 }
             )
         return {"size": len(daemon.state.pool), "nodes": rows}
 
-    def rows(self, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]:
-        id_ = None if trainer is None else self._find(trainer).id
-        return self._daemon.store.rows(what, limit, id_)
+    def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]:
+        id_ = None if trainer is None else self._find(caller, trainer).id
+        return self._daemon.store.rows(what, limit, id_, None if caller.admin else caller.user)
 
-    def logs(self, trainer: str, node: str | None, lines: int, after: dict[str, int]) -> dict[str, Any]:
-        """The ends of the workers' logs by node, or what has come after given offsets."""
-        stored = self._find(trainer)
-        folder = self._daemon.launcher.log_folder(stored.id, stored.spec)
-        found: dict[str, Any] = {}
-        for path in sorted(folder.glob("*.log")):
-            if node is None or path.stem == node:
-                size = path.stat().st_size
-                start = min(size, after.get(path.stem, max(0, size - MAX_LOG_BYTES)))
-                with path.open("rb") as file:
-                    file.seek(start)
-                    data = file.read(MAX_LOG_BYTES)
-                if path.stem in after:  # whole lines only: the rest comes when it is whole
-                    data = data[: data.rfind(b"\n") + 1]
-                tail = data if path.stem in after else b"".join(data.splitlines(keepends=True)[-lines:])
-                found[path.stem] = {"text": tail.decode(errors="replace"), "end": start + len(data)}
-        return found
-
-    def status(self) -> dict[str, Any]:
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """Totals of nodes are everybody's; trainers are those that the caller may see."""
         daemon = self._daemon
         counts: dict[str, int] = {}
-        trainers = self.trainers()
+        trainers = self.trainers(caller)
         for t in trainers:
             counts[t["status"]] = counts.get(t["status"], 0) + 1
         plan = daemon.last_plan
@@ -146,7 +137,7 @@ class DaemonService:
                 "solve_ms": plan.solve_s * 1e3,
                 "note": plan.note,
             },
-            "settings": daemon.settings.model_dump(mode="json"),
+            "settings": daemon.settings.model_dump(mode="json") if caller.admin else {},
         }
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
@@ -158,6 +149,7 @@ class DaemonService:
         return {
             "id": stored.id,
             "name": stored.spec.name,
+            "user": stored.spec.user,
             "status": live.status.value if live else stored.status.value,
             "reason": stored.reason,
             "nodes": sorted(live.nodes) if live else [],
@@ -173,12 +165,24 @@ class DaemonService:
             "ended_at": stored.ended_at,
         }
 
-    def _find(self, trainer: str) -> StoredTrainer:
-        """By number, or by name: the latest of that name."""
-        for t in reversed(self._daemon.store.trainers()):
-            if t.spec.name == trainer or str(t.id) == trainer:
-                return t
-        raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
+    def _visible(self, caller: Caller) -> list[StoredTrainer]:
+        return [t for t in self._daemon.store.trainers() if caller.may_see(t.spec.user)]
+
+    def _find(self, caller: Caller, trainer: str) -> StoredTrainer:
+        """By number, or by name: the latest of that name, of the caller's own if there is one.
+
+        Raises:
+            UnknownTrainerError: there is none that the caller may see.
+            BftrainerError: several others' have this name.
+        """
+        found = [t for t in self._visible(caller) if trainer in (t.spec.name, str(t.id))]
+        found = [t for t in found if t.spec.user == caller.user] or found
+        if not found:
+            raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
+        if len({t.spec.user for t in found}) > 1:
+            which = ", ".join(f"{t.id} ({t.spec.user})" for t in found[-10:])
+            raise BftrainerError(f"several users have a trainer {trainer!r}; name it by its number: {which}")
+        return found[-1]
 
 
 def _scalability(trainer: Trainer, others: list[Trainer], programs: Programs) -> dict[str, Any]:
@@ -224,10 +228,3 @@ def _costs(trainer: Trainer, others: list[Trainer], programs: Programs) -> dict[
         },
         "down": {"stall": cost(believed.down.stall_s, seen.down_stall_s)},
     }
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return Path(path).is_dir()
-    except OSError:  # a name that no file system takes
-        return False

@@ -1,13 +1,15 @@
 """One typed, frozen Settings object: command line > environment > file > default.
 
-Environment variables are `BFTRAINER_<NAME>`, the file is YAML with the names below, by default
-`$XDG_CONFIG_HOME/bftrainer/config.yaml`. An unknown name is an error that names the nearest valid one.
+Environment variables are `BFTRAINER_<NAME>`. Files are YAML with the names below: what the user's own
+`$XDG_CONFIG_HOME/bftrainer/config.yaml` does not say, the site's `/etc/bftrainer/config.yaml` may; a file
+that is named is read instead of both. An unknown name is an error that names the nearest valid one.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +33,10 @@ PREFIX = "BFTRAINER_"
 FOR_WORKERS = frozenset({"BFTRAINER_WORKER"})
 """Variables with our prefix that are no settings: what an agent tells its workers."""
 
+SOCKET = "daemon.sock"
+"""What the socket is called where it is in the state directory."""
+SITE_FILE = Path("/etc/bftrainer/config.yaml")
+
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
 
@@ -42,6 +48,7 @@ NO_VALUE: Mapping[str, str] = {
     "ageing_s": "never",
     "user_max_nodes": "none",
     "metrics_port": "none",
+    "server": "none",
 }
 """The words for None, where a setting may be left open."""
 
@@ -173,10 +180,73 @@ class Settings(BaseModel):
         ),
     ] = "auto"
 
-    @field_validator("state_dir")
+    # who may do what, see docs/site-mode.md
+    mode: Annotated[
+        Literal["single", "site"],
+        Field(
+            description="whose trainers: those of the daemon's own user (single), or everybody's, each run "
+            "as the user who submitted it (site)"
+        ),
+    ] = "single"
+    socket: Annotated[Path, Field(description="where users and agents of this machine reach the daemon")] = (
+        Field(default_factory=lambda data: data.get("state_dir", default_state_dir()) / SOCKET)
+    )
+    admins: Annotated[
+        tuple[str, ...],
+        Field(description="site mode: who may see and cancel all trainers, and pause all: users and @groups"),
+    ] = ()
+    exec_prefix: Annotated[
+        tuple[str, ...],
+        Field(
+            description="site mode: words before a command that is to run as a trainer's user, such as "
+            "sudo -n -u {user} --"
+        ),
+    ] = ()
+    munge: Annotated[bool, Field(description="let in who comes over TCP and shows a munge credential")] = (
+        False
+    )
+    munge_socket: Annotated[Path, Field(description="where munged listens")] = Path(
+        "/run/munge/munge.socket.2"
+    )
+    server: Annotated[
+        Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None,
+        Field(description="host:port of the daemon to talk to, with munge; none: the one at socket"),
+    ] = None
+    metrics_trainers: Annotated[
+        bool, Field(description="site mode: whoever reads metrics_port sees every trainer's metrics")
+    ] = False
+    trainer_dir: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="folder of trainers' logs and checkpoints: relative to a trainer's workdir, or "
+            "absolute; {user} is who submitted it",
+        ),
+    ] = ".bftrainer"
+
+    @field_validator("state_dir", "socket", "munge_socket")
     @classmethod
     def _whole_path(cls, path: Path) -> Path:
         return path.expanduser().absolute()
+
+    @field_validator("admins", "exec_prefix", mode="before")
+    @classmethod
+    def _words(cls, words: object) -> object:
+        if isinstance(words, str):
+            return tuple(shlex.split(words))
+        if isinstance(words, list) and any(isinstance(word, dict) for word in words):
+            raise ValueError("in YAML, {user} has to be quoted: '{user}'")
+        return words
+
+    @field_validator("exec_prefix", "trainer_dir")
+    @classmethod
+    def _only_user_is_filled_in(cls, given: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for word in (given,) if isinstance(given, str) else given:
+            try:
+                word.format(user="")
+            except (LookupError, ValueError):
+                raise ValueError("{user} is all that can be filled in; write other braces twice") from None
+        return given
 
     @field_validator(*NO_VALUE, mode="before")
     @classmethod
@@ -226,6 +296,27 @@ class Settings(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _what_the_mode_needs(self) -> Settings:
+        as_user = any("{user}" in word for word in self.exec_prefix)
+        if self.mode == "single" and self.exec_prefix:
+            raise ValueError("exec_prefix counts with mode site only; leave it out")
+        if self.mode == "site" and not as_user:
+            raise ValueError(
+                "mode site needs an exec_prefix with {user}, such as sudo -n -u {user} --: pilots run as "
+                "the users whose trainers they serve"
+            )
+        if self.mode == "site" and self.socket.is_relative_to(self.state_dir):
+            raise ValueError(
+                f"mode site: nobody else can reach the socket in state_dir {self.state_dir}; set socket to a "
+                "path such as /run/bftrainer/daemon.sock"
+            )
+        return self
+
+    def as_user(self, user: str) -> tuple[str, ...]:
+        """The words before a command that is to run as `user`; none where that is our own business."""
+        return tuple(word.format(user=user) for word in self.exec_prefix)
+
     @cached_property
     def engine(self) -> EngineSettings:
         return EngineSettings(
@@ -246,10 +337,6 @@ class Settings(BaseModel):
         )
 
     @property
-    def socket(self) -> Path:
-        return self.state_dir / "daemon.sock"
-
-    @property
     def database(self) -> Path:
         return self.state_dir / "bftrainer.db"
 
@@ -266,7 +353,7 @@ def load(
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, values in (
-        _from_file(file, environ),
+        *(_from_file(path) for path in ([file] if file else _files(environ))),
         (f"environment {PREFIX}*", _from_environment(environ)),
         ("command line", {k: v for k, v in overrides.items() if v is not None}),
     ):
@@ -280,6 +367,7 @@ def load(
         lines = [
             _explain(e["loc"], e["input"], e["msg"].removeprefix("Value error, "), sources)
             for e in error.errors()
+            if e["type"] != "default_factory_not_called"  # it follows from another error
         ]
         raise SettingsError("\n".join(lines)) from error
 
@@ -294,11 +382,13 @@ def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: M
     return f"{sources.get(name, 'settings')}: {place}: {value!r}: {said}"
 
 
-def _from_file(file: Path | None, environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    config = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    path = file or Path(config) / "bftrainer" / "config.yaml"
-    if file is None and not path.exists():
-        return str(path), {}
+def _files(environ: Mapping[str, str]) -> list[Path]:
+    """The files that are there to be read without being asked for, later ones over earlier ones."""
+    own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return [path for path in (SITE_FILE, own / "bftrainer" / "config.yaml") if os.access(path, os.F_OK)]
+
+
+def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

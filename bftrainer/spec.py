@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,6 +191,24 @@ def load(path: Path) -> TrainerSpec:
     return parse(text, str(path), path.parent)
 
 
+def require_workdir(spec: TrainerSpec, path: Path) -> None:
+    """Raises `SpecError` unless the workdir of the spec in the file `path` is a folder for this user.
+
+    Only who will use the folder looks for it: a daemon that serves many users opens no files of theirs.
+    """
+    if not _is_folder(spec.workdir):
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
+        raise SpecError(f"{path}:{line}: workdir: no folder {spec.workdir!r}; make it or name another")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that no file system takes
+        return False
+
+
 def parse(text: str, name: str, base: Path) -> TrainerSpec:
     """One spec from its YAML text. `name` is shown in errors, `base` is where relative paths start."""
     document = _compose(text, name)
@@ -320,12 +339,17 @@ def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
         ),
         weight=spec.weight,
         priority=spec.priority,
-        workdir=str((base / spec.workdir).resolve()),
+        workdir=_absolute(base, spec.workdir),
         env=tuple(sorted(spec.env.items())),
-        checkpoint_dir=str((base / spec.checkpoint.dir).resolve()) if spec.checkpoint.dir else "",
+        checkpoint_dir=_absolute(base, spec.checkpoint.dir) if spec.checkpoint.dir else "",
         checkpoint_every_s=spec.checkpoint.every_s,
         batch=spec.batch.items() if spec.batch else (),
     )
+
+
+def _absolute(base: Path, path: str) -> str:
+    """A whole path, made of its words alone: where links lead is for who opens it."""
+    return os.path.abspath(base / path)  # noqa: PTH100  Path.resolve would follow links
 
 
 def _costs(rescale: _Rescale | None) -> RescaleCosts | None:

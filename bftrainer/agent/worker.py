@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -62,8 +63,8 @@ class Worker:
             OSError: no such command or working directory, or no log can be written.
         """
         path = Path(self.order["log"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        _own_folder(path.parent)
+        self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         ours, self._channel = socket.socketpair()
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader))]
@@ -221,3 +222,10 @@ class Worker:
         if self._writer is not None:
             self._writer.close()
         self._over(self, code, self._reason)
+
+
+def _own_folder(folder: Path) -> None:
+    """Make a folder that nobody else can look into. Raises `OSError`, also if it is somebody else's."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.lstat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "belongs to another user", str(folder))

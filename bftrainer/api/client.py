@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
+from bftrainer.api.callers import SCHEME
+from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
@@ -18,40 +22,57 @@ class DaemonError(BftrainerError):
 
 
 class Client:
-    """Calls a daemon; every method of the API is `call`ed by its route."""
+    """Calls a daemon; every method of the API is `call`ed by its route.
 
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
+    The daemon is at the path of a Unix socket, or at host:port: then munge vouches for the caller.
+    """
+
+    def __init__(self, where: Path | str, munge: Munge | None = None) -> None:
+        self._where, self._munge = where, munge
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
         """One request; returns the answer's JSON.
 
         Raises:
             DaemonError: nobody listens, or the daemon's own words for what is wrong.
+            MungeError: munge makes no credential.
         """
         return asyncio.run(self._call(method, path, body, query))
 
     async def _call(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
         params = {key: str(value) for key, value in query.items() if value is not None}
+        there = "bftrainer" if isinstance(self._where, Path) else self._where
+        url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        if self._munge is not None:
+            credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
+            headers["Authorization"] = f"{SCHEME} {credential}"
+        connector = aiohttp.UnixConnector(path=str(self._where)) if isinstance(self._where, Path) else None
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         try:
             async with (
-                aiohttp.ClientSession(
-                    connector=aiohttp.UnixConnector(path=str(self._socket)), timeout=timeout
-                ) as session,
-                session.request(method, f"http://bftrainer/v1/{path}", json=body, params=params) as answer,
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.request(method, url, data=data, headers=headers) as answer,
             ):
                 found = await answer.json(content_type=None)
         except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, FileNotFoundError) as error:
-            raise DaemonError(
-                f"no daemon answers at {self._socket}; start one with: bftrainer daemon --scheduler local "
-                "(or name another --state-dir)"
-            ) from error
+            raise DaemonError(self._unanswered(error)) from error
         except (TimeoutError, aiohttp.ClientError, ValueError) as error:
             raise DaemonError(
-                f"the daemon at {self._socket} does not answer: {error or 'time-out'}"
+                f"the daemon at {self._where} does not answer: {error or 'time-out'}"
             ) from error
         if answer.status >= 400:
             said = found.get("error") if isinstance(found, dict) else None
             raise DaemonError(said or f"the daemon answered {answer.status} to {method} {path}")
         return found
+
+    def _unanswered(self, error: Exception) -> str:
+        if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, PermissionError):
+            return f"the daemon at {self._where} is not for you: its socket is its owner's"
+        if isinstance(self._where, Path):
+            return (
+                f"no daemon answers at {self._where}; start one with: bftrainer daemon --scheduler local "
+                "(or name another --state-dir)"
+            )
+        return f"no daemon answers at {self._where}; is the setting server right?"

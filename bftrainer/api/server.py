@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import pwd
+import os
 import socket as socket_
-import struct
+import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp import web
 
+from bftrainer.api.callers import NOBODY, SCHEME, Caller, Callers, NotAllowedError, StrangerError
 from bftrainer.api.hub import Hub
 from bftrainer.errors import BftrainerError
 
@@ -22,67 +22,73 @@ LOOPBACK = "127.0.0.1"
 
 
 class Service(Protocol):
-    """What the daemon answers. Errors that a client can mend are `BftrainerError`s."""
+    """What the daemon answers, to each caller what they may know.
 
-    async def submit(self, text: str, name: str, base: str, user: str) -> dict[str, Any]: ...
-    def trainers(self) -> list[dict[str, Any]]: ...
-    def show(self, trainer: str) -> dict[str, Any]: ...
-    async def cancel(self, trainer: str) -> dict[str, Any]: ...
-    def pool(self) -> dict[str, Any]: ...
-    def rows(self, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]: ...
-    def logs(self, trainer: str, node: str | None, lines: int, after: dict[str, int]) -> dict[str, Any]: ...
-    def status(self) -> dict[str, Any]: ...
+    Errors that a client can mend are `BftrainerError`s.
+    """
+
+    async def submit(self, caller: Caller, text: str, name: str, base: str) -> dict[str, Any]: ...
+    def trainers(self, caller: Caller) -> list[dict[str, Any]]: ...
+    def show(self, caller: Caller, trainer: str) -> dict[str, Any]: ...
+    async def cancel(self, caller: Caller, trainer: str) -> dict[str, Any]: ...
+    def pool(self, caller: Caller) -> dict[str, Any]: ...
+    def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]: ...
+    def status(self, caller: Caller) -> dict[str, Any]: ...
 
 
 class UnknownTrainerError(BftrainerError, LookupError):
-    """No trainer has this name or number."""
+    """The caller has no trainer of this name or number; whether somebody else has is not told."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(service: Service, hub: Hub) -> web.Application:
+def application(service: Service, hub: Hub, callers: Callers) -> web.Application:
     """All routes, under /v1; what Prometheus reads under /metrics."""
     app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY)
 
     async def submit(request: web.Request) -> web.Response:
+        caller = await callers.of(request)
         body = await _body(request)
         text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
-        return web.json_response(await service.submit(text, name, base, _user(request)), status=201)
+        return web.json_response(await service.submit(caller, text, name, base), status=201)
 
     async def listing(request: web.Request) -> web.Response:
-        return web.json_response(service.trainers())
+        return web.json_response(service.trainers(await callers.of(request)))
 
     async def show(request: web.Request) -> web.Response:
-        return web.json_response(service.show(request.match_info["trainer"]))
+        caller = await callers.of(request)
+        return web.json_response(service.show(caller, request.match_info["trainer"]))
 
     async def cancel(request: web.Request) -> web.Response:
-        return web.json_response(await service.cancel(request.match_info["trainer"]))
-
-    async def logs(request: web.Request) -> web.Response:
-        after = _offsets(request.query.get("after", "{}"))
-        lines = _number(request, "lines", 20)
-        trainer = request.match_info["trainer"]
-        return web.json_response(service.logs(trainer, request.query.get("node"), lines, after))
+        caller = await callers.of(request)
+        return web.json_response(await service.cancel(caller, request.match_info["trainer"]))
 
     async def pool(request: web.Request) -> web.Response:
-        return web.json_response(service.pool())
+        return web.json_response(service.pool(await callers.of(request)))
 
     async def rows(request: web.Request) -> web.Response:
+        caller = await callers.of(request)
         what, trainer = request.match_info["what"], request.query.get("trainer")
-        return web.json_response(service.rows(what, _number(request, "limit", 20), trainer))
+        return web.json_response(service.rows(caller, what, _number(request, "limit", 20), trainer))
 
     async def status(request: web.Request) -> web.Response:
-        return web.json_response(service.status())
+        return web.json_response(service.status(await callers.of(request)))
+
+    async def metrics(request: web.Request) -> web.Response:
+        try:
+            caller = await callers.of(request)
+        except (StrangerError, NotAllowedError):
+            caller = NOBODY
+        return _metrics(service, caller)
 
     app.add_routes(
         [
-            web.get("/metrics", _metrics_of(service)),
+            web.get("/metrics", metrics),
             web.post("/v1/trainers", submit),
             web.get("/v1/trainers", listing),
             web.get("/v1/trainers/{trainer}", show),
             web.delete("/v1/trainers/{trainer}", cancel),
-            web.get("/v1/trainers/{trainer}/logs", logs),
             web.get("/v1/pool", pool),
             web.get("/v1/{what:events|pauses|reports}", rows),
             web.get("/v1/status", status),
@@ -92,14 +98,18 @@ def application(service: Service, hub: Hub) -> web.Application:
     return app
 
 
-async def export(service: Service, port: int) -> web.AppRunner:
-    """Serve /metrics, and nothing else, on a port of this machine's loopback address.
+async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
+    """Serve /metrics as `caller` may read them, and nothing else, on a port of the loopback address.
 
     Raises:
         BftrainerError: the port is taken.
     """
+
+    async def metrics(request: web.Request) -> web.Response:
+        return _metrics(service, caller)
+
     app = web.Application()
-    app.router.add_get("/metrics", _metrics_of(service))
+    app.router.add_get("/metrics", metrics)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -110,41 +120,81 @@ async def export(service: Service, port: int) -> web.AppRunner:
     return runner
 
 
-def _metrics_of(service: Service) -> Handler:
-    async def metrics(request: web.Request) -> web.Response:
-        from bftrainer.api.metrics import CONTENT_TYPE, render  # noqa: PLC0415  few ask
+def _metrics(service: Service, caller: Caller) -> web.Response:
+    from bftrainer.api.metrics import CONTENT_TYPE, render  # noqa: PLC0415  few ask
 
-        text = render(service.status(), service.trainers())
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
-
-    return metrics
+    text = render(service.status(caller), service.trainers(caller))
+    return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def listen(app: web.Application, socket: Path) -> web.AppRunner:
-    """Serve `app` on a Unix socket for its owner only; a stale socket file is replaced.
+async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.AppRunner:
+    """Serve `app` on a Unix socket, for its owner only or for all users; a stale socket file is replaced.
 
     Raises:
-        BftrainerError: the path is too long for a socket.
+        BftrainerError: there can be no socket, or all users are to reach it and cannot.
     """
     if len(str(socket).encode()) > 100:
-        raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter --state-dir")
-    with contextlib.suppress(FileNotFoundError):
-        socket.unlink()
+        raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
+    if for_all:
+        _require_way_to(socket.parent)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    await web.UnixSite(runner, str(socket)).start()
-    socket.chmod(0o600)
+    listener = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
+    before = os.umask(0o111 if for_all else 0o177)  # it has its rights from its first moment on
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            socket.unlink()
+        listener.bind(str(socket))
+    except OSError as error:
+        listener.close()
+        await runner.cleanup()
+        raise BftrainerError(f"socket {socket}: {error.strerror}; take another path") from error
+    finally:
+        os.umask(before)
+    await web.SockSite(runner, listener).start()
     return runner
+
+
+def _require_way_to(folder: Path) -> None:
+    """Raises `BftrainerError` where not everybody can go to a folder."""
+    for place in (folder, *folder.parents):
+        try:
+            open_to_all = place.stat().st_mode & stat.S_IXOTH
+        except OSError as error:
+            raise BftrainerError(f"socket: {place}: {error.strerror}; make the folder first") from error
+        if not open_to_all:
+            raise BftrainerError(
+                f"socket: users cannot reach it through {place}; allow it with chmod o+x {place}, or take "
+                "another path"
+            )
+
+
+STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
+    (StrangerError, 401),
+    (NotAllowedError, 403),
+    (UnknownTrainerError, 404),
+    (BftrainerError, 400),
+)
 
 
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except UnknownTrainerError as error:
-        return web.json_response({"error": str(error)}, status=404)
     except BftrainerError as error:
-        return web.json_response({"error": str(error)}, status=400)
+        status = next(code for kind, code in STATUS_OF if isinstance(error, kind))
+        headers = {"WWW-Authenticate": SCHEME} if status == 401 else {}
+        return web.json_response({"error": str(error)}, status=status, headers=headers)
+    except web.HTTPRequestEntityTooLarge:
+        said = f"the request is too large; at most {MAX_BODY} bytes"
+        return web.json_response({"error": said}, status=413)
+    except web.HTTPException as error:  # no such route, or not with this method
+        said = f"{request.method} {request.path}: {error.reason}"
+        return web.json_response({"error": said}, status=error.status, headers=_allowed(error))
+
+
+def _allowed(error: web.HTTPException) -> dict[str, str]:
+    return {key: value for key, value in error.headers.items() if key == "Allow"}
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -169,23 +219,3 @@ def _number(request: web.Request, key: str, default: int) -> int:
     if not text.isdecimal() or not 0 < int(text) <= MAX_ROWS:
         raise BftrainerError(f"{key}={text}: give a whole number from 1 to {MAX_ROWS}")
     return int(text)
-
-
-def _offsets(text: str) -> dict[str, int]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(v, int) and v >= 0 for v in found.values()):
-        raise BftrainerError("after: give a JSON object of node and offset")
-    return found
-
-
-def _user(request: web.Request) -> str:
-    """Who is at the other end of the Unix socket, as the kernel says."""
-    peer = request.get_extra_info("socket")
-    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket_.SOL_SOCKET, socket_.SO_PEERCRED, 12))
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -28,20 +27,24 @@ def command(
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Show the ends of what TRAINER's workers printed, node by node."""
-    client = connect(config, state_dir)
-    found = client.call("GET", f"trainers/{trainer}/logs", node=node, lines=lines)
+    """Show the ends of what TRAINER's workers printed, node by node.
+
+    They print into files of their user, in a folder that `bftrainer show` names.
+    """
+    from bftrainer import tail
+
+    folder = Path(connect(config, state_dir).call("GET", f"trainers/{trainer}")["log_dir"])
+    found = tail.last_lines(folder, lines, node)
     if as_json:
-        print_json({name: part["text"] for name, part in found.items()})
+        print_json({name: part.text for name, part in found.items()})
         return
     if not found and not follow:
         click.echo("nothing has been printed yet")
     while True:
         for name, part in found.items():
-            for line in part["text"].splitlines():
+            for line in part.text.splitlines():
                 click.echo(f"{name}: {line}")
         if not follow:
             return
         time.sleep(0.5)
-        after = json.dumps({name: part["end"] for name, part in found.items()})
-        found = client.call("GET", f"trainers/{trainer}/logs", node=node, lines=lines, after=after)
+        found = tail.added(folder, {name: part.end for name, part in found.items()}, node)

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from bftrainer import settings
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.logs import FORMATS, LogOptions
-from bftrainer.settings import Settings
+from bftrainer.settings import SOCKET, Settings
 
 if TYPE_CHECKING:
     from bftrainer.api.client import Client
@@ -33,7 +33,10 @@ def setting_options(*names: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name in reversed(names):
             field = Settings.model_fields[name]
-            said, shown = str(field.description), field.get_default(call_default_factory=True)
+            said, shown = (
+                str(field.description),
+                field.get_default(call_default_factory=True, validated_data={}),
+            )
             if shown is None:
                 shown = settings.NO_VALUE[name]
             if isinstance(shown, Path):
@@ -65,10 +68,16 @@ def client_options(command: F) -> F:
 
 
 def connect(config: Path | None, state_dir: str | None) -> Client:
-    """The client of the daemon that the settings name."""
+    """The client of the daemon that the settings name; of the one in `state_dir`, if that is given."""
     from bftrainer.api.client import Client
+    from bftrainer.api.munge import Munge
 
-    return Client(load_settings(config, {"state_dir": state_dir}).socket)
+    own = load_settings(config, {"state_dir": state_dir})
+    if state_dir is not None:
+        return Client(own.state_dir / SOCKET)
+    if own.server is not None:
+        return Client(own.server, Munge(own.munge_socket))
+    return Client(own.socket)
 
 
 def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -33,6 +33,7 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     from bftrainer import spec as specs
 
     wanted = specs.load(spec)  # complain before asking anybody
+    specs.require_workdir(wanted, spec)
     answer = connect(config, state_dir).call(
         "POST",
         "trainers",

@@ -102,14 +102,14 @@ class AgentLauncher(ABC, Generic[J]):
         emit: Emit,
         books: Books,
         *,
-        log_dir: Path,
-        checkpoint_dir: Path,
+        trainer_dir: str,
+        mark: str,
         grace_s: float,
         warm_pool: bool = True,
         clock: Callable[[], float] = wall.time,
     ) -> None:
         self._link, self._emit, self._books = link, emit, books
-        self._log_dir, self._checkpoint_dir, self._grace_s = log_dir, checkpoint_dir, grace_s
+        self._trainer_dir, self._mark, self._grace_s = trainer_dir, mark, grace_s
         self._warm_pool = warm_pool
         self._clock = clock
         self._jobs: dict[int, J] = {}
@@ -149,12 +149,17 @@ class AgentLauncher(ABC, Generic[J]):
         return self._jobs[trainer].workers
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        """Where the workers of a trainer write what they print, a file a node."""
-        return self._log_dir / f"{trainer}-{spec.name}"
+        """Where the workers of a trainer write what they print, a file a node.
+
+        It is a folder of the trainer's user, and only that user's processes open it. The mark tells
+        the trainers of one daemon's books from those of others, whose numbers may be the same.
+        """
+        place = Path(spec.workdir, self._trainer_dir.format(user=spec.user))
+        return place / f"{trainer}-{spec.name}-{self._mark}"
 
     def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
         """Where a trainer's checkpoints are: its spec's place, or one of its own."""
-        return Path(spec.checkpoint_dir or self._checkpoint_dir / f"{trainer}-{spec.name}")
+        return Path(spec.checkpoint_dir or self.log_folder(trainer, spec) / "checkpoints")
 
     def perform(self, action: Action) -> None:
         job = self._jobs[action.trainer]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -42,7 +42,7 @@ class StoreError(BftrainerError):
 
 
 class NameTakenError(StoreError):
-    """An unfinished trainer has this name."""
+    """An unfinished trainer of the same user has this name."""
 
 
 class SqlStore:
@@ -84,6 +84,7 @@ class SqlStore:
             try:
                 result = c.execute(
                     t.trainers.insert().values(
+                        user=spec.user,
                         name=spec.name,
                         spec=_plain(spec),
                         status=TrainerStatus.WAITING.value,
@@ -189,18 +190,24 @@ class SqlStore:
             value = c.execute(sa.select(t.memory.c.value).where(t.memory.c.key == key)).scalar()
             return None if value is None else str(value)
 
-    def rows(self, what: str, limit: int | None, trainer: int | None = None) -> list[Row]:
+    def rows(
+        self, what: str, limit: int | None, trainer: int | None = None, user: str | None = None
+    ) -> list[Row]:
         table = {"events": t.events, "pauses": t.pauses, "reports": t.reports}[what]
         query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
         if trainer is not None:
             query = query.where(table.c.trainer == trainer)
+        own = None if user is None else sa.select(t.trainers.c.id).where(t.trainers.c.user == user)
+        if own is not None:
+            query = query.where(sa.or_(table.c.trainer.is_(None), table.c.trainer.in_(own)))
         with self._transaction() as c:
             found = [dict(row._mapping) for row in c.execute(query)][::-1]
             if what == "events":
-                self._add_decisions(c, found)
+                self._add_decisions(c, found, None if own is None else set(c.execute(own).scalars()))
         return found
 
-    def _add_decisions(self, c: sa.Connection, found: list[Row]) -> None:
+    def _add_decisions(self, c: sa.Connection, found: list[Row], own: Collection[int] | None) -> None:
+        """Add to events their plans and actions, as far as they are about `own` trainers (None: all)."""
         if not found:
             return
         span = (found[0]["id"], found[-1]["id"])  # naming them one by one would be too much for SQLite
@@ -210,10 +217,13 @@ class SqlStore:
         actions: dict[int, list[Row]] = {}
         query = sa.select(t.actions).where(t.actions.c.event.between(*span)).order_by(t.actions.c.id)
         for action in c.execute(query):
-            actions.setdefault(action.event, []).append(dict(action._mapping))
+            if own is None or action.trainer in own:
+                actions.setdefault(action.event, []).append(dict(action._mapping))
         for row in found:
             plan = plans.get(row["id"])
             row["plan"] = None if plan is None else dict(plan._mapping)
+            if plan is not None and own is not None:
+                row["plan"]["allocation"] = {k: v for k, v in plan.allocation.items() if int(k) in own}
             row["actions"] = actions.get(row["id"], [])
 
     def _action(self, c: sa.Connection, event: int, action: Action) -> int:

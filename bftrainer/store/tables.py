@@ -22,6 +22,7 @@ trainers = Table(
     "trainers",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("user", String, nullable=False, server_default=""),
     Column("name", String, nullable=False),
     Column("spec", JSON, nullable=False),
     Column("status", String, nullable=False),
@@ -38,6 +39,7 @@ trainers = Table(
 )
 Index(
     "unfinished_names",
+    trainers.c.user,
     trainers.c.name,
     unique=True,
     sqlite_where=text("ended_at IS NULL"),

@@ -20,6 +20,7 @@ from bftrainer.model import (
     RescaleCosts,
     StartWorker,
     Trainer,
+    TrainerCancelled,
     TrainerSpec,
     TrainerStatus,
 )
@@ -58,6 +59,34 @@ class StoreContract:
         assert store.submit(SPEC, 3.0) > first
         assert store.trainers()[0].status is TrainerStatus.COMPLETED
         assert store.trainers()[0].ended_at == 2.0
+
+    def test_users_do_not_stand_in_each_others_way(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        own, other = (store.submit(replace(SPEC, user=user), 0.0) for user in ("alice", "bob"))
+        with pytest.raises(NameTakenError):
+            store.submit(replace(SPEC, user="bob"), 1.0)
+        assert [t.spec.user for t in store.trainers()] == ["alice", "bob"]
+        plan = Plan(
+            allocator="knapsack",
+            status=PlanStatus.OPTIMAL,
+            counts={own: 1, other: 1},
+            objective=1.0,
+            bound=1.0,
+            allocation={own: frozenset({"n1"}), other: frozenset({"n2"})},
+        )
+        actions = [
+            StartWorker(trainer=own, generation=1, node="n1"),
+            StartWorker(trainer=other, generation=1, node="n2"),
+        ]
+        store.record(NodesChanged(time=2.0), [], plan, actions, None, frozenset({"n1", "n2"}))
+        for id_ in (own, other):
+            store.record(TrainerCancelled(time=3.0, trainer=id_), [], None, [], None, frozenset())
+        change, end = store.rows("events", 10, user="bob")
+        assert change["plan"]["allocation"] == {str(other): ["n2"]}
+        assert [a["trainer"] for a in change["actions"]] == [end["trainer"]] == [other]
+        assert store.rows("events", 10, own, "bob") == []
+        assert len(store.rows("events", 1, user="bob")) == 1
+        assert len(store.rows("events", 10)) == 3
 
     def test_a_decision_is_written_whole(self, reopen: Callable[[], Store]) -> None:
         store = reopen()

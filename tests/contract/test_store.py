@@ -12,7 +12,7 @@ import pytest
 
 from bftrainer.model import Observations, Observed
 from bftrainer.ports import Store
-from bftrainer.store import SqlStore, StoreError
+from bftrainer.store import NameTakenError, SqlStore, StoreError
 from bftrainer.testing.store import SPEC, StoreContract
 
 
@@ -97,7 +97,7 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "books.db"
     store = SqlStore(path)
     for name in ("measured", "new"):
-        store.submit(replace(SPEC, name=name), 0.0)
+        store.submit(replace(SPEC, name=name, user="alice"), 0.0)
     store.close()
     costs = {"up": {"stall_s": 0.5, "init_s": 3.0}, "down": {"stall_s": 0.25, "init_s": 0.0}}
     with sqlite3.connect(path) as connection:
@@ -107,6 +107,9 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
             del engine["observed"]
             engine["measured"], engine["measured_costs"] = then
             connection.execute("UPDATE trainers SET engine = ? WHERE id = ?", (json.dumps(engine), id_))
+        connection.execute("DROP INDEX unfinished_names")
+        connection.execute("ALTER TABLE trainers DROP COLUMN user")
+        connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.close()
     store = SqlStore(path)
@@ -118,4 +121,6 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
         up_init_s=Observed(1, (3.0,)),
         down_stall_s=Observed(1, (0.25,)),
     )
+    with pytest.raises(NameTakenError):  # whose it is is known
+        store.submit(replace(SPEC, name="new", user="alice"), 1.0)
     store.close()

@@ -100,7 +100,6 @@ def test_json(site: Site, command: list[str]) -> None:
         ("nodes: {min: 3, max: 2}", ["spec.yaml:3", "min 3 is above max 2"]),
         ("nodes: {max: 2}\nwigth: 1", ["spec.yaml:4", "wigth", "did you mean 'weight'"]),
         ("nodes: {max: two}", ["spec.yaml:3", "'two'", "whole number"]),
-        ("nodes: {max: 2}\nworkdir: nowhere", ["spec.yaml:4", "nowhere", "no folder"]),
         ("nodes: {max: 2}\ncurve: [[0, 5], [1, 9]]", ["spec.yaml:4", "start above 0"]),
         ("nodes: {max: 2}\ncurve: [[1, 5], [1, 9]]", ["spec.yaml:4", "two points for 1"]),
     ],
@@ -118,6 +117,14 @@ def test_a_bad_spec_is_explained_and_not_stored(
     with pytest.raises(Exception, match=r"spec\.yaml"):  # and whoever goes round the command line
         site.client.call("POST", "trainers", body=body)
     assert site.get("trainers") == before
+
+
+def test_who_submits_looks_for_the_workdir(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("name: bad\ncommand: [python, x.py]\nnodes: {max: 2}\nworkdir: nowhere\n")
+    said = bftrainer("submit", str(spec), state=site.state, code=1)
+    assert all(word in said for word in ("spec.yaml:4", "nowhere", "no folder")), said
+    assert all(t["name"] != "bad" for t in site.get("trainers"))
 
 
 def test_unknown_trainers_and_a_missing_daemon(site: Site, tmp_path: Path) -> None:

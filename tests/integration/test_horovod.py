@@ -62,7 +62,7 @@ def test_peers_of_the_dead_do_not_wait_for_horovods_time_out(site: Site, notes: 
     os.kill(site.worker_on(victim), signal.SIGKILL)
     site.until(lambda: victim not in site.trainer("t")["members"], 60, "the loss is told")
     ends_well(site, notes)
-    logs = [path.read_text() for path in site.state.glob("logs/*-t/*.log")]
+    logs = [path.read_text() for path in site.trainers.glob("*-t-*/*.log")]
     assert len(logs) == len(NODES)
     assert not any("Timed out waiting" in log for log in logs)
 

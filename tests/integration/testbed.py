@@ -33,7 +33,14 @@ class Site:
         self.command = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"]
         self.command += ["--state-dir", str(self.state)]
         self.command += ["--log", str(log), "--nodes", str(len(nodes)), "--from", "1970-01-01T00:00:00"]
-        values = {"poll_s": 0.1, "t_fwd_s": 20, "objective": "efficiency", **settings}
+        self.trainers = self.root / "trainers"
+        values = {
+            "trainer_dir": self.trainers,
+            "poll_s": 0.1,
+            "t_fwd_s": 20,
+            "objective": "efficiency",
+            **settings,
+        }
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
         self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
         self.client = Client(self.state / "daemon.sock")
@@ -130,7 +137,7 @@ class Site:
         with contextlib.suppress(DaemonError):
             parts += [str(t) for t in self.get("trainers")]
             parts += [str(e) for e in self.get("events", limit=30)]
-        for log in self.state.glob("logs/*/*.log"):
+        for log in [*self.state.glob("logs/*.log"), *self.trainers.glob("*/*.log")]:
             parts += [f"--- {log.name}", log.read_text()[-2000:]]
         return "\n".join(parts)
 

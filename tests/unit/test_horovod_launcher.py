@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bftrainer.launch.horovod import HorovodLauncher
@@ -29,8 +28,8 @@ class World:
             self.events.append,
             self,
             drivers=self,
-            log_dir=Path("l"),
-            checkpoint_dir=Path("c"),
+            trainer_dir=".bftrainer",
+            mark="m",
             grace_s=9.0,
             clock=lambda: 1.0,
         )

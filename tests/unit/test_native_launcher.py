@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +37,8 @@ class World:
             self,
             self.events.append,
             self,
-            log_dir=Path("l"),
-            checkpoint_dir=Path("c"),
+            trainer_dir=".bftrainer",
+            mark="m",
             grace_s=5.0,
             clock=lambda: self.now,
         )

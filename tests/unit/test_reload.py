@@ -25,7 +25,10 @@ def test_policy_changes_and_what_is_built_in_is_refused_by_name() -> None:
     found, refused = reloaded(old, settings(state_dir="/srv/b", poll_s=2, objective="efficiency"))
     assert (found.poll_s, found.engine.objective) == (2.0, "efficiency")
     assert found.state_dir == Path("/srv/a")
-    assert refused == {"state_dir": (Path("/srv/a"), Path("/srv/b"))}
+    assert refused == {
+        "state_dir": (Path("/srv/a"), Path("/srv/b")),
+        "socket": (Path("/srv/a/daemon.sock"), Path("/srv/b/daemon.sock")),
+    }
 
 
 def test_what_may_change_must_go_together_with_what_stays() -> None:

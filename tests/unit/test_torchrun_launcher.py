@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bftrainer.launch.torchrun import TorchrunLauncher
@@ -36,8 +35,8 @@ class World:
             self.events.append,
             self,
             stores=self,
-            log_dir=Path("l"),
-            checkpoint_dir=Path("c"),
+            trainer_dir=".bftrainer",
+            mark="m",
             grace_s=9.0,
             clock=lambda: 1.0,
         )

@@ -1,0 +1,101 @@
+"""Credentials of munge: a host's munged says who made them, and a cluster's hosts believe each other.
+
+A credential is bound to one request, serves once (munged refuses it the second time), and not for long.
+It travels through pipes: nothing of it stands on a command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bftrainer.errors import BftrainerError
+
+MAX_AGE_S = 60
+AHEAD_S = 5
+"""How far another host's clock may be ahead of ours."""
+MAX_LENGTH = 4096
+COMMAND_S = 10.0
+AT_ONCE = 8
+
+_METADATA = re.compile(
+    r"STATUS:\s+Success \(0\)\nENCODE_TIME:\s+.*\((\d+)\)\nUID:\s+.*\((\d+)\)\n\n(.*)", re.DOTALL
+)
+_REFUSED = re.compile(r"STATUS:\s+(.*) \(\d+\)\n")
+
+
+class MungeError(BftrainerError):
+    """No credential can be made, or one is not to be believed."""
+
+
+def digest(method: str, target: str, body: bytes) -> str:
+    """What a credential for one request says: the request, so that it serves for no other.
+
+    `target` is path and query as they are sent.
+    """
+    head = f"bftrainer 1 {method} {target}\n".encode()
+    return hashlib.sha256(head + hashlib.sha256(body).digest()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Munge:
+    """Asks the munged that listens at `socket`."""
+
+    socket: Path
+    now: Callable[[], float] = time.time
+    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    async def encode(self, payload: str) -> str:
+        """A credential of the user whose process this is. Raises `MungeError`."""
+        code, said = await self._run("munge", payload, "--ttl", str(MAX_AGE_S))
+        if code:
+            raise MungeError(f"munge makes no credential: {said.strip()}; does munged run on this machine?")
+        return said.strip()
+
+    async def decode(self, credential: str, payload: str) -> int:
+        """The number of the user who made a credential that says `payload`.
+
+        Raises:
+            MungeError: it is false, used, too old, or says something else.
+        """
+        if not credential or len(credential) > MAX_LENGTH:
+            raise MungeError("that is no munge credential")
+        code, said = await self._run("unmunge", credential, "--keys", "STATUS,ENCODE_TIME,UID")
+        if code:
+            why = _REFUSED.match(said)
+            raise MungeError(f"the munge credential is refused: {why[1] if why else said.strip()}")
+        found = _METADATA.fullmatch(said)
+        if found is None:
+            raise MungeError("unmunge says what is not understood here")
+        made, uid, told = int(found[1]), int(found[2]), found[3]
+        if not -AHEAD_S <= self.now() - made <= MAX_AGE_S:
+            raise MungeError(f"the munge credential is not of the last {MAX_AGE_S} s; are the clocks right?")
+        if told != payload:
+            raise MungeError("the munge credential is for another request")
+        return uid
+
+    async def _run(self, command: str, text: str, *options: str) -> tuple[int, str]:
+        """Exit code of a command of munge, and what it said."""
+        async with self._turn:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(command, "--socket", str(self.socket), *options),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                )
+            except OSError as error:
+                raise MungeError(f"cannot run {command}: {error.strerror}; is munge installed?") from error
+            try:
+                async with asyncio.timeout(COMMAND_S):
+                    out, err = await process.communicate(text.encode())
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+                raise MungeError(f"{command} does not answer within {COMMAND_S:g} s") from None
+        return process.returncode or 0, (out or err).decode(errors="replace")

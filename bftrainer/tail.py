@@ -1,0 +1,73 @@
+"""What a trainer's workers printed: a file for each node, in a folder of the trainer's user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer.errors import BftrainerError
+
+MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Text of a node's file, up to the offset `end`."""
+
+    text: str
+    end: int
+
+
+def last_lines(folder: Path, lines: int, node: str | None = None) -> dict[str, Part]:
+    """The last lines of every node's file, or of one's; nothing where nothing has been printed.
+
+    Raises:
+        BftrainerError: the folder or a file in it may not be read.
+    """
+    return {name: _last(path, lines) for name, path in _files(folder, node).items()}
+
+
+def added(folder: Path, ends: Mapping[str, int], node: str | None = None) -> dict[str, Part]:
+    """The whole lines that have come since `ends`; the rest of a line comes when it is whole.
+
+    Raises:
+        BftrainerError: the folder or a file in it may not be read.
+    """
+    return {name: _added(path, ends.get(name, 0)) for name, path in _files(folder, node).items()}
+
+
+def _last(path: Path, lines: int) -> Part:
+    start = max(0, path.stat().st_size - MAX_BYTES)
+    data = _read(path, start)
+    tail = b"".join(data.splitlines(keepends=True)[-lines:])
+    return Part(tail.decode(errors="replace"), start + len(data))
+
+
+def _added(path: Path, start: int) -> Part:
+    data = _read(path, start)
+    data = data[: data.rfind(b"\n") + 1]
+    return Part(data.decode(errors="replace"), start + len(data))
+
+
+def _read(path: Path, start: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(MAX_BYTES)
+    except PermissionError as error:
+        raise BftrainerError(_refused(path)) from error
+
+
+def _files(folder: Path, node: str | None) -> dict[str, Path]:
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
+    except FileNotFoundError:
+        return {}
+    except PermissionError as error:
+        raise BftrainerError(_refused(folder)) from error
+    return {path.stem: path for path in paths if node in (None, path.stem)}
+
+
+def _refused(path: Path) -> str:
+    return f"{path}: it is not yours to read; logs belong to the user who submitted the trainer"
