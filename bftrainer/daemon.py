@@ -48,6 +48,7 @@ from bftrainer.service import DaemonService
 from bftrainer.settings import Settings
 from bftrainer.store import StoreError
 from bftrainer.systemd import Pulse
+from bftrainer.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class Daemon:
         self.state = engine.State(settings=settings.engine)
         self.health = Health()
         self.pulse = Pulse()
+        self.telemetry = Telemetry()
         self.last_plan: Plan | None = None
         self.started_at = self.clock.now()
         self.progress: dict[int, Progress] = {}
@@ -116,7 +118,7 @@ class Daemon:
         self.pilots: dict[str, Held] = {}
         self.nodes: tuple[str, ...] = ()
         self._pool = pool.Pool()
-        self._recovering = True
+        self.recovering = True
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
         self._unwritten: deque[Decision] = deque()  # what could not be stored yet
         self._pauses: deque[Pause] = deque()
@@ -265,6 +267,7 @@ class Daemon:
         self.state = step.state
         if step.plan is not None:
             self.last_plan = step.plan
+        self.telemetry.took(event, step.plan, step.actions, step.ended)
         changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
         self._unwritten.append((event, changed, step.plan, step.actions, step.ended, step.state.pool))
         actions = self._write()
@@ -273,7 +276,6 @@ class Daemon:
         self._done(actions)
         if step.ended is not None:
             self._flush()
-            log.info("trainer %d is %s: %s", step.ended.trainer, step.ended.status, step.ended.reason)
 
     def _write(self) -> list[int]:
         """Store what has been decided, in order. Returns the last decision's actions, if it is stored.
@@ -304,11 +306,11 @@ class Daemon:
             yield attempt
         except StoreError as error:
             attempt.failed = True
-            if not self.health.store:
-                log.error("%s; going on in memory", error)
             self.health.store = str(error)
+            self.telemetry.metrics.store_failures.inc()
         else:
             self.health.store = ""
+        self.telemetry.condition("store", self.health.store)
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()
@@ -383,7 +385,7 @@ class Daemon:
             return False
         wanted = (
             self._wanted.get(node, set())
-            if self._recovering
+            if self.recovering
             else {t.id for t in self.state.active.values() if node in t.nodes}
         )
         self.launcher.agent_up(node, inventory, wanted)
@@ -421,6 +423,7 @@ class Daemon:
 
     def pause(self, pause: Pause) -> None:
         self._pauses.append(pause)
+        self.telemetry.paused(pause)
         self._write_pauses()
 
     def _write_pauses(self) -> None:
@@ -501,7 +504,7 @@ class Daemon:
         for node in [n for n in self.pilots if not self.hub.connected(n)]:
             await self._drop(node)
         present = frozenset(self.pilots)
-        self._recovering = False
+        self.recovering = False
         self._pool = pool.Pool(nodes=present)
         self.state = engine.restore(
             self.settings.engine,

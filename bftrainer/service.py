@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bftrainer import __version__, beliefs, learn, spec
 from bftrainer.api.callers import Caller, NotAllowedError
+from bftrainer.api.metrics import render
 from bftrainer.api.server import UnknownTrainerError
 from bftrainer.beliefs import Programs
 from bftrainer.errors import BftrainerError
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from bftrainer.daemon import Daemon
 
 log = logging.getLogger(__name__)
+
+STUCK_S = 30.0
+"""An event that takes longer than this will not end any more: solvers have time limits."""
 
 
 class DaemonService:
@@ -139,6 +143,21 @@ class DaemonService:
             },
             "settings": daemon.settings.model_dump(mode="json") if caller.admin else {},
         }
+
+    def metrics(self, caller: Caller) -> bytes:
+        counted = self._daemon.telemetry.metrics.registry
+        return render(counted, self.status(caller), self.trainers(caller))
+
+    def ailments(self) -> list[str]:
+        """Why this process should be started anew."""
+        stuck_s = self._daemon.pulse.stuck_s
+        return [f"one event has been in work for {stuck_s:.0f} s"] if stuck_s > STUCK_S else []
+
+    def hindrances(self) -> list[str]:
+        """Why the daemon cannot do its work at the moment."""
+        health = self._daemon.health
+        found = ["recovering: what runs is being taken over"] if self._daemon.recovering else []
+        return found + [text for text in (*self.ailments(), health.scheduler, health.store) if text]
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
         """A trainer's line in a list; what is newer in memory than in the store wins."""

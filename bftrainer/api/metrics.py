@@ -1,15 +1,18 @@
-"""What is exported for Prometheus: the pool, and of every unfinished trainer what it last reported."""
+"""What is exported for Prometheus: counts since the daemon began, and the state of this moment."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+QUICK = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+SLOW = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
 _OF_TRAINERS = {
     "samples": "Samples trained so far.",
     "step": "Steps taken so far.",
@@ -18,11 +21,43 @@ _OF_TRAINERS = {
 }
 
 
-def render(status: dict[str, Any], trainers: Iterable[dict[str, Any]]) -> bytes:
-    """The text format, from what `Service.status` and `Service.trainers` say."""
-    registry = CollectorRegistry()
-    registry.register(_Snapshot(status, [t for t in trainers if not t["ended_at"]]))
-    return generate_latest(registry)
+class Metrics:
+    """What is counted while the daemon runs, in a registry of its own."""
+
+    def __init__(self, version: str) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(f"bftrainer_{name}", meaning, labels, registry=registry)
+
+        def seconds(name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"bftrainer_{name}_seconds", meaning, labels, registry=registry, buckets=buckets)
+
+        self.events = counter("events", "Events that were taken.", "kind")
+        self.decisions = counter("decisions", "Plans, by how sure they are.", "status")
+        self.solve = seconds("solve", "Time to make a plan.", QUICK)
+        self.actions = counter("actions", "What trainers were told to do.", "kind")
+        self.ended = counter("trainers_ended", "Trainers that ended.", "status")
+        self.rescales = counter("rescales", "Memberships that trainers went on with.", "kind")
+        self.pauses = seconds("pause", "How long a member stood still in a rescale.", SLOW, "kind")
+        self.lost_steps = counter("lost_steps", "Steps that were done and had to be done again.")
+        self.polls = counter("polls", "Looks at the scheduler.", "result")
+        self.poll = seconds("poll", "Time of a look at the scheduler.", SLOW)
+        self.pilots = counter("pilot_events", "What became of pilots.", "event")
+        self.claims = counter("claims", "Main jobs that nodes were given up for.")
+        self.vacate = seconds("vacate", "From seeing a claim to its pilots' cancellation.", SLOW)
+        self.store_failures = counter("store_failures", "Writes to the store that failed.")
+        self.errors = counter("errors", "What went wrong, by where.", "kind")
+        Info("bftrainer_build", "What runs.", registry=registry).info(
+            {"version": version, "python": platform.python_version()}
+        )
+
+
+def render(registry: CollectorRegistry, status: dict[str, Any], trainers: Iterable[dict[str, Any]]) -> bytes:
+    """The text format: what was counted, and what `Service.status` and `Service.trainers` say."""
+    moment = CollectorRegistry()
+    moment.register(_Snapshot(status, [t for t in trainers if not t["ended_at"]]))
+    return generate_latest(registry) + generate_latest(moment)
 
 
 class _Snapshot(Collector):
@@ -32,16 +67,23 @@ class _Snapshot(Collector):
         self._status, self._trainers = status, trainers
 
     def collect(self) -> Iterator[Metric]:
+        status = self._status
         pool = GaugeMetricFamily("bftrainer_pool_nodes", "Nodes of the pool.", labels=["state"])
-        unused = self._status["unused"]
-        pool.add_metric(["used"], self._status["pool"] - unused)
-        pool.add_metric(["unused"], unused)
+        pool.add_metric(["used"], status["pool"] - status["unused"])
+        pool.add_metric(["unused"], status["unused"])
         yield pool
+        yield GaugeMetricFamily("bftrainer_pilots", "Nodes that pilots of ours hold.", status["pilots"])
         yield GaugeMetricFamily(
-            "bftrainer_degraded",
-            "1 where something is not as it should be.",
-            self._status["state"] == "degraded",
+            "bftrainer_degraded", "1 where something is not as it should be.", status["state"] == "degraded"
         )
+        yield GaugeMetricFamily("bftrainer_up_seconds", "For how long the daemon has run.", status["up_s"])
+        known = GaugeMetricFamily("bftrainer_trainers", "Trainers that the store knows.", labels=["status"])
+        for name, count in status["trainers"].items():
+            known.add_metric([name], count)
+        yield known
+        yield from self._of_trainers()
+
+    def _of_trainers(self) -> Iterator[Metric]:
         nodes = GaugeMetricFamily("bftrainer_trainer_nodes", "Nodes that train.", labels=["trainer"])
         for t in self._trainers:
             nodes.add_metric([t["name"]], len(t["members"]))

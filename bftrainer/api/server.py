@@ -18,6 +18,7 @@ from bftrainer.errors import BftrainerError
 
 MAX_BODY = 1024 * 1024
 MAX_ROWS = 10_000
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = "127.0.0.1"
 
 
@@ -34,6 +35,9 @@ class Service(Protocol):
     def pool(self, caller: Caller) -> dict[str, Any]: ...
     def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]: ...
     def status(self, caller: Caller) -> dict[str, Any]: ...
+    def metrics(self, caller: Caller) -> bytes: ...
+    def ailments(self) -> list[str]: ...
+    def hindrances(self) -> list[str]: ...
 
 
 class UnknownTrainerError(BftrainerError, LookupError):
@@ -44,7 +48,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(service: Service, hub: Hub, callers: Callers) -> web.Application:
-    """All routes, under /v1; what Prometheus reads under /metrics."""
+    """All routes, under /v1; what Prometheus reads under /metrics; probes."""
     app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY)
 
     async def submit(request: web.Request) -> web.Response:
@@ -93,13 +97,14 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
             web.get("/v1/{what:events|pauses|reports}", rows),
             web.get("/v1/status", status),
             web.get("/v1/agent", hub.serve),
+            *probes(service),
         ]
     )
     return app
 
 
 async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
-    """Serve /metrics as `caller` may read them, and nothing else, on a port of the loopback address.
+    """Serve /metrics as `caller` may read them, and probes, on a port of the loopback address.
 
     Raises:
         BftrainerError: the port is taken.
@@ -109,7 +114,7 @@ async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
         return _metrics(service, caller)
 
     app = web.Application()
-    app.router.add_get("/metrics", metrics)
+    app.add_routes([web.get("/metrics", metrics), *probes(service)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -121,10 +126,25 @@ async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
 
 
 def _metrics(service: Service, caller: Caller) -> web.Response:
-    from bftrainer.api.metrics import CONTENT_TYPE, render  # noqa: PLC0415  few ask
+    return web.Response(body=service.metrics(caller), headers={"Content-Type": METRICS_TYPE})
 
-    text = render(service.status(caller), service.trainers(caller))
-    return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+def probes(service: Service) -> list[web.RouteDef]:
+    """/healthz: whether the daemon is alive (else restart it); /readyz: whether it can do its work (else
+    wait, or look). Both answer 200, or 503 with the reasons."""
+
+    def probe(path: str, good: str, bad: str, reasons: Callable[[], list[str]]) -> web.RouteDef:
+        async def answer(request: web.Request) -> web.Response:
+            found = reasons()
+            state = {"state": bad if found else good, "reasons": found}
+            return web.json_response(state, status=503 if found else 200)
+
+        return web.get(path, answer)
+
+    return [
+        probe("/healthz", "alive", "stuck", service.ailments),
+        probe("/readyz", "ready", "not ready", service.hindrances),
+    ]
 
 
 async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.AppRunner:

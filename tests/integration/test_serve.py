@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
 import socket
 from collections.abc import Iterator
 
+import aiohttp
 import pytest
 from testbed import Site, always
 
@@ -81,3 +84,30 @@ def test_settings_are_read_again_on_sighup(site: Site) -> None:
     assert line.startswith("<3>")
     assert "config.yaml: max_failures: 'many': input should be a valid integer" in line
     assert site.get("status")["settings"]["max_failures"] == 7
+
+
+def test_probes_and_metrics_are_served_on_the_socket_and_on_a_port(site: Site) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    site.environ["BFTRAINER_METRICS_PORT"] = str(port)
+    site.start()
+
+    async def ask(path: str, connector: aiohttp.BaseConnector | None) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def ask_both(path: str) -> list[tuple[int, str]]:
+        socket_path = str(site.state / "daemon.sock")
+        return [await ask(path, None), await ask(path, aiohttp.UnixConnector(path=socket_path))]
+
+    for status, text in asyncio.run(ask_both("/healthz")):
+        assert (status, json.loads(text)) == (200, {"state": "alive", "reasons": []})
+    for status, text in asyncio.run(ask_both("/readyz")):
+        assert (status, json.loads(text)) == (200, {"state": "ready", "reasons": []})
+    for status, text in asyncio.run(ask_both("/metrics")):
+        assert status == 200
+        assert 'bftrainer_events_total{kind="nodes_changed"}' in text

@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "reload": {"settings"},
     "log": set(),
     "systemd": set(),
+    "telemetry": {"errors", "model", "ports", "api", "log"},
     "replay": CORE | {"allocate", "engine", "spec", "settings", "ports", "store"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""
