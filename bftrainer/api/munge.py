@@ -98,4 +98,5 @@ class Munge:
                 process.kill()
                 await process.wait()
                 raise MungeError(f"{command} does not answer within {COMMAND_S:g} s") from None
-        return process.returncode or 0, (out or err).decode(errors="replace")
+        said = (out or err).decode(errors="replace")
+        return process.returncode or 0, said.removeprefix(f"{command}: Error: ")
