@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -109,10 +111,7 @@ class DaemonService:
     def status(self, caller: Caller) -> dict[str, Any]:
         """Totals of nodes are everybody's; trainers are those that the caller may see."""
         daemon = self._daemon
-        counts: dict[str, int] = {}
         trainers = self.trainers(caller)
-        for t in trainers:
-            counts[t["status"]] = counts.get(t["status"], 0) + 1
         plan = daemon.last_plan
         problems = [text for text in (daemon.health.scheduler, daemon.health.store) if text]
         return {
@@ -124,7 +123,7 @@ class DaemonService:
             "pool": len(daemon.state.pool),
             "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),
             "pilots": len(daemon.pilots),
-            "trainers": counts,
+            "trainers": _counts(t["status"] for t in trainers),
             "running": [
                 {key: t[key] for key in ("name", "members", "step", "samples", "work", "rate", "metrics")}
                 for t in trainers
@@ -145,8 +144,11 @@ class DaemonService:
         }
 
     def metrics(self, caller: Caller) -> bytes:
+        """Totals are everybody's; single trainers are those that the caller may see."""
         counted = self._daemon.telemetry.metrics.registry
-        return render(counted, self.status(caller), self.trainers(caller))
+        every = [self._brief(t) for t in self._daemon.store.trainers()]
+        totals = {**self.status(caller), "trainers": _counts(t["status"] for t in every)}
+        return render(counted, totals, [t for t in every if caller.may_see(t["user"])])
 
     def ailments(self) -> list[str]:
         """Why this process should be started anew."""
@@ -202,6 +204,11 @@ class DaemonService:
             which = ", ".join(f"{t.id} ({t.spec.user})" for t in found[-10:])
             raise BftrainerError(f"several users have a trainer {trainer!r}; name it by its number: {which}")
         return found[-1]
+
+
+def _counts(words: Iterable[str]) -> dict[str, int]:
+    """How often each occurs, in order of first occurrence."""
+    return dict(Counter(words))
 
 
 def _scalability(trainer: Trainer, others: list[Trainer], programs: Programs) -> dict[str, Any]:

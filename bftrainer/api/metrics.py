@@ -84,19 +84,19 @@ class _Snapshot(Collector):
         yield from self._of_trainers()
 
     def _of_trainers(self) -> Iterator[Metric]:
-        nodes = GaugeMetricFamily("bftrainer_trainer_nodes", "Nodes that train.", labels=["trainer"])
+        nodes = GaugeMetricFamily("bftrainer_trainer_nodes", "Nodes that train.", labels=["user", "trainer"])
         for t in self._trainers:
-            nodes.add_metric([t["name"]], len(t["members"]))
+            nodes.add_metric([t["user"], t["name"]], len(t["members"]))
         yield nodes
         for key, meaning in _OF_TRAINERS.items():
-            family = GaugeMetricFamily(f"bftrainer_trainer_{key}", meaning, labels=["trainer"])
+            family = GaugeMetricFamily(f"bftrainer_trainer_{key}", meaning, labels=["user", "trainer"])
             for t in self._trainers:
-                family.add_metric([t["name"]], t[key] or 0.0)
+                family.add_metric([t["user"], t["name"]], t[key] or 0.0)
             yield family
         reported = GaugeMetricFamily(
-            "bftrainer_trainer_metric", "What the script last reported.", labels=["trainer", "metric"]
+            "bftrainer_trainer_metric", "What the script last reported.", labels=["user", "trainer", "metric"]
         )
         for t in self._trainers:
             for name, value in t["metrics"].items():
-                reported.add_metric([t["name"], name], value)
+                reported.add_metric([t["user"], t["name"], name], value)
         yield reported

@@ -69,7 +69,8 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
         connection.connect(str(site.state / "daemon.sock"))
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         text = connection.makefile().read()
-    assert 'bftrainer_trainer_metric{metric="loss",trainer="told"} 0.25' in text
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert f'bftrainer_trainer_metric{{metric="loss",trainer="told",user="{user}"}} 0.25' in text
     assert "bftrainer_pool_nodes" in text
     site.until(lambda: site.get("reports", limit=10), 10, "reports are stored")
     (*_, last) = site.get("reports", limit=10, trainer="told")

@@ -32,6 +32,7 @@ ROOT = Path(__file__).parent.parent.parent
 def trainer(name: str, **more: Any) -> dict[str, Any]:
     return {
         "name": name,
+        "user": "ann",
         "members": ["n1", "n2"],
         "samples": 10,
         "step": 2,
@@ -78,9 +79,9 @@ def test_every_unfinished_trainer_is_exported_with_what_it_reported() -> None:
     assert found["bftrainer_pilots",] == 4
     assert found["bftrainer_degraded",] == 1
     assert found["bftrainer_trainers", "completed"] == 1
-    assert found["bftrainer_trainer_nodes", "one"] == 2
-    assert found["bftrainer_trainer_metric", "loss", "one"] == 0.5
-    assert found["bftrainer_trainer_metric", 'a "quoted" name', "one"] == 1.0
+    assert found["bftrainer_trainer_nodes", "ann", "one"] == 2
+    assert found["bftrainer_trainer_metric", "ann", "loss", "one"] == 0.5
+    assert found["bftrainer_trainer_metric", 'a "quoted" name', "ann", "one"] == 1.0
     assert not any("two" in key for key in found)
 
 

@@ -284,7 +284,7 @@ def test_a_port_for_metrics_tells_what_its_reader_may_know(daemon: Daemon) -> No
             await runner.cleanup()
 
     told = asyncio.run(read(NOBODY))
-    assert "bftrainer_pool_nodes" in told and "digits" not in told
+    assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
     assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))
 
 
