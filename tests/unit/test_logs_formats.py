@@ -177,7 +177,9 @@ def test_swf_broken_lines(tmp_path: Path) -> None:
 
 REQUESTS = st.lists(
     st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(1, 6)), min_size=1, max_size=30
-).map(lambda rows: [swf.Request(float(s), float(s + n), size, "") for s, n, size in sorted(rows)])
+).map(
+    lambda rows: [swf.Request(float(s), float(s + n), size, "", float(s), 0.0) for s, n, size in sorted(rows)]
+)
 
 
 @given(REQUESTS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,16 +25,23 @@ HEADER = re.compile(r";\s*(UnixStartTime|MaxNodes|MaxProcs):\s*(\d+)\s*$")
 
 
 class Request(NamedTuple):
-    """A job that ran for `end - start` on `size` nodes; `label` is its number in the log."""
+    """A job that ran for `end - start` on `size` nodes; `label` is its number in the log.
+
+    `submit` is when it was submitted, `limit_s` the time that it asked for (0: not said).
+    """
 
     start: float
     end: float
     size: int
     label: str
+    submit: float
+    limit_s: float
 
 
 @dataclass
-class _Parser:
+class Parser:
+    """Makes a request of each line; counts jobs that never ran, keeps the header's numbers."""
+
     cores_per_node: int
     header: dict[str, int] = field(default_factory=dict)
     never: int = 0
@@ -47,15 +54,16 @@ class _Parser:
         cells = line.split()
         if len(cells) < FIELDS:
             raise BrokenLineError(f"{shown(line)} has {len(cells)} fields; a job has {FIELDS}")
-        submit, wait, run, used, asked = (number(cells[i]) for i in (1, 2, 3, 4, 7))
+        submit, wait, run, used, asked, limit = (number(cells[i]) for i in (1, 2, 3, 4, 7, 8))
         if run <= 0 or wait < 0:
             self.never += 1
             return None
         processors = used if used > 0 else asked
         if processors <= 0:
             raise BrokenLineError(f"job {cells[0]} ran {run:g} s on no processors")
-        start = self.header.get("UnixStartTime", 0) + submit + wait
-        return Request(start, start + run, math.ceil(processors / self.cores_per_node), cells[0])
+        submit += self.header.get("UnixStartTime", 0)
+        size = math.ceil(processors / self.cores_per_node)
+        return Request(submit + wait, submit + wait + run, size, cells[0], submit, max(limit, 0.0))
 
 
 @dataclass
@@ -80,9 +88,9 @@ def read(lines: Lines, options: LogOptions) -> Found:
     Raises:
         LogError: no size of the machine is given, or no job ever ran.
     """
-    parser = _Parser(options.cores_per_node)
+    parser = Parser(options.cores_per_node)
     requests = sorted(lines.each(parser), key=lambda request: request.start)
-    nodes = sorted(names(_machine(options, parser.header)))
+    nodes = sorted(names(machine(options, parser.header)))
     begin, end = span(Job(r.start, r.end, ()) for r in requests)
     shortage = Shortage()
     intervals = list(idle(assign(requests, nodes, shortage), nodes, begin, end))
@@ -97,7 +105,7 @@ def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) ->
     """
     free = list(nodes)
     running: list[tuple[float, list[str]]] = []
-    for start, end, size, label in requests:
+    for start, end, size, label, *_ in requests:
         freed = False
         while running and running[0][0] <= start:
             free += heapq.heappop(running)[1]
@@ -116,7 +124,12 @@ def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) ->
             yield Job(start, end, taken)
 
 
-def _machine(options: LogOptions, header: dict[str, int]) -> int:
+def machine(options: LogOptions, header: Mapping[str, int]) -> int:
+    """How many nodes the machine has.
+
+    Raises:
+        LogError: neither the options nor the header tell.
+    """
     size = options.machine_nodes
     if size is None:
         processors = header.get("MaxProcs", 0)
@@ -129,7 +142,7 @@ def _machine(options: LogOptions, header: dict[str, int]) -> int:
     return size
 
 
-def _notes(parser: _Parser, shortage: Shortage, options: LogOptions) -> Iterator[str]:
+def _notes(parser: Parser, shortage: Shortage, options: LogOptions) -> Iterator[str]:
     nodes, processors = parser.header.get("MaxNodes", 0), parser.header.get("MaxProcs", 0)
     if options.cores_per_node == 1 and 0 < nodes < processors:
         yield (

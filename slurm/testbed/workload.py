@@ -1,0 +1,118 @@
+"""What the main queue gets to do: jobs from an SWF log or a generator, compressed to a testbed."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from bftrainer.replay.intervals import UNREADABLE, LogError, open_text
+from bftrainer.replay.logs import LogOptions
+from bftrainer.replay.logs.lines import Lines
+from bftrainer.replay.logs.swf import Parser, Request, machine
+
+SHORTEST_S = 0.5
+LONGEST = 0.25
+"""Of the span: one long job does not fill the machine all the time."""
+GENERATED_NODES = 128
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class MainJob:
+    """A job for the testbed: submitted `submit_s` after the load's start, it runs `run_s` on `size` nodes.
+
+    `limit_s` is the time that it asks for; Slurm rounds it up to a minute.
+    """
+
+    number: int
+    submit_s: float
+    size: int
+    run_s: float
+    limit_s: float
+
+
+def of_log(path: Path, options: LogOptions, first: int, count: int) -> tuple[list[Request], int]:
+    """`count` jobs of an SWF log in order of submission, `first` left out, and its machine's nodes.
+
+    Raises:
+        LogError: it cannot be read, or has fewer jobs.
+    """
+    parser = Parser(options.cores_per_node)
+    try:
+        with open_text(path) as file:
+            requests = sorted(Lines(file).each(parser), key=lambda request: request.submit)
+        nodes = machine(options, parser.header)
+    except (*UNREADABLE, LogError) as error:
+        raise LogError(f"{path}: {error}") from error
+    if first + count > len(requests):
+        raise LogError(f"{path}: has {len(requests):,} jobs, fewer than {first:,} + {count:,}; ask for fewer")
+    return list(islice(requests, first, first + count)), nodes
+
+
+def generated(count: int, seed: int) -> tuple[list[Request], int]:
+    """Jobs as machines of some hundred nodes see them, and their machine's nodes; the same for a seed.
+
+    Arrivals are a Poisson process that is slower at night; sizes are often powers of two; times are
+    lognormal, minutes to hours; limits are guessed far too high.
+    """
+    rng = random.Random(seed)  # noqa: S311  not for secrets
+    found, now = [], 0.0
+    for number in range(1, count + 1):
+        now += rng.expovariate(1) * 600 / (1 + 0.7 * math.sin(2 * math.pi * now / DAY_S))
+        size = min(GENERATED_NODES, math.ceil(2 ** rng.uniform(0, 6.5) * rng.choice((1, 1, 1.3))))
+        run = min(DAY_S, rng.lognormvariate(math.log(1800), 1.3))
+        found.append(Request(now, now + run, size, str(number), now, run * rng.uniform(1.1, 5)))
+    return found, GENERATED_NODES
+
+
+def compressed(
+    requests: Sequence[Request], machine_nodes: int, *, nodes: int, seconds: float, load: float
+) -> tuple[MainJob, ...]:
+    """The same jobs on `nodes` within `seconds`: sizes keep their share of it.
+
+    Gaps between submissions keep their proportions. Run times are shortened by one factor, so that the
+    jobs' node-seconds are `load` of what `nodes` have in `seconds`; none gets shorter than SHORTEST_S,
+    nor longer than LONGEST of the span. Limits are shortened by the same factor.
+
+    Raises:
+        LogError: such short jobs are more than `load` already, or the longest ones are still less.
+    """
+    first, last = requests[0].submit, requests[-1].submit
+    pace = seconds / ((last - first) or 1.0)
+    sizes = [min(nodes, max(1, round(r.size / machine_nodes * nodes))) for r in requests]
+
+    def runs(factor: float) -> list[float]:
+        return [min(max((r.end - r.start) * factor, SHORTEST_S), LONGEST * seconds) for r in requests]
+
+    def work(factor: float) -> float:
+        return sum(size * run for size, run in zip(sizes, runs(factor), strict=True))
+
+    factor = _solve(work, load * nodes * seconds)
+    return tuple(
+        MainJob(
+            number=number,
+            submit_s=(r.submit - first) * pace,
+            size=size,
+            run_s=round(run, 3),
+            limit_s=max(r.limit_s * factor, run),
+        )
+        for number, (r, size, run) in enumerate(zip(requests, sizes, runs(factor), strict=True), 1)
+    )
+
+
+def _solve(work: Callable[[float], float], wanted: float) -> float:
+    """The factor that gives the work `wanted`, which grows with it."""
+    low, high = 1e-9, 1e3
+    if not work(low) <= wanted <= work(high):
+        raise LogError(
+            f"these jobs are between {work(low):.0f} and {work(high):.0f} node-seconds, not {wanted:.0f}: "
+            "take fewer jobs or more seconds for a lower load, more jobs for a higher one"
+        )
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if work(middle) > wanted else (middle, high)
+    return low
