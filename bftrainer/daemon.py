@@ -11,19 +11,24 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
 
-from bftrainer import engine, pool
+from bftrainer import engine, pool, vacate
 from bftrainer.allocate import decide
 from bftrainer.api.callers import NOBODY, Callers
 from bftrainer.api.hub import Hub
 from bftrainer.api.munge import Munge
-from bftrainer.api.server import application, export, listen
+from bftrainer.api.server import application, export, listen, listen_tcp
+from bftrainer.beliefs import beliefs_of
 from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
 from bftrainer.model import (
@@ -31,19 +36,25 @@ from bftrainer.model import (
     Drain,
     Ended,
     Event,
+    Node,
     NodesChanged,
+    NodeState,
     Pilot,
     Plan,
     PollFailed,
     Problem,
+    Resume,
+    Snapshot,
     Trainer,
     TrainerCancelled,
     TrainerSpec,
     TrainerSubmitted,
 )
+from bftrainer.pilots import Pilots
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
 from bftrainer.recovery import missed
 from bftrainer.reload import Refused, reloaded
+from bftrainer.secret import load_key, of_pilot
 from bftrainer.service import DaemonService
 from bftrainer.settings import Settings
 from bftrainer.store import StoreError
@@ -54,7 +65,13 @@ log = logging.getLogger(__name__)
 
 FLUSH_S = 2.0
 LOOK_AGAIN_S = 0.02
+MAX_LOOK_AGAIN_S = 1.0
 MAX_POLL_S = 30.0
+POLL_SHARE = 0.2
+"""At most so much of the time goes into polls, however slow the scheduler is."""
+LEAD_S = 5.0
+"""So long before a node is expected to leave, or its pilot's time is over, its workers let go."""
+HOLD_S = 0.5
 
 
 class WallClock:
@@ -75,12 +92,12 @@ Decision = tuple[
 """The arguments of `Store.record`."""
 
 
-@dataclass(slots=True)
-class Held:
-    """A pilot that was submitted for a node of the pool."""
+class Operation(StrEnum):
+    """What the site allows us at the moment."""
 
-    pilot: Pilot
-    since: float
+    RUNNING = "running"
+    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
+    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
 
 
 @dataclass(slots=True)
@@ -97,13 +114,22 @@ class Health:
     scheduler: str = ""
     store: str = ""
     failed_polls: int = 0
+    poll_s: float = 0.0  # what the last poll took
 
 
 class Daemon:
-    """Runs until `stop` is called. `settings.state_dir` belongs to one daemon at a time."""
+    """Runs until `stop` is called. `settings.state_dir` belongs to one daemon at a time.
+
+    `tcp` is a bound socket on which agents on other machines reach us.
+    """
 
     def __init__(
-        self, settings: Settings, scheduler: Scheduler, store: Store, clock: Clock | None = None
+        self,
+        settings: Settings,
+        scheduler: Scheduler,
+        store: Store,
+        clock: Clock | None = None,
+        tcp: socket.socket | None = None,
     ) -> None:
         self.settings, self.scheduler, self.store = settings, scheduler, store
         self.clock = clock or WallClock()
@@ -115,8 +141,9 @@ class Daemon:
         self.started_at = self.clock.now()
         self.progress: dict[int, Progress] = {}
         self.known: dict[int, TrainerSpec] = {}
-        self.pilots: dict[str, Held] = {}
-        self.nodes: tuple[str, ...] = ()
+        self.nodes: tuple[Node, ...] = ()
+        self.operation = Operation.RUNNING
+        self._tcp = tcp
         self._pool = pool.Pool()
         self.recovering = True
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
@@ -127,9 +154,24 @@ class Daemon:
         self._idle = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
-        self.hub = Hub(up=self._agent_up, down=self._agent_down, said=self._agent_said)
+        self._poll_now = asyncio.Event()
+        self._hold_now = asyncio.Event()
+        key = load_key(settings.state_dir / "key")
+        self.hub = Hub(
+            secret_of=partial(of_pilot, key), up=self._agent_up, down=self._agent_down, said=self._agent_said
+        )
+        self.pilots = Pilots(
+            scheduler,
+            key,
+            self.clock,
+            self.hub.connected,
+            self.telemetry.pilot,
+            start_s=settings.pilot_start_s,
+            spare_s=settings.spare_s,
+            per_minute=settings.submissions_per_minute,
+        )
         self.launcher = Launchers.over(
-            self.hub,
+            self,
             self.emit,
             self,
             nodes_see_us_at=settings.address,
@@ -154,23 +196,23 @@ class Daemon:
             self._note_run()
             stored = await self._survey()
             service, callers = DaemonService(self), self._callers()
-            runner = await listen(
-                application(service, self.hub, callers),
-                self.settings.socket,
-                for_all=self.settings.mode == "site",
-            )
-            exporter = None
+            app = partial(application, service, self.hub, callers)
+            runner = await listen(app(), self.settings.socket, for_all=self.settings.mode == "site")
+            others = []
             try:
+                if self._tcp is not None:
+                    others.append(await listen_tcp(app(), self._tcp))
                 if self.settings.metrics_port is not None:
                     open_ = self.settings.mode == "single" or self.settings.metrics_trainers
                     reader = callers.known(os.geteuid()) if open_ else NOBODY
-                    exporter = await export(service, self.settings.metrics_port, reader)
+                    others.append(await export(service, self.settings.metrics_port, reader))
                 await self._recover(stored)
                 tasks = [
                     asyncio.create_task(run(), name=name)
                     for name, run in (
                         ("events", self._take_events),
                         ("polls", self._poll_for_ever),
+                        ("pilots", self._hold_for_ever),
                         ("flush", self._flush_for_ever),
                     )
                 ]
@@ -188,8 +230,8 @@ class Daemon:
                 self.launcher.close()
                 await self.scheduler.close()
                 await runner.cleanup()
-                if exporter is not None:
-                    await exporter.cleanup()
+                for other in others:
+                    await other.cleanup()
                 self.settings.socket.unlink(missing_ok=True)
 
     def stop(self) -> None:
@@ -202,6 +244,8 @@ class Daemon:
             SettingsError: that does not go together with what stays; all is as it was.
         """
         self.settings, refused = reloaded(self.settings, wanted)
+        self.pilots.start_s, self.pilots.spare_s = self.settings.pilot_start_s, self.settings.spare_s
+        self.pilots.per_minute = self.settings.submissions_per_minute
         return refused
 
     def _callers(self) -> Callers:
@@ -230,10 +274,23 @@ class Daemon:
             await asyncio.sleep(0.05)
             if self._idle.is_set() and not any(self.launcher.workers(t) for t in self.known):
                 break
-        for pilot in await self.scheduler.pilots():
-            await self.scheduler.cancel(pilot)
-        while await self.scheduler.pilots() and self.clock.now() < deadline:
-            await asyncio.sleep(0.05)
+        for node in tuple(self.pilots.held):
+            self.hub.send(node, {"type": "exit"})
+            self.pilots.forget(node)
+        wait = LOOK_AGAIN_S
+        while self.clock.now() < deadline:
+            try:
+                left = await self.scheduler.pilots()
+            except SchedulerError as error:
+                self.telemetry.trouble("scheduler", error)
+                left = ()
+                deadline = min(deadline, self.clock.now() + MAX_LOOK_AGAIN_S)
+            else:
+                if not left:
+                    return
+            await self.pilots.cancel(left)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
 
     # events
 
@@ -274,6 +331,8 @@ class Daemon:
         for action in step.actions:
             self.launcher.perform(action)
         self._done(actions)
+        if step.actions or step.ended:
+            self._hold_now.set()
         if step.ended is not None:
             self._flush()
 
@@ -320,101 +379,229 @@ class Daemon:
     # the scheduler
 
     async def _poll_for_ever(self) -> None:
+        quiet = self.settings.poll_s
         while True:
-            wait = self.settings.poll_s
+            self._poll_now.clear()
+            began = time.monotonic()
             try:
-                await self._poll()
+                changed = await self._poll()
                 self.health.failed_polls, self.health.scheduler = 0, ""
+                self.telemetry.condition("scheduler", "")
+                # whoever holds nothing is in nobody's way, and need not look so often
+                calm = not changed and not self.pilots.held
+                quiet = min(1.5 * quiet, self.settings.poll_max_s) if calm else self.settings.poll_s
+                wait = max(quiet, self.settings.poll_s)
             except SchedulerError as error:
                 self.health.failed_polls += 1
                 if self.health.failed_polls >= self.settings.failed_polls:
                     self.health.scheduler = f"{self.health.failed_polls} polls failed: {error}"
+                    self.telemetry.condition("scheduler", self.health.scheduler)
                 self.emit(PollFailed(time=self.clock.now(), reason=str(error)))
-                wait = min(MAX_POLL_S, wait * 2**self.health.failed_polls)
-            await asyncio.sleep(wait)
+                wait = min(MAX_POLL_S, self.settings.poll_s * 2 ** min(self.health.failed_polls, 16))
+            self.health.poll_s = time.monotonic() - began
+            least = min(MAX_POLL_S, self.health.poll_s * (1 / POLL_SHARE - 1))
+            await asyncio.sleep(min(least, wait))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._poll_now.wait(), max(0.0, wait - least))
 
-    async def _poll(self) -> None:
-        snapshot = await self.scheduler.poll()
-        self.nodes = tuple(node.name for node in snapshot.nodes)
-        self._pool, change = pool.observe(self._pool, snapshot, self.settings.debounce_s)
+    async def _poll(self) -> bool:
+        """Look at the machine once; whether anything has changed."""
+        with self.telemetry.polling():
+            snapshot = self._in_our_eyes(await self.scheduler.poll())
+        self.nodes = snapshot.nodes
+        given_up = self._to_give_up(snapshot)
+        self._pool, change = pool.observe(
+            self._pool,
+            snapshot,
+            self.settings.debounce_s,
+            min_hole_s=self.settings.min_hole_s,
+            closed=self.operation is not Operation.RUNNING,
+            given_up=given_up,
+        )
+        gone = self.pilots.lost(snapshot.pilots, snapshot.time)
         if change is not None:
-            for node in change.left:
-                await self._drop(node)
             self.emit(change)
-        if not self._stop.is_set():
-            await self._hold_pool()
+            self._let_go(change.vacated, [claim.job for claim in snapshot.claims])
+            for node in change.left - change.vacated:
+                self._drop(node)
+        for node, reason in gone.items():
+            self.telemetry.pilot("lost", [self.pilots.held[node].pilot], reason)
+            if reason != "its pilot is gone":
+                self.pilots.refuse(node, reason)
+            self._lose(node, reason)
+            self._drop(node)
+        self._do(self.pilots.cancel(self.pilots.strays(snapshot.pilots, snapshot.time)))
+        self._hold_now.set()
+        return change is not None
 
-    async def _hold_pool(self) -> None:
-        """One pilot on every node of the pool; those that do not report in time are given up."""
-        now = self.clock.now()
-        for node in sorted(self._pool.nodes):
-            held = self.pilots.get(node)
-            if held is None:
-                pilot = Pilot(tag=uuid.uuid4().hex, node=node)
-                self.pilots[node] = Held(pilot, now)
-                try:
-                    await self.scheduler.submit(pilot)
-                except SchedulerError as error:
-                    log.warning("no pilot on %s: %s", node, error)
-                    del self.pilots[node]
-            elif not self.hub.connected(node) and now - held.since > self.settings.pilot_start_s:
-                log.warning("the pilot on %s did not report within %g s", node, now - held.since)
-                self._lose(node, "its pilot did not start")
-                await self._drop(node)
+    def _in_our_eyes(self, snapshot: Snapshot) -> Snapshot:
+        """A node that goes from one pilot of ours to the next has not left."""
+        return replace(
+            snapshot,
+            nodes=tuple(
+                replace(node, state=NodeState.IDLE, why="")
+                if node.why == "completing" and node.name in self.pilots.held
+                else node
+                for node in snapshot.nodes
+            ),
+        )
 
-    async def _drop(self, node: str) -> None:
+    def _to_give_up(self, snapshot: Snapshot) -> frozenset[str]:
+        """The nodes that could be ours and must not: the main scheduler can use them, or soon will."""
+        listed = {pilot.node for pilot in snapshot.pilots}
+        going = self.pilots.going
+        self.pilots.going = {
+            n: t for n, t in going.items() if n in listed and snapshot.time - t < self.settings.pilot_start_s
+        }
+        soon = snapshot.time + LEAD_S
+        ends = {n: held.pilot.ends for n, held in self.pilots.held.items()}
+        over = {n for n, end in ends.items() if end is not None and end < soon}
+        over |= {n.name for n in snapshot.nodes if n.until is not None and n.until < soon}
+        over |= self.settings.excluded | self.pilots.refused().keys() | self.pilots.going.keys()
+        if self.operation is Operation.PAUSED:
+            over |= self._pool.nodes - self.pilots.held.keys()
+        elif self.operation is Operation.DRAINING:
+            over |= {n for n in self._pool.nodes if not self.launcher.busy(n)}
+        return frozenset(over) | self._claimed(snapshot)
+
+    def _claimed(self, snapshot: Snapshot) -> frozenset[str]:
+        if not snapshot.claims:
+            return frozenset()
+        active = tuple(self.state.active.values())
+        believed = beliefs_of(active, self.state.programs)
+        curves = {t.id: found[None].points for t, found in zip(active, believed, strict=True)}
+        return vacate.choose(snapshot.claims, frozenset(self.pilots.held), active, curves)
+
+    def _let_go(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        """Have the pilots of nodes end, as soon as the workers have left; they have `vacate_s` for it."""
+        self.pilots.going |= dict.fromkeys(nodes, self.clock.now())
+        if nodes:
+            self._do(self._release(nodes, jobs))
+
+    async def _release(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        seen = self.clock.now()
+        while self.clock.now() < seen + self.settings.vacate_s and any(
+            self.launcher.busy(node) for node in nodes
+        ):
+            await asyncio.sleep(0.01)
+        for node in nodes:
+            self.hub.send(node, {"type": "exit"})
+            self.launcher.agent_down(node)
+        found = (self.pilots.forget(node) for node in nodes)
+        await self.pilots.cancel([pilot for pilot in found if pilot is not None])
+        self.telemetry.vacated(jobs, nodes, self.clock.now() - seen)
+        self._poll_now.set()
+
+    # pilots
+
+    async def _hold_for_ever(self) -> None:
+        """Have a pilot wherever a trainer is to run, and none where nobody needs it."""
+        while not self._stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hold_now.wait(), HOLD_S)
+            self._hold_now.clear()
+            wanted = self._wanted_pilots()
+            for node in self.pilots.surplus(wanted, self.launcher.busy):
+                self._drop(node)
+            if self.operation is Operation.RUNNING and not self.health.scheduler:
+                missing = self.pilots.missing(wanted)
+                if missing:
+                    self._do(self._submit(missing))
+
+    def _wanted_pilots(self) -> dict[str, str]:
+        """Node -> as whom its pilot is to run."""
+        return {
+            node: self.user_of(t.spec)
+            for t in self.state.active.values()
+            for node in t.nodes
+            if node in self._pool.nodes
+        }
+
+    def user_of(self, spec: TrainerSpec) -> str:
+        """As whom a trainer's pilots run; empty: as ourselves."""
+        return spec.user if self.settings.mode == "site" else ""
+
+    async def _submit(self, pilots: Sequence[Pilot]) -> None:
+        for node in await self.pilots.order(pilots, self._limit_s):
+            self._lose(node, "no pilot can be had there")
+
+    def _limit_s(self, node: str) -> float | None:
+        """For how long a pilot may be there: until its hole is expected to end."""
+        until = next((n.until for n in self.nodes if n.name == node), None)
+        return None if until is None else until - self.clock.now()
+
+    def _drop(self, node: str) -> None:
+        """A node is gone, or its pilot is to go at once."""
         self.launcher.agent_down(node)
-        held = self.pilots.pop(node, None)
-        if held is not None and not self._stop.is_set():
-            try:
-                await self.scheduler.cancel(held.pilot)
-            except SchedulerError as error:
-                log.warning("cannot cancel the pilot on %s: %s", node, error)
+        self.hub.send(node, {"type": "exit"})
+        pilot = self.pilots.forget(node)
+        if pilot is not None and not self._stop.is_set():
+            self._do(self.pilots.cancel([pilot]))
 
-    def _lose(self, node: str, reason: str) -> None:
-        self._pool, change = pool.lose(self._pool, node, self.clock.now(), reason)
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
+        self._pool, change = pool.lose(self._pool, node, self.clock.now(), reason, vacated=vacated)
         if change is not None:
             self.emit(change)
 
     # agents
 
     def _agent_up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        held = self.pilots.get(node)
-        if held is None or held.pilot.tag != tag:
-            log.warning("an agent on %s that belongs to no pilot of ours: sent away", node)
+        held = self.pilots.known(node, tag)
+        if held is None or node in self.pilots.going:
+            self.telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False
+        self.pilots.reports(node)
         wanted = (
             self._wanted.get(node, set())
             if self.recovering
-            else {t.id for t in self.state.active.values() if node in t.nodes}
+            else {t.id for t in self.state.active.values() if node in t.nodes and self.serves(node, t.spec)}
         )
         self.launcher.agent_up(node, inventory, wanted)
         return True
 
     def _agent_down(self, node: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._after_loss(node))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._do(self._after_loss(node))
 
     async def _after_loss(self, node: str) -> None:
         """An agent's connection is gone. Its pilot too, usually: that takes a moment to show. If the
         pilot lives on, only the connection broke, and the agent gets the time to come back."""
-        held, deadline = self.pilots.get(node), self.clock.now() + self.settings.reconnect_s
-        while held is not None and not self._stop.is_set() and self.clock.now() < deadline:
-            if self.hub.connected(node) or self.pilots.get(node) is not held:
+        held, deadline = self.pilots.held.get(node), self.clock.now() + self.settings.reconnect_s
+        if held is None:
+            return
+        wait = LOOK_AGAIN_S
+        while not self._stop.is_set() and self.clock.now() < deadline:
+            if self.hub.connected(node) or self.pilots.held.get(node) is not held:
                 return
             try:
                 if held.pilot not in await self.scheduler.pilots():
                     break
             except SchedulerError as error:
-                log.warning("cannot ask for the pilot on %s: %s", node, error)
-            await asyncio.sleep(LOOK_AGAIN_S)
-        if not self.hub.connected(node) and self.pilots.get(node) is held:
+                self.telemetry.trouble("scheduler", error, node=node)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
+        if not self.hub.connected(node) and self.pilots.held.get(node) is held:
             self._lose(node, "its agent is gone")
-            await self._drop(node)
+            self._drop(node)
 
     def _agent_said(self, node: str, message: Message) -> None:
-        self.launcher.said(node, message)
+        if message.get("type") == "bye":  # its pilot has been told to end: there is time for a few words
+            self._lose(node, "its pilot was told to end", vacated=True)
+            self.pilots.going[node] = self.clock.now()
+        else:
+            self.launcher.said(node, message)
+
+    # ports.Link
+
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
+        return self.hub.connected(node) and self.pilots.runs_as(node, self.user_of(spec))
+
+    def send(self, node: str, message: Message) -> None:
+        self.hub.send(node, message)
 
     # ports.Books
 
@@ -464,6 +651,19 @@ class Daemon:
     def cancel(self, trainer: int) -> None:
         self.emit(TrainerCancelled(time=self.clock.now(), trainer=trainer))
 
+    # the site
+
+    def administer(self, operation: Operation) -> None:
+        """Pause, drain or resume, until told otherwise: a restart changes nothing."""
+        before, self.operation = self.operation, operation
+        with self._storing():
+            self.store.put("operation", operation.value)
+        if operation is Operation.DRAINING:
+            self.emit(Drain(time=self.clock.now()))
+        elif before is Operation.DRAINING:
+            self.emit(Resume(time=self.clock.now()))
+        self._poll_now.set()
+
     # recovery
 
     async def _survey(self) -> list[StoredTrainer]:
@@ -481,13 +681,14 @@ class Daemon:
             )
             for node in t.engine.nodes:
                 self._wanted.setdefault(node, set()).add(t.id)
-        idle = await self._first_poll()
-        now = self.clock.now()
-        for pilot in await self.scheduler.pilots():
-            if pilot.node in idle and pilot.node not in self.pilots:
-                self.pilots[pilot.node] = Held(pilot, now)
+        first = await self._first_poll()
+        strays = []
+        for pilot in first.pilots:
+            if pilot.node in first.idle and pilot.node not in self.pilots.held and not pilot.pending:
+                self.pilots.adopt(pilot)
             else:
-                await self.scheduler.cancel(pilot)
+                strays.append(pilot)
+        await self.pilots.cancel(strays)
         return stored
 
     async def _recover(self, stored: list[StoredTrainer]) -> None:
@@ -499,11 +700,11 @@ class Daemon:
         recorded = frozenset(node for t in stored for node in t.engine.nodes)
         now = self.clock.now()
         deadline = now + self.settings.reconnect_s
-        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.pilots):
+        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.pilots.held):
             await asyncio.sleep(0.02)
-        for node in [n for n in self.pilots if not self.hub.connected(n)]:
-            await self._drop(node)
-        present = frozenset(self.pilots)
+        for node in [n for n in self.pilots.held if not self.hub.connected(n)]:
+            self._drop(node)
+        present = frozenset(self.pilots.held)
         self.recovering = False
         self._pool = pool.Pool(nodes=present)
         self.state = engine.restore(
@@ -518,16 +719,19 @@ class Daemon:
             )
         for event in missed(self.state, self.launcher.views, present, self.clock.now()):
             self.emit(event)
+        self.operation = Operation(self.store.get("operation") or Operation.RUNNING)
+        if self.operation is Operation.DRAINING:
+            self.emit(Drain(time=self.clock.now()))
         if stored:
             log.info(
                 "recovered %d trainers; %d pilots taken over, %d nodes lost",
                 *(len(stored), len(present), len(recorded - present)),
             )
 
-    async def _first_poll(self) -> frozenset[str]:
+    async def _first_poll(self) -> Snapshot:
         while True:
             try:
-                return (await self.scheduler.poll()).idle
+                return await self.scheduler.poll()
             except SchedulerError as error:
                 self.health.scheduler = str(error)
                 log.warning("cannot ask the scheduler yet: %s", error)

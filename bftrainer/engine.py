@@ -44,6 +44,7 @@ from bftrainer.model import (
     Problem,
     Regroup,
     RescaleCosts,
+    Resume,
     Resync,
     Scalability,
     StartWorker,
@@ -312,6 +313,7 @@ class _Taken:
     survival: Survival
     programs: Programs
     beliefs: Mapping[int, Beliefs]
+    vacated: frozenset[str] = frozenset()  # not in the pool any more, but their agents still listen
     decide: bool = False
     regroup: frozenset[int] = frozenset()  # trainers whose membership must be published anew
     restart: tuple[tuple[int, str], ...] = ()  # workers to start again
@@ -346,6 +348,7 @@ def _(event: NodesChanged, state: State) -> _Taken:
     gone, new = event.left & state.pool, event.joined - (state.pool - event.left)
     taken.decide = bool(gone or new or event.facts)
     taken.pool = (state.pool - event.left) | event.joined
+    taken.vacated = event.vacated & event.left
     if gone or new:
         taken.since = {n: t for n, t in state.since.items() if n not in gone} | dict.fromkeys(new, event.time)
     if gone:
@@ -450,6 +453,13 @@ def _(event: Drain, state: State) -> _Taken:
 
 
 @_take.register
+def _(event: Resume, state: State) -> _Taken:
+    taken = _facts(state)
+    taken.decide, taken.draining = state.draining, False
+    return taken
+
+
+@_take.register
 def _(event: PollFailed, state: State) -> _Taken:
     return _facts(state)
 
@@ -548,7 +558,7 @@ def _settle(before: Trainer, now: Trainer, taken: _Taken, *, force: bool) -> tup
     new = sorted(now.nodes - now.started.keys())
     now = replace(now, started={**now.started, **dict.fromkeys(new, generation)})
     members, warm = _publish(now)
-    released = (before.nodes - now.nodes) & taken.pool
+    released = (before.nodes - now.nodes) & (taken.pool | taken.vacated)
     leaving = tuple(n for n in before.members if n in released)
     stopping = {n for n in before.joining if n in released}
     enough = len(members) >= now.spec.n_min

@@ -18,7 +18,7 @@ Points = tuple[tuple[int, float], ...]
 class NodeState(StrEnum):
     """What the main scheduler says of a node, reduced to what matters to us."""
 
-    IDLE = "idle"  # no job uses it and none can be backfilled on it: ours to use
+    IDLE = "idle"  # free, or held by a pilot of ours, and no job can be backfilled on it: ours to use
     BUSY = "busy"  # the main scheduler uses it or has plans for it: hands off
 
 
@@ -33,31 +33,62 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node as a poll saw it. `until`: when a planned job will take it, where the scheduler knows."""
+    """One node as a poll saw it, as far as its scheduler tells.
+
+    `until`: when a planned job or a reservation will take it (the hole's expected end). `why` says of a
+    node that is not ours what it is instead.
+    """
 
     name: str
     state: NodeState
     until: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """The whole machine at one poll."""
-
-    time: float
-    nodes: tuple[Node, ...]
-
-    @property
-    def idle(self) -> frozenset[str]:
-        return frozenset(node.name for node in self.nodes if node.state is NodeState.IDLE)
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    gres: str = ""
+    gpus: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
-    """A preemptible one-node job of ours, as the scheduler shows it."""
+    """A preemptible one-node job of ours, as the scheduler shows it.
+
+    Tag, node and user make the pilot; the rest is what the scheduler says of it at the moment.
+    """
 
     tag: str  # unique name that we gave it: survives a submission whose answer was lost
     node: str
+    user: str = ""  # as whom it runs; empty: as the daemon itself
+    job: str = field(default="", compare=False)  # the batch system's name for it
+    ends: float | None = field(default=None, compare=False)  # when its time limit strikes, if it runs
+    pending: str = field(default="", compare=False)  # why it does not run yet; empty: it runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A pending main job that could start at once if `count` of `nodes`, all held by us, were let go."""
+
+    job: str
+    nodes: frozenset[str]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole machine at one poll.
+
+    `claims` are in the order in which the main scheduler would start the jobs. `pilots` are ours, including
+    those whose submission was never confirmed.
+    """
+
+    time: float
+    nodes: tuple[Node, ...]
+    claims: tuple[Claim, ...] = ()
+    pilots: tuple[Pilot, ...] = ()
+
+    @property
+    def idle(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if node.state is NodeState.IDLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,13 +381,16 @@ class WorkerLost:
 class NodesChanged:
     """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event.
 
-    `facts` says what is known of nodes that join, or has become known of nodes that are there.
+    `vacated` are those of `left` that we give up ourselves: their agents are still there, so that workers
+    leave at a step boundary. `facts` says what is known of nodes that join, or has become known of nodes
+    that are there.
     """
 
     priority: ClassVar[int] = 2
     time: float
     left: frozenset[str] = frozenset()
     joined: frozenset[str] = frozenset()
+    vacated: frozenset[str] = frozenset()
     reason: str = ""
     facts: Mapping[str, Facts] = field(default_factory=dict)
 
@@ -412,7 +446,15 @@ class Resync:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Take every node from every trainer, with a checkpoint, and give none until the daemon restarts."""
+    """Take every node from every trainer, with a checkpoint, and give none until `Resume`."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Give nodes to trainers again."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -437,6 +479,7 @@ Event = (
     | Measured
     | Resync
     | Drain
+    | Resume
     | PollFailed
 )
 

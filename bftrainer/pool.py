@@ -23,10 +23,28 @@ class Pool:
     until: Mapping[str, float] = field(default_factory=dict)
 
 
-def observe(pool: Pool, snapshot: Snapshot, debounce_s: float = 0.0) -> tuple[Pool, NodesChanged | None]:
-    """Take one poll in. Returns the new pool and its changes as one event, None if there are none."""
-    idle = snapshot.idle
-    since = {node: pool.idle_since.get(node, snapshot.time) for node in idle - pool.nodes}
+def observe(
+    pool: Pool,
+    snapshot: Snapshot,
+    debounce_s: float = 0.0,
+    *,
+    min_hole_s: float = 0.0,
+    closed: bool = False,
+    given_up: frozenset[str] = frozenset(),
+) -> tuple[Pool, NodesChanged | None]:
+    """Take one poll in. Returns the new pool and its changes as one event, None if there are none.
+
+    A node does not join where its hole is expected to end within `min_hole_s`; none joins a `closed` pool.
+    Nodes of `given_up` leave though they could stay, and do not join.
+    """
+    idle = snapshot.idle - given_up
+    brief = {
+        node.name
+        for node in snapshot.nodes
+        if node.until is not None and node.until - snapshot.time < min_hole_s
+    }
+    free = frozenset() if closed else idle - pool.nodes - brief
+    since = {node: pool.idle_since.get(node, snapshot.time) for node in free}
     joined = frozenset(node for node, first in since.items() if snapshot.time - first >= debounce_s)
     left = pool.nodes - idle
     nodes = (pool.nodes & idle) | joined
@@ -43,12 +61,19 @@ def observe(pool: Pool, snapshot: Snapshot, debounce_s: float = 0.0) -> tuple[Po
     }
     if not joined and not left and not facts:
         return after, None
-    return after, NodesChanged(time=snapshot.time, joined=joined, left=left, reason="poll", facts=facts)
+    vacated = left & given_up
+    return after, NodesChanged(
+        time=snapshot.time, joined=joined, left=left, vacated=vacated, reason="poll", facts=facts
+    )
 
 
-def lose(pool: Pool, node: str, time: float, reason: str) -> tuple[Pool, NodesChanged | None]:
-    """A node is gone before a poll says so (its agent died). It may join again like any other."""
+def lose(
+    pool: Pool, node: str, time: float, reason: str, *, vacated: bool = False
+) -> tuple[Pool, NodesChanged | None]:
+    """A node is gone before a poll says so (its agent died), or about to be (`vacated`): then its workers
+    can still be told. It may join again like any other."""
     if node not in pool.nodes:
         return pool, None
     after = replace(pool, nodes=pool.nodes - {node})
-    return after, NodesChanged(time=time, left=frozenset({node}), reason=reason)
+    gone = frozenset({node})
+    return after, NodesChanged(time=time, left=gone, vacated=gone if vacated else frozenset(), reason=reason)

@@ -24,6 +24,10 @@ class SchedulerError(Exception):
     """The scheduler could not be asked or did not obey; the next poll tries again."""
 
 
+class UnsureError(SchedulerError):
+    """The answer to an order was lost: it may be carried out nonetheless."""
+
+
 class Clock(Protocol):
     """Where time comes from, in seconds since the Unix epoch."""
 
@@ -41,12 +45,15 @@ class Scheduler(Protocol):
         """Our pilots that the scheduler runs now, including those whose submission was never confirmed."""
         ...
 
-    async def submit(self, pilot: Pilot) -> None:
-        """Start a pilot on a node: one that runs the agent with this tag. May be refused later."""
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        """Start a pilot on a node: one that runs the agent with this tag and secret, for at most so long.
+
+        May be refused later. Raises `UnsureError` where it may run though no answer came.
+        """
         ...
 
-    async def cancel(self, pilot: Pilot) -> None:
-        """End a pilot and everything in it; no error if it is gone already."""
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        """End pilots and everything in them; no error for those that are gone already."""
         ...
 
     async def close(self) -> None:
@@ -57,7 +64,9 @@ class Scheduler(Protocol):
 class Link(Protocol):
     """The agents that are connected right now."""
 
-    def connected(self, node: str) -> bool: ...
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
+        """Whether a node has an agent that may run this trainer's program: one of its user's."""
+        ...
 
     def send(self, node: str, message: Message) -> None:
         """Send without waiting. To a node without an agent: nothing, its loss is reported elsewhere."""

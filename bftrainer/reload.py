@@ -24,6 +24,12 @@ LIVE = frozenset(
         "max_failures",
         # how the scheduler is watched and pilots are waited for
         "poll_s",
+        "poll_max_s",
+        "min_hole_s",
+        "exclude_nodes",
+        "vacate_s",
+        "spare_s",
+        "submissions_per_minute",
         "debounce_s",
         "failed_polls",
         "pilot_start_s",

@@ -87,7 +87,7 @@ class DaemonService:
         daemon = self._daemon
         holder = {node: t for t in daemon.state.active.values() for node in t.nodes}
         rows = []
-        for node in sorted({*daemon.nodes, *daemon.state.pool}):
+        for node in sorted({*(node.name for node in daemon.nodes), *daemon.state.pool}):
             trainer = holder.get(node)
             rows.append(
                 {
@@ -96,7 +96,7 @@ class DaemonService:
                     "pilot": "up"
                     if daemon.hub.connected(node)
                     else "starting"
-                    if node in daemon.pilots
+                    if node in daemon.pilots.held
                     else None,
                     "trainer": trainer.spec.name if trainer and caller.may_see(trainer.spec.user) else None,
                     "role": None if trainer is None else "member" if node in trainer.members else "joining",
@@ -113,16 +113,22 @@ class DaemonService:
         daemon = self._daemon
         trainers = self.trainers(caller)
         plan = daemon.last_plan
-        problems = [text for text in (daemon.health.scheduler, daemon.health.store) if text]
+        problems = [
+            text for text in (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble) if text
+        ]
         return {
             "version": __version__,
             "pid": os.getpid(),
             "up_s": daemon.clock.now() - daemon.started_at,
-            "state": "degraded" if problems else "draining" if daemon.state.draining else "ok",
+            "state": "degraded"
+            if problems
+            else "ok"
+            if daemon.operation == "running"
+            else daemon.operation.value,
             "problems": problems,
             "pool": len(daemon.state.pool),
             "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),
-            "pilots": len(daemon.pilots),
+            "pilots": len(daemon.pilots.held),
             "trainers": _counts(t["status"] for t in trainers),
             "running": [
                 {key: t[key] for key in ("name", "members", "step", "samples", "work", "rate", "metrics")}

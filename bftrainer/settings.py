@@ -30,8 +30,8 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
 
 PREFIX = "BFTRAINER_"
-FOR_WORKERS = frozenset({"BFTRAINER_WORKER"})
-"""Variables with our prefix that are no settings: what an agent tells its workers."""
+FOR_WORKERS = frozenset({"BFTRAINER_WORKER", "BFTRAINER_SECRET"})
+"""Variables with our prefix that are no settings: what an agent is told, and what it tells its workers."""
 
 SOCKET = "daemon.sock"
 """What the socket is called where it is in the state directory."""
@@ -153,6 +153,32 @@ class Settings(BaseModel):
     failed_polls: Annotated[
         int, Field(ge=1, le=1000, description="failed polls in a row before the status says degraded")
     ] = 3
+    poll_max_s: Annotated[
+        Positive,
+        Field(description="longest time between two looks, where we hold nothing and nothing changes"),
+    ] = 5.0
+    min_hole_s: Annotated[
+        Seconds, Field(description="nodes whose hole is expected to end within this time are left alone")
+    ] = 30.0
+    exclude_nodes: Annotated[
+        str, Field(description="nodes to keep out, such as n[01-08],gpu3; empty: none")
+    ] = ""
+    vacate_s: Annotated[
+        Seconds,
+        Field(description="time that workers have to let go of a node that a main job can start on"),
+    ] = 0.3
+    spare_s: Annotated[
+        Seconds, Field(description="how long a pilot is kept that no trainer needs any more")
+    ] = 10.0
+    submissions_per_minute: Annotated[
+        int, Field(ge=1, le=100_000, description="most pilots submitted in a minute")
+    ] = 120
+    listen: Annotated[
+        str,
+        Field(
+            description="host:port where agents connect; empty: a free port of `address`, kept from then on"
+        ),
+    ] = ""
     pilot_start_s: Annotated[Positive, Field(description="how long a pilot may take to report")] = 60.0
     warm_pool: Annotated[
         bool,
@@ -253,6 +279,21 @@ class Settings(BaseModel):
     def _left_open(cls, value: object, info: ValidationInfo) -> object:
         return None if value == NO_VALUE[str(info.field_name)] else value
 
+    @field_validator("exclude_nodes")
+    @classmethod
+    def _nodes_to_exclude(cls, text: str) -> str:
+        if text:
+            nodeset(text)
+        return text
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, text: str) -> str:
+        host, _, port = text.rpartition(":")
+        if text and not (host and port.isdecimal() and int(port) < 65_536):
+            raise ValueError("give host:port of this machine")
+        return text
+
     @field_validator("objective")
     @classmethod
     def _known_objective(cls, text: str) -> str:
@@ -335,6 +376,11 @@ class Settings(BaseModel):
             profile_sizes=self.profile_sizes,
             max_failures=self.max_failures,
         )
+
+    @cached_property
+    def excluded(self) -> frozenset[str]:
+        """The nodes to keep out."""
+        return frozenset(nodeset(self.exclude_nodes)) if self.exclude_nodes else frozenset()
 
     @property
     def database(self) -> Path:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
+import os
 
 import click
 
+from bftrainer import secret
 from bftrainer.agent.agent import Agent
 
 
 @click.command()
 @click.option("--node", required=True, help="The name of this node.")
 @click.option("--tag", required=True, help="The unique name of this pilot.")
-@click.option("--socket", "path", required=True, type=click.Path(path_type=Path), help="The daemon's socket.")
-@click.option("--address", default="127.0.0.1", show_default=True, help="Where workers listen for peers.")
+@click.option("--daemon", required=True, help="The daemon: the path of its socket, or host:port.")
+@click.option(
+    "--address",
+    default="",
+    help="Where workers listen for peers.  [default: where the node meets the daemon]",
+)
 @click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
-def main(node: str, tag: str, path: Path, address: str, orphan_s: float) -> None:
-    """Serve one node of the pool until told to exit."""
+def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> None:
+    """Serve one node of the pool until told to exit. BFTRAINER_SECRET in the environment is the pilot's."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {node} %(levelname)s %(message)s")
-    asyncio.run(Agent(node=node, tag=tag, socket=path, address=address, orphan_s=orphan_s).serve())
+    known = os.environ.pop(secret.VARIABLE, "")
+    agent = Agent(node=node, tag=tag, secret=known, daemon=daemon, address=address, orphan_s=orphan_s)
+    asyncio.run(agent.serve())
 
 
 main()

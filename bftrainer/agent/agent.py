@@ -12,11 +12,11 @@ import contextlib
 import logging
 import signal
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from bftrainer import secret as secrets
 from bftrainer.agent.process import Program, adopt_orphans
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
@@ -25,30 +25,39 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.2
 HEARTBEAT_S = 10.0
+CONNECT_S = 20.0
+TERM_S = 0.35
+"""How long workers have to let go when the pilot is told to end: the host waits for the node."""
 GIVE_UP_S = 15.0
 """How long workers have to write checkpoints when there is no daemon any more."""
 Message = dict[str, Any]
 
 
 class Agent:
-    def __init__(self, *, node: str, tag: str, socket: Path, address: str, orphan_s: float) -> None:
-        self._node, self._tag, self._socket, self._address = node, tag, socket, address
-        self._orphan_s = orphan_s
+    """`daemon` is the path of its Unix socket, or host:port; `address` is where this node's workers listen
+    for their peers, by default where the node meets the daemon."""
+
+    def __init__(
+        self, *, node: str, tag: str, secret: str, daemon: str, orphan_s: float, address: str = ""
+    ) -> None:
+        self._node, self._tag, self._secret, self._daemon = node, tag, secret, daemon
+        self._address, self._orphan_s = address, orphan_s
         self._workers: dict[int, Worker] = {}  # trainer -> its worker here
         self._queue: list[Message] = []  # starts that wait for the node to be free
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._connected = False
         self._unsaid: list[Message] = []  # ends that happened while nobody listened
         self._exit = asyncio.Event()
+        self._parting = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._warm = WarmPool(f"{node} {socket}")
+        self._warm = WarmPool(f"{node} {daemon}")
 
     async def serve(self) -> None:
         """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long."""
         adopt_orphans()
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(sign, self._exit.set)
+            loop.add_signal_handler(sign, self._say_goodbye)
         connection = asyncio.create_task(self._keep_connected())
         await self._exit.wait()
         for worker in self._workers.values():
@@ -58,28 +67,46 @@ class Agent:
         with contextlib.suppress(asyncio.CancelledError):
             await connection
 
+    def _say_goodbye(self) -> None:
+        """The node is wanted: the daemon takes our workers out of their trainers, if it is quick."""
+        loop = asyncio.get_running_loop()
+        if self._connected and self._workers and not self._parting:
+            self._parting = True
+            self._tell({"type": "bye"})
+            loop.call_later(TERM_S, self._exit.set)
+        else:
+            self._exit.set()
+
     # the connection
 
     async def _keep_connected(self) -> None:
         lost_at = asyncio.get_running_loop().time()
-        connector = aiohttp.UnixConnector(path=str(self._socket))
+        local = "/" in self._daemon
+        connector = aiohttp.UnixConnector(path=self._daemon) if local else None
+        host = "bftrainer" if local else self._daemon
         async with aiohttp.ClientSession(connector=connector) as session:
             while not self._exit.is_set():
                 try:
                     async with session.ws_connect(
-                        "http://bftrainer/v1/agent", heartbeat=HEARTBEAT_S, max_msg_size=0
+                        f"http://{host}/v1/agent", heartbeat=HEARTBEAT_S, max_msg_size=0
                     ) as ws:
-                        await self._converse(ws)
-                        lost_at = asyncio.get_running_loop().time()
-                except (aiohttp.ClientError, OSError):
-                    pass  # no daemon at the moment; try again below
+                        if not self._address:
+                            here = ws.get_extra_info("sockname")
+                            self._address = "127.0.0.1" if local else here[0]
+                        if await self._introduce(ws):
+                            await self._converse(ws)
+                            lost_at = asyncio.get_running_loop().time()
+                except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
+                    pass  # no daemon at the moment, or not ours; try again below
                 if asyncio.get_running_loop().time() - lost_at > self._orphan_s:
                     log.warning("no daemon for %.0f s: giving up", self._orphan_s)
                     await self._give_up()
                 await asyncio.sleep(RETRY_S)
 
-    async def _converse(self, ws: aiohttp.ClientWebSocketResponse) -> None:
+    async def _introduce(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
+        """Say who is here and what runs here; whether the other side is our daemon."""
         self._outbox = asyncio.Queue()
+        challenge = await ws.receive_json(timeout=CONNECT_S)
         # those that ended unheard are listed too: the daemon hears their ends next
         there = [
             *(_worker(w.trainer, w.generation, w.run, w.phase, w.joined) for w in self._workers.values()),
@@ -87,7 +114,35 @@ class Agent:
             *(_worker(m["trainer"], m["started"], m["run"], m["phase"]) for m in self._unsaid),
         ]
         self._connected = True  # what is said from now on waits in the outbox for the hello to be sent
-        await ws.send_json({"type": "hello", "node": self._node, "tag": self._tag, "workers": there})
+        nonce = secrets.nonce()
+        try:
+            await ws.send_json(
+                {
+                    "type": "hello",
+                    "node": self._node,
+                    "tag": self._tag,
+                    "workers": there,
+                    "proof": secrets.proof(self._secret, "agent", str(challenge["nonce"])),
+                    "nonce": nonce,
+                }
+            )
+            welcome = await ws.receive_json(timeout=CONNECT_S)
+            known = secrets.proven(welcome.get("proof"), self._secret, "daemon", nonce)
+        except BaseException:
+            self._unsay()
+            raise
+        if not known:
+            log.warning("who answers at %s does not know our secret", self._daemon)
+            self._unsay()
+        return known
+
+    def _unsay(self) -> None:
+        """Nobody has listened."""
+        self._connected = False
+        while not self._outbox.empty():
+            self._tell(self._outbox.get_nowait())
+
+    async def _converse(self, ws: aiohttp.ClientWebSocketResponse) -> None:
         for message in self._unsaid:
             self._outbox.put_nowait(message)
         self._unsaid = []
@@ -221,7 +276,9 @@ class Agent:
             del self._workers[worker.trainer]
         ended = _exited(worker.trainer, worker.generation, worker.run, worker.phase, code)
         self._tell({**ended, "reason": reason, "last": worker.last})
-        if not self._exit.is_set():
+        if self._parting and not self._workers:
+            asyncio.get_running_loop().call_soon(self._exit.set)
+        elif not self._exit.is_set():
             self._start_next()
 
 

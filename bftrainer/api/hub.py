@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
+from bftrainer import secret
 from bftrainer.ports import Message
 
 log = logging.getLogger(__name__)
@@ -25,15 +26,21 @@ class _Agent:
 
 
 class Hub:
-    """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay."""
+    """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay.
+
+    Daemon and agent prove to each other that they know the secret of the agent's pilot, `secret_of(tag)`: who
+    found the port can neither play a node nor give orders to one.
+    """
 
     def __init__(
         self,
         *,
+        secret_of: Callable[[str], str],
         up: Callable[[str, str, list[Message]], bool],
         down: Callable[[str], None],
         said: Callable[[str, Message], None],
     ) -> None:
+        self._secret_of = secret_of
         self._up, self._down, self._said = up, down, said
         self._agents: dict[str, _Agent] = {}
 
@@ -52,10 +59,19 @@ class Hub:
             await ws.prepare(request)
         if not ws.prepared:
             return ws
+        challenge = secret.nonce()
         try:
+            await ws.send_json({"type": "challenge", "nonce": challenge})
             hello = await ws.receive_json(timeout=10.0)
             node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
-        except (TypeError, ValueError, KeyError, TimeoutError) as error:
+            theirs = self._secret_of(tag)
+            if not secret.proven(hello["proof"], theirs, "agent", challenge):
+                log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
+                return ws
+            await ws.send_json(
+                {"type": "welcome", "proof": secret.proof(theirs, "daemon", str(hello["nonce"]))}
+            )
+        except (TypeError, ValueError, KeyError, TimeoutError, ConnectionError) as error:
             log.warning("a connection that does not begin like an agent's: %r", error)
             return ws
         before = self._agents.get(node)

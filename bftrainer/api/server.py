@@ -125,6 +125,28 @@ async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
     return runner
 
 
+async def listen_tcp(app: web.Application, bound: socket_.socket) -> web.AppRunner:
+    """Serve `app` on a bound socket: to agents, which prove to know their pilots' secrets, and to users."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, bound).start()
+    return runner
+
+
+def bind(address: str) -> socket_.socket:
+    """A listening socket at host:port; port 0 takes any that is free.
+
+    Raises:
+        BftrainerError: the address is not this machine's, or the port is taken.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket_.getaddrinfo(host.strip("[]"), int(port), type=socket_.SOCK_STREAM)
+        return socket_.create_server(found[0][4][:2], family=found[0][0])
+    except (OSError, ValueError, OverflowError) as error:
+        raise BftrainerError(f"listen {address}: {error}; give host:port of this machine") from error
+
+
 def _metrics(service: Service, caller: Caller) -> web.Response:
     return web.Response(body=service.metrics(caller), headers={"Content-Type": METRICS_TYPE})
 

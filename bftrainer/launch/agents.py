@@ -148,6 +148,10 @@ class AgentLauncher(ABC, Generic[J]):
         """Node -> worker, as far as agents have told."""
         return self._jobs[trainer].workers
 
+    def busy(self, node: str) -> bool:
+        """Whether a worker may be running on a node."""
+        return any(node in job.workers and job.workers[node].sent for job in self._jobs.values())
+
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
         """Where the workers of a trainer write what they print, a file a node.
 
@@ -257,7 +261,7 @@ class AgentLauncher(ABC, Generic[J]):
     def _send_start(self, trainer: int, node: str) -> None:
         job = self._jobs[trainer]
         view, spec = job.workers[node], job.spec
-        if not self._link.connected(node):
+        if not self._link.serves(node, spec):
             return  # goes out when the agent comes
         view.sent = True
         self._link.send(
@@ -284,7 +288,7 @@ class AgentLauncher(ABC, Generic[J]):
     def _warm(self, node: str) -> None:
         """Tell an agent what may come, so that it can have the imports done before."""
         for job in self._jobs.values():
-            if self._warm_pool and not job.finished:
+            if self._warm_pool and not job.finished and self._link.serves(node, job.spec):
                 self._link.send(node, {"type": "warm", **_program(job.spec)})
                 return  # one: agents keep one warm process
 

@@ -65,6 +65,10 @@ class Launchers:
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
         return self._of[trainer].views(trainer)
 
+    def busy(self, node: str) -> bool:
+        """Whether a worker may be running on a node."""
+        return any(launcher.busy(node) for launcher in self._by_name.values())
+
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
         return self._by_name[spec.launcher].log_folder(trainer, spec)
 

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -75,12 +75,13 @@ class LocalScheduler:
                 Node(name=name, state=NodeState.IDLE if name in self._idle else NodeState.BUSY)
                 for name in sorted(self._nodes)
             ),
+            pilots=await self.pilots(),
         )
 
     async def pilots(self) -> tuple[Pilot, ...]:
         return tuple(pilot for _, pilot in self._running())
 
-    async def submit(self, pilot: Pilot) -> None:
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
         self._advance()
         if pilot.node not in self._idle:
             raise SchedulerError(f"{pilot.node} is busy")
@@ -91,21 +92,21 @@ class LocalScheduler:
                 child = subprocess.Popen(
                     [
                         *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
-                        *("--socket", str(self._socket), "--orphan-s", str(self._orphan_s)),
+                        *("--daemon", str(self._socket), "--orphan-s", str(self._orphan_s)),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    env={"OMP_NUM_THREADS": str(threads), **os.environ},
+                    env={"OMP_NUM_THREADS": str(threads), **os.environ, "BFTRAINER_SECRET": secret},
                 )
         except OSError as error:
             raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
         self._children.append((child, pilot))
 
-    async def cancel(self, pilot: Pilot) -> None:
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
         for pid, running in self._running():
-            if running == pilot:
+            if running in pilots:
                 _kill_session(pid)
         self._reap()
 

@@ -44,12 +44,12 @@ class SchedulerContract:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
             assert await scheduler.pilots() == ()
-            await scheduler.submit(pilot)
+            await scheduler.submit(pilot, "a secret")
             await _until(scheduler, lambda found: found == (pilot,))
             assert (await scheduler.poll()).idle == {machine.idle}, "a node that we hold stays ours to use"
-            await scheduler.cancel(pilot)
+            await scheduler.cancel([pilot])
             await _until(scheduler, lambda found: found == ())
-            await scheduler.cancel(pilot)  # once more does no harm
+            await scheduler.cancel([pilot])  # once more does no harm
 
         _run(machine, scenario)
 
@@ -58,12 +58,12 @@ class SchedulerContract:
 
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
-            await scheduler.submit(pilot)
+            await scheduler.submit(pilot, "a secret")
             await scheduler.close()
             again = machine.make()
             await again.poll()
             await _until(again, lambda found: found == (pilot,))
-            await again.cancel(pilot)
+            await again.cancel([pilot])
             await _until(again, lambda found: found == ())
             await again.close()
 
@@ -73,14 +73,14 @@ class SchedulerContract:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
             with pytest.raises(SchedulerError, match=machine.busy):
-                await scheduler.submit(Pilot(tag="0123abcd", node=machine.busy))
+                await scheduler.submit(Pilot(tag="0123abcd", node=machine.busy), "a secret")
 
         _run(machine, scenario)
 
     def test_a_taken_node_loses_its_pilot(self, machine: SchedulerUnderTest) -> None:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
-            await scheduler.submit(Pilot(tag="0123abcd", node=machine.idle))
+            await scheduler.submit(Pilot(tag="0123abcd", node=machine.idle), "a secret")
             await _until(scheduler, lambda found: len(found) == 1)
             machine.take()
             async with asyncio.timeout(20):
@@ -97,8 +97,7 @@ def _run(machine: SchedulerUnderTest, scenario: Callable[[Scheduler], Coroutine[
         try:
             await scenario(scheduler)
         finally:
-            for pilot in await scheduler.pilots():
-                await scheduler.cancel(pilot)
+            await scheduler.cancel(await scheduler.pilots())
             await scheduler.close()
 
     asyncio.run(whole())

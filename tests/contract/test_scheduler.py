@@ -78,7 +78,7 @@ def test_pilots_die_at_the_moment_of_the_log_without_a_poll(tmp_path: Path) -> N
     async def scenario() -> float:
         begin = time.monotonic()
         await scheduler.poll()
-        await scheduler.submit(Pilot(tag="0123abcd", node="n1"))
+        await scheduler.submit(Pilot(tag="0123abcd", node="n1"), "a secret")
         async with asyncio.timeout(20):
             while await scheduler.pilots():
                 await asyncio.sleep(0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from bftrainer.agent.agent import Agent
@@ -13,7 +12,7 @@ def start(trainer: int, generation: int) -> dict[str, Any]:
 
 
 def test_a_start_that_is_called_off_while_it_waits_for_the_node_ends_for_whoever_ordered_it() -> None:
-    agent = Agent(node="n", tag="t", socket=Path("s"), address="127.0.0.1", orphan_s=1.0)
+    agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
     agent._connected = True
     agent._workers[1] = busy = _Leaving()  # type: ignore[assignment]
     agent._obey(start(2, 7))

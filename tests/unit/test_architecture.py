@@ -20,6 +20,7 @@ EDGE = {"errors", "model", "ports"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "secret": set(),
     "model": {"errors"},
     "curve": {"errors", "model"},
     "pool": {"errors", "model"},
@@ -34,8 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "schedulers": EDGE,
     "launch": EDGE,
     "store": EDGE,
-    "api": EDGE,
-    "agent": {"errors", "model"},
+    "api": EDGE | {"secret"},
+    "agent": {"errors", "model", "secret"},
     "spec": {"errors", "model", "curve"},
     "settings": {"errors", "model", "objective"},
     "reload": {"settings"},

@@ -35,7 +35,7 @@ class World:
         )
         self.launcher.add(1, SPEC)
 
-    def connected(self, node: str) -> bool:
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
         return True
 
     def send(self, node: str, message: Message) -> None:

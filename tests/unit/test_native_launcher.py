@@ -44,7 +44,7 @@ class World:
         )
         self.launcher.add(1, SPEC)
 
-    def connected(self, node: str) -> bool:
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
         return node in self.up
 
     def send(self, node: str, message: Message) -> None:

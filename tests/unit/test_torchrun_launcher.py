@@ -42,7 +42,7 @@ class World:
         )
         self.launcher.add(1, spec)
 
-    def connected(self, node: str) -> bool:
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
         return True
 
     def send(self, node: str, message: Message) -> None:
