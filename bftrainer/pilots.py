@@ -57,8 +57,8 @@ class Refusals:
 class Pilots:
     """Orders pilots and keeps count of them. Everything but `order` and `cancel` returns at once.
 
-    `connected` says whether a node's agent is, `tell` hears what becomes of pilots. `start_s` is how long an agent
-    may take until it connects, `spare_s` how long a pilot is kept that nobody needs.
+    `connected` says whether a node's agent is, `tell` hears what becomes of pilots. `start_s` is how long an
+    agent may take until it connects, `spare_s` how long a pilot is kept that nobody needs.
     """
 
     scheduler: Scheduler
