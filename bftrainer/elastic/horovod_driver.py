@@ -27,6 +27,7 @@ from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationCl
 from horovod.runner.http.http_server import RendezvousServer
 
 from bftrainer.elastic.assembly import Assembly, World
+from bftrainer.elastic.horovod_guard import guard
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +187,7 @@ def serve(driver: Driver, path: Path, orphan_s: float) -> None:
 def main(path: Path, orphan_s: float) -> None:
     """Lead the workers of one Horovod trainer."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s horovod driver %(levelname)s %(message)s")
+    guard()
     serve(Driver(), path, orphan_s)
     os._exit(0)  # workers may still wait for an answer, in threads that nothing else ends
 
