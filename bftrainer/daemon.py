@@ -31,6 +31,7 @@ from bftrainer.api.server import application, export, listen, listen_tcp
 from bftrainer.beliefs import beliefs_of
 from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
+from bftrainer.log import names, note
 from bftrainer.model import (
     Action,
     Drain,
@@ -41,6 +42,7 @@ from bftrainer.model import (
     NodeState,
     Pilot,
     Plan,
+    PolicyChanged,
     PollFailed,
     Problem,
     Resume,
@@ -238,7 +240,7 @@ class Daemon:
         self._stop.set()
 
     def reload(self, wanted: Settings) -> Refused:
-        """Take over what may change while trainers run; the next event is decided by it.
+        """Take over what may change while trainers run, and decide by it.
 
         Raises:
             SettingsError: that does not go together with what stays; all is as it was.
@@ -246,6 +248,8 @@ class Daemon:
         self.settings, refused = reloaded(self.settings, wanted)
         self.pilots.start_s, self.pilots.spare_s = self.settings.pilot_start_s, self.settings.spare_s
         self.pilots.per_minute = self.settings.submissions_per_minute
+        self.emit(PolicyChanged(time=self.clock.now()))
+        self._poll_now.set()
         return refused
 
     def _callers(self) -> Callers:
@@ -723,10 +727,9 @@ class Daemon:
         if self.operation is Operation.DRAINING:
             self.emit(Drain(time=self.clock.now()))
         if stored:
-            log.info(
-                "recovered %d trainers; %d pilots taken over, %d nodes lost",
-                *(len(stored), len(present), len(recorded - present)),
-            )
+            lost = len(recorded - present)
+            note(log, "taken_over", trainers=len(stored), nodes=names(present), nodes_lost=lost)
+        self.telemetry.pilot("adopted", [held.pilot for held in self.pilots.held.values()])
 
     async def _first_poll(self) -> Snapshot:
         while True:

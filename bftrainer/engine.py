@@ -40,6 +40,7 @@ from bftrainer.model import (
     Measured,
     NodesChanged,
     Plan,
+    PolicyChanged,
     PollFailed,
     Problem,
     Regroup,
@@ -460,6 +461,15 @@ def _(event: Resume, state: State) -> _Taken:
 
 
 @_take.register
+def _(event: PolicyChanged, state: State) -> _Taken:
+    """Whoever holds nodes may go on, even above a new limit; those who wait move up to it."""
+    taken = _facts(state)
+    _promote(taken, state.settings.max_parallel)
+    taken.decide = True
+    return taken
+
+
+@_take.register
 def _(event: PollFailed, state: State) -> _Taken:
     return _facts(state)
 
@@ -467,10 +477,7 @@ def _(event: PollFailed, state: State) -> _Taken:
 def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:
     taken = _facts(state)
     if taken.active.pop(id_, None) is not None:
-        promoted = state.waiting.first()
-        if promoted is not None and state.settings.max_parallel is not None:
-            taken.active[promoted.id] = promoted
-            taken.waiting = state.waiting.remove(promoted.id)
+        _promote(taken, state.settings.max_parallel)
         taken.decide = True
     elif id_ in state.waiting:
         taken.waiting = state.waiting.remove(id_)
@@ -478,6 +485,16 @@ def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:
         return taken
     taken.ended = Ended(trainer=id_, status=status, reason=reason)
     return taken
+
+
+def _promote(taken: _Taken, max_parallel: int | None) -> None:
+    """Fill the places of those who may hold nodes, where these are limited, from those who wait."""
+    while max_parallel is not None and len(taken.active) < max_parallel:
+        promoted = taken.waiting.first()
+        if promoted is None:
+            return
+        taken.active[promoted.id] = promoted
+        taken.waiting = taken.waiting.remove(promoted.id)
 
 
 def _without(trainer: Trainer, gone: frozenset[str]) -> Trainer:

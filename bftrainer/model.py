@@ -461,6 +461,14 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """The settings by which is decided have changed: everything is decided anew."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailed:
     """The scheduler could not be asked. The pool stays as it was: a failed poll is no empty pool."""
 
@@ -480,6 +488,7 @@ Event = (
     | Resync
     | Drain
     | Resume
+    | PolicyChanged
     | PollFailed
 )
 

@@ -15,6 +15,7 @@ LIVE = frozenset(
         "solver",
         "objective",
         "t_fwd_s",
+        "max_parallel",
         "nodes_per_trainer",
         "ageing_s",
         "user_max_nodes",

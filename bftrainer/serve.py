@@ -77,5 +77,6 @@ def summary(daemon: Daemon) -> str:
     """The line that `systemctl status` shows."""
     running = [t for t in daemon.state.active.values() if t.members]
     said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
-    said += [f"degraded: {text}" for text in (daemon.health.scheduler, daemon.health.store) if text]
+    troubles = (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble)
+    said += [f"degraded: {text}" for text in troubles if text]
     return "; ".join(said)

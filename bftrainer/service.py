@@ -113,9 +113,7 @@ class DaemonService:
         daemon = self._daemon
         trainers = self.trainers(caller)
         plan = daemon.last_plan
-        problems = [
-            text for text in (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble) if text
-        ]
+        problems = self._problems()
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -163,9 +161,12 @@ class DaemonService:
 
     def hindrances(self) -> list[str]:
         """Why the daemon cannot do its work at the moment."""
-        health = self._daemon.health
         found = ["recovering: what runs is being taken over"] if self._daemon.recovering else []
-        return found + [text for text in (*self.ailments(), health.scheduler, health.store) if text]
+        return found + self.ailments() + self._problems()
+
+    def _problems(self) -> list[str]:
+        daemon = self._daemon
+        return [t for t in (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble) if t]
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
         """A trainer's line in a list; what is newer in memory than in the store wins."""

@@ -20,6 +20,9 @@ from bftrainer.ports import Pause
 
 log = logging.getLogger("bftrainer")
 
+FAILURES = frozenset({"refused", "unsure", "lost", "cancel_failed"})
+"""What becomes of pilots and should not."""
+
 
 class Telemetry:
     """The daemon's voice and its counters."""
@@ -87,19 +90,24 @@ class Telemetry:
         concerned = tuple(pilots)
         if concerned:
             self.metrics.pilots.labels(event).inc(len(concerned))
+            if event in FAILURES:
+                self.metrics.errors.labels("pilot").inc(len(concerned))
             note(
                 log,
                 f"pilot_{event}",
+                logging.WARNING if event in FAILURES else logging.INFO,
                 count=len(concerned),
                 nodes=names(pilot.node for pilot in concerned),
+                users=names({pilot.user for pilot in concerned} - {""}),
                 reason=reason,
             )
 
     def vacated(self, jobs: Iterable[str], nodes: Iterable[str], seconds: float) -> None:
-        """Nodes were given up for main jobs, `seconds` after these had been seen to want them."""
+        """Nodes were given up, for main jobs where such are named, `seconds` after that had been decided."""
         jobs, nodes = tuple(jobs), tuple(nodes)
-        self.metrics.claims.inc(len(jobs))
-        self.metrics.vacate.observe(seconds)
+        if jobs:
+            self.metrics.claims.inc(len(jobs))
+            self.metrics.vacate.observe(seconds)
         self.metrics.pilots.labels("vacated").inc(len(nodes))
         note(log, "vacated", jobs=names(jobs), count=len(nodes), nodes=names(nodes), seconds=seconds)
 

@@ -25,6 +25,7 @@ from bftrainer.model import (
     NodesChanged,
     Plan,
     Points,
+    PolicyChanged,
     PollFailed,
     Problem,
     Regroup,
@@ -283,6 +284,32 @@ def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
     assert list(world.state.active) == [2, 3]
     assert [t.id for t in world.state.waiting] == [5]
     assert [trainer for trainer, _ in starts(step)] == [3]
+
+
+def changed(world: World, **settings: Any) -> engine.Step:
+    """The site changes its policy; who makes engines hands it in with the state."""
+    world.state = replace(world.state, settings=replace(world.state.settings, **settings))
+    return world.take(PolicyChanged(time=0.0))
+
+
+def test_a_new_policy_counts_at_once() -> None:
+    world = World(EngineSettings(max_parallel=1))
+    world.nodes(joined="abcd")
+    for id_ in (1, 2, 3, 4):
+        world.submit(id_, n_max=2, user="one")
+    assert starts(changed(world, max_parallel=3)) == [(2, "c"), (2, "d")]
+    assert list(world.state.active) == [1, 2, 3]
+    changed(world, max_parallel=1)
+    assert list(world.state.active) == [1, 2, 3], "who may hold nodes goes on"
+    world.end(1)
+    world.end(2)
+    assert list(world.state.active) == [3], "but nobody moves up before there is room"
+    world.end(3)
+    assert list(world.state.active) == [4]
+    assert len(world.held(4)) == 2
+    step = changed(world, user_max_nodes=1)
+    assert step.plan is not None
+    assert len(world.held(4)) == 1
 
 
 def test_a_trainer_is_submitted_once() -> None:

@@ -20,6 +20,7 @@ def service(*, stuck_s: float = 0.0, scheduler: str = "", store: str = "", recov
             pulse=SimpleNamespace(stuck_s=stuck_s),
             health=SimpleNamespace(scheduler=scheduler, store=store),
             recovering=recovering,
+            pilots=SimpleNamespace(trouble=""),
         )
     )
 
