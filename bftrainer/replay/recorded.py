@@ -181,8 +181,10 @@ def _read(store: Store) -> Recorded:
 
 
 def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, int]) -> Iterator[Event]:
-    """What came from outside. A daemon that stops gives its nodes up, whatever it still hears of them."""
+    """What came from outside. A daemon that stops or is drained gives its nodes up, whatever it still hears
+    of them."""
     pool = frozenset[str]()
+    begins = [*begins, *(row["time"] for row in events if row["kind"] == "Resume")]
     resumes = float("-inf")
     for row in events:
         time, data = row["time"], row["data"]
@@ -194,13 +196,14 @@ def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, 
                     time=time,
                     left=frozenset(data["left"]),
                     joined=frozenset(data["joined"]),
+                    vacated=frozenset(data.get("vacated", ())),
                     reason=data["reason"],
                     facts={node: Facts(**known) for node, known in data.get("facts", {}).items()},
                 )
                 pool = (pool - change.left) | change.joined
                 yield change
             case "Drain":
-                yield NodesChanged(time=time, left=pool, reason="the daemon stopped")
+                yield NodesChanged(time=time, left=pool, reason="drained")
                 pool = frozenset()
                 resumes = min((begin for begin in begins if begin > time), default=float("inf"))
             case "Measured":

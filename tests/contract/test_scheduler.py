@@ -10,6 +10,7 @@ import pytest
 
 from bftrainer.model import NodesChanged, Pilot
 from bftrainer.schedulers.local import LocalScheduler, Playback
+from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.scheduler import SchedulerContract
 
 
@@ -86,3 +87,22 @@ def test_pilots_die_at_the_moment_of_the_log_without_a_poll(tmp_path: Path) -> N
         return time.monotonic() - begin
 
     assert asyncio.run(scenario()) >= 1.4
+
+
+class MemoryMachine:
+    idle, busy = "n1", "n2"
+
+    def __init__(self) -> None:
+        self._machine = Machine({self.idle}, {self.busy})
+
+    def make(self) -> MemoryScheduler:
+        return MemoryScheduler(self._machine, time.time)
+
+    def take(self) -> None:
+        self._machine.take(self.idle)
+
+
+class TestMemoryScheduler(SchedulerContract):
+    @pytest.fixture
+    def machine(self) -> MemoryMachine:
+        return MemoryMachine()

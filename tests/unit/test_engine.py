@@ -30,6 +30,7 @@ from bftrainer.model import (
     Problem,
     Regroup,
     RescaleCosts,
+    Resume,
     Resync,
     Scalability,
     StartWorker,
@@ -86,8 +87,10 @@ class World:
         self.state, self.now = step.state, self.now + 1.0
         return step
 
-    def nodes(self, joined: str = "", left: str = "") -> engine.Step:
-        return self.take(NodesChanged(time=0.0, joined=frozenset(joined), left=frozenset(left)))
+    def nodes(self, joined: str = "", left: str = "", vacated: str = "") -> engine.Step:
+        """`vacated` leave, too."""
+        left, gone = left + vacated, frozenset(vacated)
+        return self.take(NodesChanged(time=0.0, joined=frozenset(joined), left=frozenset(left), vacated=gone))
 
     def expect(self, facts: dict[str, float | None], joined: str = "") -> engine.Step:
         """The scheduler says when nodes will leave (from now, in seconds; None: it no longer says so)."""
@@ -202,6 +205,23 @@ def test_survivors_of_a_forced_leave_regroup_at_once() -> None:
     assert regroup(step) == Regroup(trainer=1, generation=generation + 1, members=("m", "z", "n"))
     assert world.trainer(1).nodes == set("mzn")
     assert world.state.pool == set("mzn")
+
+
+def test_workers_on_vacated_nodes_leave_at_a_step_boundary_and_newcomers_there_stop() -> None:
+    world = World().running("abc")
+    world.nodes(joined="d")
+    step = world.nodes(left="a", vacated="bd")
+    assert step.actions == (
+        StopWorker(trainer=1, generation=4, node="d"),
+        Regroup(trainer=1, generation=4, members=("c",), leaving=("b",)),
+    )
+    assert world.state.pool == {"c"} and world.trainer(1).nodes == {"c"}
+
+
+def test_a_trainer_whose_last_nodes_are_vacated_writes_a_checkpoint() -> None:
+    world = World().running("ab")
+    step = world.nodes(vacated="ab")
+    assert regroup(step) == Regroup(trainer=1, generation=3, members=(), leaving=("a", "b"))
 
 
 def test_a_leave_is_not_delayed_by_a_join_at_the_same_moment() -> None:
@@ -600,6 +620,15 @@ def test_drain_takes_every_node_with_a_checkpoint_and_gives_none() -> None:
         assert later.actions == ()
     assert world.state.draining
     assert world.state.pool == set("bcd")
+
+
+def test_after_resume_nodes_are_given_again() -> None:
+    world = World().running("ab")
+    assert world.take(Resume(time=0.0)).plan is None  # nothing was drained
+    world.take(Drain(time=0.0))
+    step = world.take(Resume(time=0.0))
+    assert starts(step) == [(1, "a"), (1, "b")]
+    assert not world.state.draining
 
 
 def test_resync_publishes_the_same_members_anew() -> None:

@@ -134,6 +134,39 @@ POLLS = st.lists(
 )
 
 
+def test_what_is_given_up_leaves_and_does_not_join_though_it_is_idle() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "abc"))
+    pool, event = observe(pool, snapshot(1.0, "abd"), given_up=frozenset("bd"))
+    assert event is not None
+    assert (event.left, event.vacated, event.joined) == (frozenset("bc"), frozenset("b"), frozenset())
+    assert pool.nodes == {"a"}
+
+
+def test_nobody_joins_a_closed_pool_and_it_loses_nodes_like_any_other() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    pool, event = observe(pool, snapshot(1.0, "bc"), closed=True)
+    assert event is not None
+    assert (event.left, event.joined) == (frozenset("a"), frozenset())
+
+
+def test_a_hole_that_ends_soon_is_left_alone_until_it_is_longer() -> None:
+    def seen(time: float, until: float | None) -> Snapshot:
+        return Snapshot(time=time, nodes=(Node(name="a", state=NodeState.IDLE, until=until),))
+
+    pool, event = observe(Pool(), seen(100.0, 129.0), min_hole_s=30.0)
+    assert event is None
+    pool, event = observe(pool, seen(101.0, 131.0), min_hole_s=30.0)
+    assert event is not None and event.joined == {"a"}
+    pool, event = observe(pool, seen(120.0, 131.0), min_hole_s=30.0)
+    assert event is None and pool.nodes == {"a"}
+
+
+def test_a_node_lost_while_its_agent_can_still_be_told_is_vacated() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "a"))
+    after, event = lose(pool, "a", 3.0, "told to end", vacated=True)
+    assert event is not None and event.vacated == {"a"} and after.nodes == frozenset()
+
+
 @given(POLLS, st.integers(0, 2))
 def test_facts_kept_from_events_alone_are_what_the_last_poll_said(
     polls: list[dict[str, float | None]], debounce_s: int

@@ -1,0 +1,88 @@
+"""A scheduler in memory that passes the contract of schedulers, and whose answers can be lost or refused."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bftrainer.model import Claim, Node, NodeState, Pilot, Snapshot
+from bftrainer.ports import SchedulerError, UnsureError
+
+
+@dataclass
+class Machine:
+    """Nodes and what runs on them; it outlives the schedulers that look at it."""
+
+    idle: set[str]
+    busy: set[str] = field(default_factory=set)
+    until: dict[str, float] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
+    pilots: list[Pilot] = field(default_factory=list)
+    submitted: list[tuple[Pilot, float | None]] = field(
+        default_factory=list
+    )  # all that ever were, with limits
+    cancelled: list[str] = field(default_factory=list)  # tags, in order
+    jobs: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def take(self, node: str) -> None:
+        """The main scheduler takes a node and kills what is there."""
+        self.idle.discard(node)
+        self.busy.add(node)
+        self.pilots = [pilot for pilot in self.pilots if pilot.node != node]
+
+
+class MemoryScheduler:
+    """Implements `ports.Scheduler` over a `Machine`.
+
+    `refuses` and `loses` say why a pilot is not accepted, or that the answer to its submission gets lost.
+    """
+
+    def __init__(self, machine: Machine, now: Callable[[], float]) -> None:
+        self.machine, self._now = machine, now
+        self.down = ""  # why nothing can be asked
+        self.refuses: Callable[[Pilot], str] = lambda pilot: ""
+        self.loses: Callable[[Pilot], bool] = lambda pilot: False
+
+    async def poll(self) -> Snapshot:
+        self._ask()
+        machine = self.machine
+        return Snapshot(
+            time=self._now(),
+            nodes=tuple(
+                Node(
+                    name=name,
+                    state=NodeState.IDLE if name in machine.idle else NodeState.BUSY,
+                    until=machine.until.get(name),
+                )
+                for name in sorted(machine.idle | machine.busy)
+            ),
+            claims=machine.claims,
+            pilots=tuple(machine.pilots),
+        )
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        self._ask()
+        return tuple(self.machine.pilots)
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        self._ask()
+        why = self.refuses(pilot) or ("" if pilot.node in self.machine.idle else f"{pilot.node} is busy")
+        if why:
+            raise SchedulerError(why)
+        self.machine.pilots.append(pilot)
+        self.machine.submitted.append((pilot, limit_s))
+        if self.loses(pilot):
+            raise UnsureError("the answer was lost")
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        self._ask()
+        self.machine.cancelled += [pilot.tag for pilot in pilots]
+        self.machine.pilots = [pilot for pilot in self.machine.pilots if pilot not in pilots]
+
+    async def close(self) -> None:
+        """Nothing runs."""
+
+    def _ask(self) -> None:
+        if self.down:
+            raise SchedulerError(self.down)

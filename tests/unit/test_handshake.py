@@ -1,0 +1,140 @@
+"""Agent and daemon prove to each other that they know the pilot's secret, over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from bftrainer import secret
+from bftrainer.agent.agent import Agent
+from bftrainer.api.hub import Hub
+from bftrainer.api.server import bind
+
+
+class Desk:
+    """A hub on a port, and what it has heard."""
+
+    def __init__(self, key: bytes = b"key") -> None:
+        self.up: list[tuple[str, str]] = []
+        self.down: list[str] = []
+        self.hub = Hub(
+            secret_of=lambda tag: secret.of_pilot(key, tag),
+            up=lambda node, tag, inventory: self.up.append((node, tag)) or True,
+            down=self.down.append,
+            said=lambda node, message: None,
+        )
+        self.address = ""
+
+    async def open(self) -> web.AppRunner:
+        app = web.Application()
+        app.router.add_get("/v1/agent", self.hub.serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        bound = bind("127.0.0.1:0")
+        self.address = f"127.0.0.1:{bound.getsockname()[1]}"
+        await web.SockSite(runner, bound).start()
+        return runner
+
+
+def at(desk: Desk, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        runner = await desk.open()
+        try:
+            async with asyncio.timeout(20):
+                await scenario()
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(whole())
+
+
+def agent(desk: Desk, known: str, orphan_s: float = 60.0) -> Agent:
+    return Agent(node="n1", tag="abc", secret=known, daemon=desk.address, orphan_s=orphan_s)
+
+
+KNOWN = secret.of_pilot(b"key", "abc")
+
+
+def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
+    desk = Desk()
+
+    async def scenario() -> None:
+        serving = asyncio.create_task(agent(desk, KNOWN).serve())
+        while not desk.hub.connected("n1"):
+            await asyncio.sleep(0.01)
+        assert desk.up == [("n1", "abc")]
+        desk.hub.send("n1", {"type": "exit"})
+        await serving
+
+    at(desk, scenario)
+
+
+@pytest.mark.parametrize("known", ["", "guessed", secret.of_pilot(b"key", "other")])
+def test_an_agent_that_does_not_know_it_never_gets_in(known: str, caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+
+    async def scenario() -> None:
+        await agent(desk, known, orphan_s=0.5).serve()  # gives up, as without a daemon
+
+    with caplog.at_level(logging.WARNING):
+        at(desk, scenario)
+    assert desk.up == [] and "does not know its pilot's secret" in caplog.text
+    assert KNOWN not in caplog.text
+
+
+def test_an_agent_takes_no_orders_from_who_does_not_know_its_secret() -> None:
+    impostor = Desk(key=b"another")
+    impostor.hub._secret_of = lambda tag: "wrong"
+    took: list[str] = []
+
+    async def scenario() -> None:
+        honest = agent(impostor, "wrong", orphan_s=0.5)
+        honest._secret = KNOWN
+        original = honest._obey
+        honest._obey = lambda order: (took.append(order["type"]), original(order))[1]  # type: ignore[method-assign]
+        await honest.serve()
+
+    at(impostor, scenario)
+    assert took == []
+
+
+def test_an_answer_cannot_be_used_twice_or_by_the_other_side() -> None:
+    one, two = secret.nonce(), secret.nonce()
+    answer = secret.proof(KNOWN, "agent", one)
+    assert secret.proven(answer, KNOWN, "agent", one)
+    assert not secret.proven(answer, KNOWN, "agent", two)
+    assert not secret.proven(answer, KNOWN, "daemon", one)
+    assert not secret.proven(None, KNOWN, "agent", one)
+
+
+@pytest.mark.parametrize("first", ["nonsense", '{"node": 1}', "[]"])
+def test_whoever_does_not_speak_like_an_agent_is_shown_out(first: str) -> None:
+    desk = Desk()
+
+    async def scenario() -> None:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"http://{desk.address}/v1/agent") as ws,
+        ):
+            assert (await ws.receive_json())["type"] == "challenge"
+            await ws.send_str(first)
+            assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSE
+
+    at(desk, scenario)
+    assert desk.up == []
+
+
+def test_the_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    key = secret.load_key(path)
+    assert secret.load_key(path) == key and len(key) == secret.KEY_BYTES
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(key[:5])  # the disk was full
+    assert len(secret.load_key(path)) == secret.KEY_BYTES
