@@ -56,6 +56,7 @@ def main() -> None:
 @click.option("--users", default="", metavar="A,B", help="Unix users to make where they are missing.")
 @click.option("--no-preemption", is_flag=True, help="A site that preempts nothing (slurm_mode window).")
 @click.option("--stock", is_flag=True, help="Slurm's own scheduler parameters, not ones that act at once.")
+@click.option("--slurmdbd", is_flag=True, help="With accounting, on a MariaDB of its own.")
 @click.option("--features", multiple=True, type=NodeSets(), help="Features of nodes; may be repeated.")
 @click.option("--gres", multiple=True, type=NodeSets(), help="GRES of nodes, as n[1-2]=gpu:2.")
 def up(
@@ -64,6 +65,7 @@ def up(
     users: str,
     no_preemption: bool,
     stock: bool,
+    slurmdbd: bool,
     features: tuple[tuple[str, str], ...],
     gres: tuple[tuple[str, str], ...],
 ) -> None:
@@ -73,6 +75,7 @@ def up(
         directory=place,
         preemption=not no_preemption,
         stock=stock,
+        slurmdbd=slurmdbd,
         users=[name for name in users.split(",") if name],
         features=dict(features),
         gres=dict(gres),

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from slurm.testbed import accounting, processes, users
 from slurm.testbed import plan as plans
-from slurm.testbed import processes, users
 from slurm.testbed.plan import Plan, TestbedError
 from slurm.testbed.ports import free_ports
 
@@ -29,12 +29,16 @@ SBIN = "/usr/sbin:/usr/local/sbin"
 CONTROLLER, MUNGED = "slurmctld", "munged"
 
 
-def why_not() -> str | None:
+def why_not(*, slurmdbd: bool = False) -> str | None:
     """What this machine or its user lacks for a testbed; None: nothing."""
     if os.geteuid() != 0:
         return "a Slurm testbed needs root: its slurmd starts jobs of several users"
     missing = [name for name in PROGRAMS if _program(name) is None]
-    return f"{', '.join(missing)} not installed: say make slurm" if missing else None
+    if missing:
+        return f"{', '.join(missing)} not installed: say make slurm"
+    if slurmdbd and (missing := [name for name in accounting.PROGRAMS if _program(name) is None]):
+        return f"{', '.join(missing)} not installed: Debian's packages are slurmdbd and mariadb-server"
+    return None
 
 
 def _program(name: str) -> str | None:
@@ -58,6 +62,7 @@ class Testbed:
         directory: Path | None = None,
         preemption: bool = True,
         stock: bool = False,
+        slurmdbd: bool = False,
         users: Sequence[str] = (),
         features: Mapping[str, str] | None = None,
         gres: Mapping[str, str] | None = None,
@@ -67,7 +72,7 @@ class Testbed:
         `features` and `gres` map node sets to what these nodes have: {"n[1-2]": "gpu:2"}.
         """
         self._wanted = (nodes, directory, tuple(users), features or {}, gres or {})
-        self._preemption, self._stock = preemption, stock
+        self._preemption, self._stock, self._slurmdbd = preemption, stock, slurmdbd
 
     @classmethod
     def at(cls, directory: Path) -> Testbed:
@@ -102,11 +107,11 @@ class Testbed:
             TestbedError: something is missing, the directory is in use, or Slurm does not start: its
                 logs are quoted, and nothing stays behind.
         """
-        if why := why_not():
+        if why := why_not(slurmdbd=self._slurmdbd):
             raise TestbedError(why)
         count, wanted, names, features, gres = self._wanted
         directory = _directory(wanted)
-        with free_ports(count + 1) as (port, *rest):
+        with free_ports(count + 2) as (port, dbd_port, *rest):
             try:
                 nodes = plans.node_plans(rest, features, gres)
                 self._adopt(
@@ -114,6 +119,7 @@ class Testbed:
                         directory=directory,
                         nodes=nodes,
                         port=port,
+                        slurmdbd_port=dbd_port if self._slurmdbd else 0,
                         preemption=self._preemption,
                         stock=self._stock,
                     )
@@ -121,7 +127,7 @@ class Testbed:
                 plans.write(self.plan)
                 self._write_files()
                 self._make_users(names)
-                self._start()
+                self._start(names)
             except BaseException:
                 self._clear(directory)
                 raise
@@ -129,11 +135,11 @@ class Testbed:
     def down(self, *, keep: bool = False) -> None:
         """Stop every process and job of it, and remove its directory unless it is to be kept."""
         ledger, plan = self._ledger, self.plan
-        slurmds = [name for name in ledger.names() if name not in (CONTROLLER, MUNGED)]
-        ledger.stop(slurmds, 0)  # first, so that none of them starts another job
+        ledger.stop(plan.names(), 0)  # first, so that none of them starts another job
         while jobs := processes.of_jobs(plan.directory, plan.conf):
             processes.kill(jobs)
         ledger.stop([CONTROLLER], STOP_S if keep else 0)
+        ledger.stop([accounting.SLURMDBD, accounting.DATABASE], STOP_S if keep else 0)
         ledger.stop([MUNGED], STOP_S)
         if left := ledger.names():
             raise TestbedError(f"{plan.directory}: {', '.join(left)} cannot be stopped")
@@ -160,12 +166,13 @@ class Testbed:
             (plan.directory / name).write_text(content, "utf-8")
         key = plan.directory / "munge" / "key"
         key.touch(0o600)
+        if plan.slurmdbd_port:  # refuses a configuration that others can read
+            (plan.directory / "slurmdbd.conf").chmod(0o600)
         key.write_bytes(secrets.token_bytes(1024))
 
     def _make_users(self, names: Sequence[str]) -> None:
         for name in names:
-            made = users.make([name])
-            self.plan = plans.with_users(self.plan, made)
+            self.plan = plans.with_users(self.plan, users.make([name]))
             plans.write(self.plan)
 
     @contextlib.contextmanager
@@ -173,13 +180,17 @@ class Testbed:
         """Unix users for a while; those that had to be made go in the end, with their homes."""
         made = users.make(names)
         try:
+            self._associate(names)
             yield
         finally:
             users.remove(made)
 
-    def _start(self) -> None:
+    def _start(self, names: Sequence[str]) -> None:
         self._start_munged()
+        if self.plan.slurmdbd_port:
+            self._start_accounting()
         self.start_controller()
+        self._associate(["root", *names])
         for node in self.plan.names():
             self.start_slurmd(node)
         self.wait_idle()
@@ -193,11 +204,33 @@ class Testbed:
         )
         self._until(self.plan.munge_socket.is_socket, START_S, "munged listens", MUNGED)
 
-    def _launch(self, name: str, *options: str, program: str | None = None) -> None:
+    def _start_accounting(self) -> None:
+        place = self.plan.directory
+        accounting.install(place)
+        self._launch(accounting.DATABASE, *accounting.database_options(place))
+        self._until(accounting.socket(place).is_socket, START_S, "MariaDB listens", accounting.DATABASE)
+        slurmdbd = accounting.environment(place, self.env)
+        self._launch(accounting.SLURMDBD, "-D", env=slurmdbd)
+
+        def answers() -> bool:
+            return not self.run(["sacctmgr", "-n", "show", "cluster"], check=False).returncode
+
+        self._until(answers, START_S, "slurmdbd answers", accounting.SLURMDBD)
+
+    def _associate(self, names: Sequence[str]) -> None:
+        """Let users submit where slurmdbd asks for it."""
+        if self.plan.slurmdbd_port:
+            for command in accounting.associations(self.plan.cluster, names):
+                self.run(command, check=False)  # the account may be there already: that is no success
+            self.run(accounting.qos(len(self.plan.nodes), names))
+
+    def _launch(
+        self, name: str, *options: str, program: str | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
         path = _program(program or name)
         if path is None:
             raise TestbedError(f"{program or name} is not installed: say make slurm")
-        self._ledger.start(name, [path, *options], self.env)
+        self._ledger.start(name, [path, *options], env or self.env)
 
     def start_controller(self) -> None:
         """Start slurmctld; returns when it answers."""
@@ -277,7 +310,11 @@ class Testbed:
 
     def status(self) -> dict[str, bool]:
         """Process -> whether it is alive."""
-        return {name: self._ledger.alive(name) for name in (MUNGED, CONTROLLER, *self.plan.names())}
+        return {name: self._ledger.alive(name) for name in (*self._services(), *self.plan.names())}
+
+    def _services(self) -> tuple[str, ...]:
+        database = (accounting.DATABASE, accounting.SLURMDBD) if self.plan.slurmdbd_port else ()
+        return (MUNGED, *database, CONTROLLER)
 
     def _until(self, ready: Any, timeout_s: float, what: str, process: str) -> None:
         if not processes.until(lambda: ready() or not self._ledger.alive(process), timeout_s):

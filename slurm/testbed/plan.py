@@ -134,7 +134,11 @@ def files(plan: Plan) -> dict[str, str]:
     words = {"plan": plan, "hostname": socket.gethostname().split(".")[0], "gres_types": gres_types}
     found = {
         name: templates.get_template(f"{name}.j2").render(words)
-        for name in ("slurm.conf", *(["gres.conf"] if gres_types else []))
+        for name in (
+            "slurm.conf",
+            *(["gres.conf"] if gres_types else []),
+            *(["slurmdbd.conf"] if plan.slurmdbd_port else []),
+        )
     }
     return found | {plan.fragment: (FRAGMENTS / plan.fragment).read_text("utf-8")}
 

@@ -1,0 +1,59 @@
+"""Accounting of a testbed: slurmdbd on a MariaDB of its own, which listens on a socket in the directory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from slurm.testbed.plan import FRAGMENTS, TestbedError
+
+DATABASE, SLURMDBD = "mariadbd", "slurmdbd"
+PROGRAMS = (DATABASE, "mariadb-install-db", SLURMDBD, "sacctmgr")
+INSTALL_S = 120
+
+
+def socket(directory: Path) -> Path:
+    """Of the database."""
+    return directory / "db.sock"
+
+
+def install(directory: Path) -> None:
+    """Make an empty database.
+
+    Raises:
+        TestbedError: MariaDB says no.
+    """
+    command = ["mariadb-install-db", "--no-defaults", f"--datadir={directory}/db", "--user=root"]
+    command += ["--auth-root-authentication-method=socket", "--skip-test-db"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_S)
+    if done.returncode:
+        raise TestbedError(f"mariadb-install-db: {(done.stderr or done.stdout).strip()[-1000:]}")
+
+
+def database_options(directory: Path) -> tuple[str, ...]:
+    """Of mariadbd: root alone gets in, by the socket's peer; nothing has to survive a power failure."""
+    return (
+        *("--no-defaults", "--user=root", "--skip-networking", f"--datadir={directory}/db"),
+        *(f"--socket={socket(directory)}", f"--pid-file={directory}/run/mariadbd.own-pid"),
+        "--innodb-flush-log-at-trx-commit=0",
+    )
+
+
+def environment(directory: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Of slurmdbd, whose configuration cannot name a database's socket."""
+    return {**env, "MYSQL_UNIX_PORT": str(socket(directory))}
+
+
+def associations(cluster: str, users: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that let users submit: to the account `main`, and as bftrainer's pilots."""
+    change = ("sacctmgr", "-i")
+    return (
+        (*change, "add", "account", "main", f"cluster={cluster}"),
+        *((*change, "add", "user", user, "account=main", f"cluster={cluster}") for user in users),
+    )
+
+
+def qos(nodes: int, users: Sequence[str]) -> tuple[str, ...]:
+    """What a site runs for bftrainer."""
+    return (str(FRAGMENTS / "bftrainer-qos.sh"), str(nodes), *users)
