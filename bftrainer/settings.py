@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +50,7 @@ NO_VALUE: Mapping[str, str] = {
     "user_max_nodes": "none",
     "metrics_port": "none",
     "server": "none",
+    "pilot_max_s": "none",
 }
 """The words for None, where a setting may be left open."""
 
@@ -179,6 +181,48 @@ class Settings(BaseModel):
             description="host:port where agents connect; empty: a free port of `address`, kept from then on"
         ),
     ] = ""
+    # Slurm, see docs/slurm.md
+    scheduler: Annotated[
+        Literal["slurm", "local"],
+        Field(description="whose idle nodes to use: Slurm's, or slots of this machine as a log has them"),
+    ] = "slurm"
+    slurm_partition: Annotated[
+        str, Field(description="the partition that pilots go to; empty: Slurm's default one")
+    ] = ""
+    slurm_watch: Annotated[
+        str,
+        Field(description="the partitions whose nodes are looked at, as a,b; empty: the one of the pilots"),
+    ] = ""
+    slurm_qos: Annotated[str, Field(description="the QOS of pilots; empty: the user's default")] = ""
+    slurm_account: Annotated[str, Field(description="the account of pilots; empty: the user's default")] = ""
+    slurm_mode: Annotated[
+        Literal["preempt", "window"],
+        Field(
+            description="preempt: Slurm takes nodes back from pilots; window: it does not, so that every "
+            "pilot has a time limit that ends before its hole does"
+        ),
+    ] = "preempt"
+    slurm_options: Annotated[
+        str, Field(description="more options of sbatch for pilots, as on its command line")
+    ] = ""
+    pilot_template: Annotated[
+        str, Field(description="file with the batch script of pilots (jinja2); empty: bftrainer's own")
+    ] = ""
+    pilot_python: Annotated[
+        str, Field(min_length=1, description="the Python with bftrainer on the nodes")
+    ] = sys.executable
+    pilot_max_s: Annotated[
+        Positive | None,
+        Field(description="longest time limit of a pilot; none: its hole's, or the partition's"),
+    ] = 86_400.0
+    claim_patience_s: Annotated[
+        Positive,
+        Field(description="how long nodes are kept free for a main job that should start and does not"),
+    ] = 120.0
+    command_timeout_s: Annotated[
+        Positive, Field(description="time for one of the batch system's commands before it is killed")
+    ] = 20.0
+
     pilot_start_s: Annotated[Positive, Field(description="how long a pilot may take to report")] = 60.0
     warm_pool: Annotated[
         bool,
@@ -292,6 +336,17 @@ class Settings(BaseModel):
         host, _, port = text.rpartition(":")
         if text and not (host and port.isdecimal() and int(port) < 65_536):
             raise ValueError("give host:port of this machine")
+        return text
+
+    @field_validator("slurm_options")
+    @classmethod
+    def _options_of_sbatch(cls, text: str) -> str:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise ValueError(f"{error}; quote it like a shell's line") from error
+        if any(not word.startswith("-") for word in words):
+            raise ValueError("options only, such as --constraint=gpu: the script is the pilots' template")
         return text
 
     @field_validator("objective")

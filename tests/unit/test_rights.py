@@ -18,7 +18,9 @@ from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, StrangerError
 from bftrainer.api.server import MAX_BODY, application, export
 from bftrainer.daemon import Daemon
 from bftrainer.model import (
+    Node,
     NodesChanged,
+    NodeState,
     Plan,
     PlanStatus,
     StartWorker,
@@ -109,7 +111,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             )
         )
     daemon.state = engine.restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
-    daemon.nodes = ("n1", "n2", "n3", "n4")
+    daemon.nodes = tuple(Node(name=name, state=NodeState.IDLE) for name in ("n1", "n2", "n3", "n4"))
     daemon.last_plan = plan = Plan(
         allocator="knapsack",
         status=PlanStatus.OPTIMAL,

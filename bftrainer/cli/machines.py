@@ -1,0 +1,141 @@
+"""The scheduler that the settings name, and where its agents find the daemon."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bftrainer.errors import BftrainerError
+from bftrainer.settings import Settings
+
+if TYPE_CHECKING:
+    from bftrainer.model import NodesChanged
+    from bftrainer.ports import Clock, Store
+    from bftrainer.schedulers.local import LocalScheduler
+    from bftrainer.schedulers.slurm import SlurmScheduler
+    from bftrainer.schedulers.slurm_pilot import PilotJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the local scheduler plays; `path` None: a generated one. `begin`: log time, Unix seconds."""
+
+    path: Path | None
+    nodes: int
+    speed: float
+    seed: int
+    begin: float | None
+
+
+def local_scheduler(settings: Settings, log: Log, store: Store, clock: Clock) -> LocalScheduler:
+    """This machine as a cluster. The machine goes on while the daemon is down: a restart finds the log
+    where it would be.
+
+    Raises:
+        BftrainerError: nothing happens in the log.
+    """
+    from bftrainer.replay import intervals, logs, synth
+    from bftrainer.schedulers.local import LocalScheduler, Playback
+
+    names, begin, end = synth.names(log.nodes), 0.0, float("inf")
+    changes: Iterable[NodesChanged] = synth.changes(log.nodes, seed=log.seed)
+    if log.path is not None:
+        fragments = logs.load(log.path).intervals
+        if not fragments:
+            raise BftrainerError(f"{log.path}: no intervals")
+        names = intervals.first_nodes(fragments, log.nodes)
+        begin = min(f.start for f in fragments if f.node in names) if log.begin is None else log.begin
+        changes = played = intervals.changes(fragments, names, begin, float("inf"))
+        end = played[-1].time
+        if begin >= end:
+            raise BftrainerError(f"{log.path}: nothing happens to {', '.join(sorted(names))} after --from")
+    what = json.dumps([str(log.path and log.path.resolve()), log.speed, log.nodes, log.seed, begin])
+    remembered = json.loads(store.get("local") or "[null, 0]")
+    origin = remembered[1] if remembered[0] == what else clock.now()
+    if begin + (clock.now() - origin) * log.speed > end:
+        click.echo("the log is over: it is played from its beginning again", err=True)
+        origin = clock.now()
+    store.put("local", json.dumps([what, origin]))
+    return LocalScheduler(
+        nodes=names,
+        changes=changes,
+        playback=Playback(begin=begin, origin=origin, speed=log.speed),
+        socket=settings.socket,
+        log_dir=settings.state_dir / "logs",
+        orphan_s=settings.orphan_s,
+        clock=clock,
+    )
+
+
+def slurm_scheduler(settings: Settings, agents_at: str, clock: Clock) -> SlurmScheduler:
+    from bftrainer.schedulers.slurm import SlurmScheduler
+
+    (settings.state_dir / "logs").mkdir(exist_ok=True)
+    return SlurmScheduler(
+        pilot_job(settings, agents_at, instance(settings, make=True)),
+        watch=frozenset(name for name in settings.slurm_watch.split(",") if name),
+        command_timeout_s=settings.command_timeout_s,
+        claim_patience_s=settings.claim_patience_s,
+        clock=clock,
+    )
+
+
+def pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
+    """What the settings say of pilots on Slurm; `agents_at` is where they find the daemon, `instance` tells
+    them from other daemons' pilots."""
+    from bftrainer import jobscripts
+    from bftrainer.schedulers.slurm_pilot import PilotJob
+
+    return PilotJob(
+        instance=instance,
+        template=Path(settings.pilot_template or jobscripts.find("slurm-pilot.sh.j2")),
+        python=settings.pilot_python,
+        daemon=agents_at,
+        orphan_s=settings.orphan_s,
+        log_dir=settings.state_dir / "logs",
+        window=settings.slurm_mode == "window",
+        partition=settings.slurm_partition,
+        qos=settings.slurm_qos,
+        account=settings.slurm_account,
+        options=tuple(shlex.split(settings.slurm_options)),
+        max_s=settings.pilot_max_s,
+        exec_prefix=settings.exec_prefix,
+    )
+
+
+def instance(settings: Settings, *, make: bool = False) -> str:
+    """The word in our pilots' names that tells them from those of other daemons; made once."""
+    path = settings.state_dir / "instance"
+    if path.exists():
+        return path.read_text(encoding="ascii").strip()
+    made = secrets.token_hex(4)
+    if make:
+        path.write_text(made, encoding="ascii")
+    return made
+
+
+def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, str]:
+    """The socket where agents connect and its host:port, the same after a restart: they come back there."""
+    from bftrainer.api.server import bind
+
+    host = settings.address
+    if settings.listen:
+        bound = bind(settings.listen)
+        named = settings.listen.rpartition(":")[0]
+        host = host if named in {"", "0.0.0.0", "[::]"} else named  # noqa: S104  no place to call
+    else:
+        try:
+            bound = bind(f"{settings.address}:{store.get('port') or 0}")
+        except BftrainerError:  # somebody else has it now: agents out there end by themselves
+            bound = bind(f"{settings.address}:0")
+    port = bound.getsockname()[1]
+    store.put("port", str(port))
+    return bound, f"{host}:{port}"

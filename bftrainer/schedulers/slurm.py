@@ -1,0 +1,247 @@
+"""Slurm through its commands: the only module that runs them.
+
+Whatever a command does not answer clearly is an error, never an empty machine: with slurmctld down some
+versions exit with 0 and print nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import logging
+import os
+import secrets
+import signal
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bftrainer.model import Pilot, Snapshot
+from bftrainer.ports import Clock, SchedulerError, UnsureError
+from bftrainer.schedulers import slurm_pilot, slurm_text, slurm_view
+from bftrainer.schedulers.slurm_pilot import PilotJob
+from bftrainer.schedulers.slurm_text import JobRow, TextError
+from bftrainer.schedulers.slurm_view import Ours, View
+
+log = logging.getLogger(__name__)
+
+STEERING = ("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_")
+KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
+PRINTED = {"LC_ALL": "C", "TERM": "dumb", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+"""So that commands print what the parsers read: times as seconds since 1970, lists in full."""
+UNANSWERED = (
+    "Socket timed out",
+    "Unexpected message received",
+    "Zero Bytes were transmitted",
+    "reset by peer",
+)
+"""What sbatch says when the job may have been accepted nonetheless."""
+HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
+KILLED_S = 1.0  # for a killed command to be gone
+AGAIN = 10  # a claim that lapsed counts again after so many times the patience
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """What the command had to say, in a line."""
+        said = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
+        return (said[-1] if said else f"exit code {self.code}")[:300]
+
+
+class SlurmScheduler:
+    """Implements `ports.Scheduler`."""
+
+    def __init__(
+        self,
+        job: PilotJob,
+        *,
+        watch: frozenset[str] = frozenset(),
+        command_timeout_s: float,
+        claim_patience_s: float,
+        clock: Clock,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        user = getpass.getuser()
+        self._job, self._clock = job, clock
+        self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
+        self._environ = command_environment(environ)  # also what pilots get, so nothing is added to it
+        users = None if job.exec_prefix else frozenset({user})
+        self._ours = Ours(job.instance, user, users, job.partition, watch)
+        self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
+        self._partition_max_s: float | None = None
+        self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
+        self._expected: dict[str, float] = {}  # main job -> since when it should have started
+        self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
+
+    async def poll(self) -> Snapshot:
+        shown = await self._run(["scontrol", "-o"], slurm_text.SHOW, hopeless=HOPELESS)
+        try:
+            machine = slurm_text.machine(shown.out)
+        except TextError as error:
+            raise SchedulerError(_reason(shown, str(error))) from error
+        # nodes first: a job that starts in between is seen twice, never not at all
+        jobs = await self._queue()
+        now = self._clock.now()
+        self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
+        view = slurm_view.look(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+        self._remember(view)
+        return view.snapshot
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        jobs = await self._queue()
+        pilots = slurm_view.pilots(jobs, self._ours)
+        self._note(pilots)
+        return pilots
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        if pilot.node in self._busy:
+            raise SchedulerError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
+        script = slurm_pilot.script(self._job, pilot, secret)
+        try:
+            done = await self._run(self._as(pilot.user, words), script)
+        except SchedulerError as error:
+            raise UnsureError(str(error)) from error
+        if done.code != 0:
+            kind = UnsureError if any(words in done.err for words in UNANSWERED) else SchedulerError
+            raise kind(_reason(done, "sbatch failed"))
+        number = done.out.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
+        self._jobs.setdefault(pilot, set()).add(number)
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        if any(not pilot.job and not self._jobs.get(pilot) for pilot in pilots):
+            await self.pilots()  # a submission that was never confirmed: by its name
+        numbers: dict[str, set[str]] = defaultdict(set)
+        for pilot in pilots:
+            numbers[pilot.user] |= {pilot.job} if pilot.job else self._jobs.get(pilot, set())
+        for user, jobs in numbers.items():
+            if jobs:
+                done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
+                if done.code != 0 and "Invalid job id" not in done.err:
+                    raise SchedulerError(_reason(done, "scancel failed"))
+
+    async def close(self) -> None:
+        pass
+
+    def _as(self, user: str, words: Sequence[str]) -> list[str]:
+        return slurm_pilot.as_user(self._job, user, words, self._environ)
+
+    async def _queue(self) -> tuple[JobRow, ...]:
+        mark = secrets.token_hex(8)
+        done = await self._run(["squeue", "-h", "-a", "-o", slurm_text.squeue_format(mark)])
+        if done.code != 0:
+            raise SchedulerError(_reason(done, "squeue failed"))
+        try:
+            jobs, odd = slurm_text.jobs(done.out, mark)
+        except TextError as error:
+            raise SchedulerError(str(error)) from error
+        for line in odd:
+            log.debug("squeue: a job that cannot be read: %s", line)
+        return jobs
+
+    def _remember(self, view: View) -> None:
+        self._note(view.snapshot.pilots)
+        self._partition_max_s = view.pilot_partition_max_s
+        self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
+        now = view.snapshot.time
+        self._expected = {job: self._expected.get(job, now) for job in view.expected}
+        for job, since in list(self._expected.items()):
+            if now - since > self._patience_s:
+                log.warning("job %s should have started %.0f s ago: no longer waited for", job, now - since)
+                self._lapsed[job] = now + AGAIN * self._patience_s
+                del self._expected[job]
+
+    def _note(self, pilots: Sequence[Pilot]) -> None:
+        self._jobs = defaultdict(set)
+        for pilot in pilots:
+            self._jobs[pilot].add(pilot.job)
+
+    async def _run(self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"") -> Output:
+        """Run a command, for `command_timeout_s` at most; `hopeless` on its stderr ends it at once.
+
+        Raises:
+            SchedulerError: it cannot be run, or takes too long.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**self._environ, **({} if words[0] == "sbatch" else PRINTED)},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SchedulerError(f"cannot run {words[0]}: {error.strerror}") from error
+        said = bytearray()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                out, _ = await asyncio.gather(
+                    _talk(process, stdin.encode()), _listen(process, said, hopeless)
+                )
+                code = await process.wait()
+        except TimeoutError:
+            words_said = Output(-1, "", said.decode(errors="replace"))
+            raise SchedulerError(
+                _reason(words_said, f"{words[0]} took more than {self._timeout_s:g} s")
+            ) from None
+        finally:
+            await _end(process)
+        return Output(code, out.decode(errors="replace"), said.decode(errors="replace"))
+
+
+def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without the variables that filter or reshape what Slurm's commands do."""
+    return {k: v for k, v in environ.items() if k in KEPT or not k.startswith(STEERING)}
+
+
+def _reason(done: Output, otherwise: str) -> str:
+    """Why a command failed, in Slurm's own words where it has any."""
+    words = done.words
+    for known, short in (
+        ("Unable to contact slurm controller", "slurmctld is down"),
+        ("Socket timed out", "slurmctld does not answer"),
+    ):
+        if known in done.err:
+            return f"{short}: {words}"
+    return f"{otherwise}: {words}" if done.err.strip() else otherwise
+
+
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> bytes:
+    assert process.stdin and process.stdout  # noqa: S101
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    return await process.stdout.read()
+
+
+async def _listen(process: asyncio.subprocess.Process, said: bytearray, hopeless: bytes) -> None:
+    assert process.stderr  # noqa: S101
+    while chunk := await process.stderr.read(4096):
+        said += chunk
+        if hopeless and hopeless in said:
+            _kill(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it if it still runs. What runs as another user may not let itself be killed: no waiting for it."""
+    _kill(process)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), KILLED_S)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,148 @@
+"""A pilot as Slurm gets it: the command line of sbatch and the script on its standard input. Pure, but for
+reading the template."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer.model import Pilot
+from bftrainer.ports import SchedulerError
+from bftrainer.schedulers.slurm_text import NODE_NAME
+
+PREFIX = "bftrainer-"
+MINUTE_S = 60.0
+TAG = re.compile(r"\w+")
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotJob:
+    """What all pilots have in common. `window`: there is no preemption, so no pilot goes without a limit."""
+
+    instance: str
+    template: Path
+    python: str
+    daemon: str  # where agents find it: host:port or a socket's path
+    orphan_s: float
+    log_dir: Path
+    window: bool = False
+    partition: str = ""
+    qos: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+    max_s: float | None = None
+    exec_prefix: tuple[str, ...] = ()
+
+
+def job_name(instance: str, tag: str) -> str:
+    """What the scheduler knows a pilot by, even one whose submission was never confirmed."""
+    return f"{PREFIX}{instance}-{tag}"
+
+
+def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int | None:
+    """The time limit in Slurm's whole minutes, never longer than the hole; None: there is none.
+
+    Raises:
+        SchedulerError: without preemption a pilot must end by itself before the hole does.
+    """
+    bounds = [bound for bound in (limit_s, job.max_s, partition_max_s) if bound is not None]
+    if not bounds:
+        if job.window:
+            raise SchedulerError("without preemption a pilot needs a time limit; set pilot_max_s")
+        return None
+    minutes = int(min(bounds) // MINUTE_S)
+    if minutes < 1 and job.window:
+        raise SchedulerError(f"the hole ends in {min(bounds):.0f} s; Slurm's shortest time limit is 60 s")
+    return max(1, minutes)
+
+
+def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None) -> list[str]:
+    """The command line of sbatch, whose script comes on its standard input.
+
+    Raises:
+        SchedulerError: a name that no shell or scheduler should see, or no limit where one is needed.
+    """
+    for what, value, fit in (("node", pilot.node, NODE_NAME), ("tag", pilot.tag, TAG)):
+        if not fit.fullmatch(value):
+            raise SchedulerError(f"{value!r} is no name of a {what}")
+    minutes = limit_minutes(job, limit_s, partition_max_s)
+    log = (
+        Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
+    )  # not the user's folder
+    given = {
+        "job-name": job_name(job.instance, pilot.tag),
+        "comment": f"bftrainer pilot {pilot.tag}",
+        "partition": job.partition,
+        "qos": job.qos,
+        "account": job.account,
+        "nodes": "1",
+        "ntasks": "1",
+        "nodelist": pilot.node,
+        "mem": "0",  # all of it
+        "time": "" if minutes is None else str(minutes),
+        "deadline": "" if limit_s is None else f"now+{max(int(limit_s), 60 * (minutes or 1))}",
+        "chdir": "/",
+        "output": str(log).replace("%", "%%"),  # Slurm fills in what follows a %
+        "open-mode": "append",
+    }
+    return [
+        "sbatch",
+        "--parsable",
+        *("--exclusive", "--no-requeue"),
+        *(f"--{name}={value}" for name, value in given.items() if value),
+        *job.options,
+    ]
+
+
+def script(job: PilotJob, pilot: Pilot, secret: str) -> str:
+    """The batch script. Whatever the template prints is quoted for the shell.
+
+    Raises:
+        SchedulerError: the template cannot be read, or asks for a value that there is not.
+    """
+    import jinja2  # noqa: PLC0415  slow to import
+
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: shlex.quote(str(value)),
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  this is for a shell: finalize quotes
+    )
+    try:
+        return environment.from_string(job.template.read_text(encoding="utf-8")).render(
+            node=pilot.node,
+            tag=pilot.tag,
+            user=pilot.user,
+            secret=secret,
+            python=job.python,
+            daemon=job.daemon,
+            orphan_s=f"{job.orphan_s:g}",
+        )
+    except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
+        raise SchedulerError(f"pilot template {job.template}: {error}") from error
+
+
+def as_user(job: PilotJob, user: str, words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """The words of a command that is to run as `user`; "" is the daemon's own.
+
+    What changes the user usually drops the environment, so Slurm's configuration is named again.
+
+    Raises:
+        SchedulerError: there is no way to become somebody else, or `user` is no name.
+    """
+    if not user:
+        return list(words)
+    if not job.exec_prefix:
+        raise SchedulerError(f"cannot run as {user}: set exec_prefix")
+    if not USER.fullmatch(user):
+        raise SchedulerError(f"{user!r} is no name of a user")
+    conf = environ.get("SLURM_CONF")
+    return [
+        *(word.format(user=user) for word in job.exec_prefix),
+        *(("env", f"SLURM_CONF={conf}") if conf else ()),
+        *words,
+    ]

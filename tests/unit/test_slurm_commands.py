@@ -1,0 +1,210 @@
+"""How the scheduler runs Slurm's commands, and what it makes of those that fail: stand-ins on PATH for what
+a real Slurm does not do on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_slurm_pilot import JOB
+from test_slurm_text import DATA, MARK
+
+from bftrainer.model import Pilot
+from bftrainer.ports import SchedulerError, UnsureError
+from bftrainer.schedulers import slurm
+from bftrainer.schedulers.slurm import SlurmScheduler, command_environment
+
+SCONTROL = DATA / "22.05" / "scontrol.txt"
+SQUEUE = DATA / "22.05" / "squeue.txt"
+DOWN = "slurm_load_node error: Unable to contact slurm controller (connect failure)"
+HUNG = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+PILOT = Pilot(tag="t", node="n9")
+
+
+class Clock:
+    time = 1795289515.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class Commands:
+    """A folder on PATH with stand-ins for Slurm's commands, which note how they are called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock = folder, Clock()
+        self.set("scontrol", f"cat > /dev/null; cat {SCONTROL}")
+        self.show(SQUEUE.read_text())
+        self.set("sbatch", "cat > script; echo 4711")
+        self.set("scancel", "")
+
+    def set(self, name: str, body: str) -> None:
+        path = self.folder / name
+        path.write_text(f'#!/bin/sh\ncd {self.folder}\necho "$0 $*" >> calls\nenv > {name}.env\n{body}\n')
+        path.chmod(0o755)
+
+    def show(self, queue: str) -> None:
+        """What squeue shows; the mark is the one that it is called with."""
+        (self.folder / "queue").write_text(queue)
+        self.set("squeue", f'mark=$(echo "$4" | cut -c1-16); sed "s/^{MARK}/$mark/" queue')
+
+    def calls(self) -> list[str]:
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line.removeprefix(f"{self.folder}/") for line in lines]
+
+    def scheduler(self, **environ: str) -> SlurmScheduler:
+        path = f"{self.folder}:{os.environ['PATH']}"
+        return SlurmScheduler(
+            JOB,
+            command_timeout_s=5.0,
+            claim_patience_s=120.0,
+            clock=self.clock,
+            environ={"PATH": path, **environ},
+        )
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(slurm.getpass, "getuser", lambda: "root")
+    return Commands(tmp_path)
+
+
+def fails(action: Callable[[], object], kind: type[SchedulerError] = SchedulerError) -> str:
+    with pytest.raises(SchedulerError) as caught:
+        asyncio.run(action())  # type: ignore[arg-type]
+    assert type(caught.value) is kind
+    return str(caught.value)
+
+
+def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands) -> None:
+    scheduler = commands.scheduler(SQUEUE_USERS="eve", SBATCH_WAIT="1", SLURM_CONF="/c", SLURM_CLUSTERS="x")
+    snapshot = asyncio.run(scheduler.poll())
+    assert snapshot.idle == {"n6", "n9", "n10", "n11", "n12"}
+    assert [call.split()[0] for call in commands.calls()] == ["scontrol", "squeue"]
+    said = (commands.folder / "squeue.env").read_text().splitlines()
+    assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/c"} <= set(said)
+    assert not any(line.startswith(("SQUEUE_", "SBATCH_", "SLURM_CLUSTERS")) for line in said)
+
+
+def test_what_the_pilot_inherits_is_the_daemons_environment(commands: Commands) -> None:
+    asyncio.run(commands.scheduler(LANG="de", SLURM_JOB_ID="7").submit(PILOT, "secret", 600.0))
+    said = (commands.folder / "sbatch.env").read_text().splitlines()
+    assert "LANG=de" in said
+    assert not any(line.startswith(("SLURM_", "LC_ALL")) for line in said)
+    assert "secret" in (commands.folder / "script").read_text()
+    assert "secret" not in "".join(commands.calls())
+
+
+def test_an_empty_answer_is_no_empty_machine(commands: Commands) -> None:
+    commands.set("scontrol", f"echo '{DOWN}' >&2")
+    said = fails(commands.scheduler().poll)
+    assert said.startswith("slurmctld is down: slurm_load_node error")
+    commands.set("scontrol", "true")
+    assert "no nodes and no partitions" in fails(commands.scheduler().poll)
+
+
+def test_a_queue_that_fails_is_no_empty_queue(commands: Commands) -> None:
+    commands.set(
+        "squeue", "echo 'slurm_load_jobs error: Socket timed out on send/recv operation' >&2; exit 1"
+    )
+    assert fails(commands.scheduler().poll).startswith("slurmctld does not answer")
+
+
+def test_scontrol_is_not_left_to_ask_three_times(commands: Commands) -> None:
+    commands.set("scontrol", f"echo '{DOWN}' >&2; exec sleep 4")
+    begin = time.monotonic()
+    assert "slurmctld is down" in fails(commands.scheduler().poll)
+    assert time.monotonic() - begin < 4
+
+
+def test_a_command_that_hangs_is_killed(commands: Commands) -> None:
+    commands.set("squeue", "echo $$ > pid; exec sleep 600")
+    scheduler = commands.scheduler()
+    scheduler._timeout_s = 0.5
+    assert fails(scheduler.poll) == "squeue took more than 0.5 s"
+    pid = int((commands.folder / "pid").read_text())
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_submission_whose_answer_is_lost_is_unsure(commands: Commands) -> None:
+    commands.set("sbatch", f"echo '{HUNG}' >&2; exit 1")
+    assert "Socket timed out" in fails(lambda: commands.scheduler().submit(PILOT, "s"), UnsureError)
+    commands.set("sbatch", "echo what")
+    assert "no job number" in fails(lambda: commands.scheduler().submit(PILOT, "s"), UnsureError)
+    commands.set("sbatch", "exec sleep 600")
+    scheduler = commands.scheduler()
+    scheduler._timeout_s = 0.5
+    assert "took more than" in fails(lambda: scheduler.submit(PILOT, "s"), UnsureError)
+
+
+def test_a_submission_that_is_refused_says_so_in_slurms_words(commands: Commands) -> None:
+    commands.set(
+        "sbatch",
+        "echo 'sbatch: error: invalid partition specified: nope' >&2;"
+        "echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2; exit 1",
+    )
+    said = fails(lambda: commands.scheduler().submit(PILOT, "s"))
+    assert (
+        said == "sbatch failed: sbatch: error: Batch job submission failed: Invalid partition name specified"
+    )
+
+
+def test_no_slurm_here(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    (commands.folder / "scontrol").unlink()
+    monkeypatch.setenv("PATH", str(commands.folder))
+    assert fails(commands.scheduler().poll) == "cannot run scontrol: No such file or directory"
+
+
+def test_several_pilots_are_cancelled_by_number_in_one_command(commands: Commands) -> None:
+    async def scenario() -> None:
+        scheduler = commands.scheduler()
+        await scheduler.submit(PILOT, "s")
+        await scheduler.cancel([PILOT, Pilot(tag="u", node="n1", job="12")])
+
+    asyncio.run(scenario())
+    assert commands.calls()[-1] == "scancel 12 4711"
+
+
+def test_a_pilot_of_unknown_number_is_looked_up_and_all_of_its_jobs_go(commands: Commands) -> None:
+    queue = SQUEUE.read_text().replace("bftrainer-0a1b2c3d-again", "bftrainer-0a1b2c3d-tag6")
+    commands.show(queue)
+
+    async def scenario() -> None:
+        scheduler = commands.scheduler()
+        await scheduler.cancel([Pilot(tag="tag6", node="n6")])
+        await scheduler.cancel([Pilot(tag="never", node="n6")])
+
+    asyncio.run(scenario())
+    assert [call for call in commands.calls() if "scancel" in call] == ["scancel 2 7"]
+
+
+def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Commands) -> None:
+    waiting = SQUEUE.read_text().splitlines()
+    waiting[3] = waiting[3].replace("\x1f8\x1fn[1-8]", "\x1f2\x1f").replace("haswell", "skylake")
+    commands.show("\n".join(waiting))
+
+    async def idle(scheduler: SlurmScheduler) -> int:
+        return len((await scheduler.poll()).idle)
+
+    async def scenario() -> list[int]:
+        scheduler, seen = commands.scheduler(), []
+        for later in (0, 60, 61, 1, 1000, 200):
+            commands.clock.time += later
+            seen.append(await idle(scheduler))
+        return seen
+
+    whole = 6
+    assert asyncio.run(scenario()) == [whole - 2, whole - 2, whole - 2, whole, whole, whole - 2]
+
+
+def test_variables_that_steer_slurms_commands_are_dropped() -> None:
+    kept = command_environment({"PATH": "/bin", "SCANCEL_STATE": "RUNNING", "SLURM_CONF_SERVER": "x"})
+    assert kept == {"PATH": "/bin", "SLURM_CONF_SERVER": "x"}

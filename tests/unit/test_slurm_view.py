@@ -1,0 +1,220 @@
+"""What is made of what Slurm shows: nodes that are ours or not and why, pilots, ends of holes, claims."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_slurm_claims import JOB
+from test_slurm_text import DATA, MARK, scontrol_22, scontrol_24
+
+from bftrainer.model import Claim, Pilot
+from bftrainer.schedulers import slurm_text
+from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow, Partition, Reservation
+from bftrainer.schedulers.slurm_view import Ours, View, look, unfit
+
+NOW = 1795289515.0
+OURS = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
+
+
+def machine(*reservations: Reservation, **states: str) -> Machine:
+    """Nodes with these states, in the partitions batch and backfill."""
+    rows = {}
+    for name, state in states.items():
+        base, *flags = state.split("+")
+        rows[name] = NodeRow(name, base, frozenset(flags), ("batch", "backfill"), (), "", 0, 4, 1000)
+    partitions = {
+        "batch": Partition("batch", 10, up=True, default=True, max_s=None),
+        "backfill": Partition("backfill", 1, up=True, default=False, max_s=3600.0),
+    }
+    return Machine(rows, partitions, reservations)
+
+
+def pilot(number: int, node: str, tag: str, **others: object) -> JobRow:
+    change = {"state": "RUNNING", "nodes": (node,), "partitions": ("backfill",), "user": "root", **others}
+    name = f"bftrainer-0a1b2c3d-{tag}"
+    return replace(JOB, id=str(number), required=(node,), name=name, **change)  # type: ignore[arg-type]
+
+
+def pending(number: int, node: str, tag: str, **others: object) -> JobRow:
+    return pilot(number, node, tag, **{"state": "PENDING", "nodes": (), **others})
+
+
+def why(view: View) -> dict[str, str]:
+    return {node.name: node.why for node in view.snapshot.nodes}
+
+
+def see(machine_: Machine, *jobs: JobRow, ours: Ours = OURS, **others: object) -> View:
+    return look(machine_, jobs, ours, now=NOW, **others)  # type: ignore[arg-type]
+
+
+def test_a_recorded_machine() -> None:
+    jobs, _ = slurm_text.jobs((DATA / "22.05" / "squeue.txt").read_text(), MARK)
+    view = see(slurm_text.machine((DATA / "22.05" / "scontrol.txt").read_text()), *jobs)
+    assert why(view) == {
+        **{f"n{i}": "allocated" for i in range(1, 6)},
+        "n6": "",  # our pilot is there
+        **{f"n{i}": "planned" for i in (7, 8)},
+        **{f"n{i}": "" for i in range(9, 13)},
+        "n13": "fail",
+        "n14": "maintenance+reserved",
+        "n15": "down",
+        "n16": "drain",
+    }
+    until = {node.name: node.until for node in view.snapshot.nodes}
+    assert until["n6"] == 1795290106.0, "the 8-node job is planned there then"
+    assert until["n12"] == 1795289806.0, "a reservation begins there"
+    assert until["n9"] is None
+    assert view.snapshot.claims == ()
+    assert [(p, p.job, p.pending[:5]) for p in view.snapshot.pilots] == [
+        (Pilot(tag="again", node="n6"), "7", "Nodes"),
+        (Pilot(tag="tag7", node="n7"), "8", "Prior"),
+        (Pilot(tag="tag6", node="n6"), "2", ""),
+    ]
+    node = next(n for n in view.snapshot.nodes if n.name == "n9")
+    assert (node.partitions, node.features) == (("batch", "backfill"), ("skylake",))
+
+
+@pytest.mark.parametrize("text", [scontrol_22(), scontrol_24()], ids=["22.05", "24.11"])
+def test_exactly_the_idle_nodes_of_both_versions(text: str) -> None:
+    idle = see(slurm_text.machine(text)).snapshot.idle
+    assert idle == ({"n12"} if text == scontrol_22() else {"n12", "n13"})
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("IDLE", ""),
+        ("IDLE+CLOUD+DYNAMIC_NORM", ""),
+        ("IDLE+PLANNED", "planned"),
+        ("IDLE+POWERED_DOWN", "powered_down"),
+        ("IDLE+CLOUD+POWERING_UP", "powering_up"),
+        ("IDLE+POWER_DOWN", "power_down"),
+        ("IDLE+COMPLETING", "completing"),
+        ("IDLE+NOT_RESPONDING", "not_responding"),
+        ("IDLE+REBOOT_REQUESTED", "reboot_requested"),
+        ("IDLE+SOMETHING_NEW", "something_new"),
+        ("IDLE*", "idle*"),
+        ("MIXED", "mixed"),
+        ("UNKNOWN", "unknown"),
+        ("", "no state"),
+    ],
+)
+def test_whatever_is_said_of_a_node_beside_idle_means_hands_off(state: str, said: str) -> None:
+    view = see(machine(n1=state))
+    assert why(view)["n1"] == said
+    assert bool(view.snapshot.idle) is (said == "")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("ALLOCATED", ""),
+        ("MIXED", ""),
+        ("IDLE", ""),
+        ("ALLOCATED+PLANNED", ""),
+        ("ALLOCATED+DRAIN", "drain"),
+        ("ALLOCATED+NOT_RESPONDING", "not_responding"),
+        ("ALLOCATED+MAINTENANCE+RESERVED", "maintenance+reserved"),
+        ("DOWN", "down"),
+    ],
+)
+def test_a_node_that_we_hold_is_ours_while_it_is_healthy(state: str, said: str) -> None:
+    assert why(see(machine(n1=state), pilot(1, "n1", "t")))["n1"] == said
+
+
+def test_planned_for_our_own_pilot_is_ours() -> None:
+    planned = machine(n1="IDLE+PLANNED")
+    assert why(see(planned, pending(1, "n1", "t")))["n1"] == ""
+    main = replace(JOB, id="2", planned=("n1",), start=NOW + 60, count=2, reason="Dependency")
+    assert why(see(planned, pending(1, "n1", "t"), main))["n1"] == "planned"
+
+
+def test_a_job_that_started_between_the_two_commands_is_seen() -> None:
+    assert why(see(machine(n1="IDLE"), replace(JOB, state="RUNNING", nodes=("n1",))))["n1"] == "job 1"
+
+
+def test_nodes_that_a_main_job_is_about_to_take_are_left_alone() -> None:
+    view = see(machine(n1="IDLE", n2="IDLE", n3="IDLE"), replace(JOB, id="17", count=2))
+    assert why(view) == {"n1": "claimed by job 17", "n2": "claimed by job 17", "n3": ""}
+    assert view.expected == {"17"}
+    again = see(machine(n1="IDLE", n2="IDLE"), replace(JOB, id="17", count=2), lapsed={"17"})
+    assert why(again) == {"n1": "", "n2": ""}
+
+
+def test_claims_on_what_our_pilots_hold() -> None:
+    held = machine(n1="ALLOCATED", n2="ALLOCATED", n3="ALLOCATED")
+    view = see(held, pilot(1, "n1", "a"), pilot(2, "n2", "b"), replace(JOB, id="9", count=1))
+    assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1", "n2"}), count=1),)
+    leaving = machine(n1="ALLOCATED", n2="IDLE+COMPLETING")
+    view = see(leaving, pilot(1, "n1", "a"), replace(JOB, id="9", count=1))
+    assert view.snapshot.claims == (), "a node is on its way"
+
+
+def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:
+    theirs = replace(pilot(1, "n1", "t"), name="bftrainer-ffffffff-t")
+    waiting = replace(theirs, id="2", state="PENDING", nodes=(), required=())
+    joker = replace(pilot(3, "n2", "t"), user="eve")
+    wide = replace(pilot(4, "n3", "t"), nodes=("n3", "n4"))
+    view = see(
+        machine(n1="ALLOCATED", n2="ALLOCATED", n3="ALLOCATED", n4="ALLOCATED"), theirs, waiting, joker, wide
+    )
+    assert view.snapshot.pilots == ()
+    assert view.snapshot.idle == frozenset()
+    assert view.snapshot.claims == ()
+
+
+def test_pilots_of_all_users_in_site_mode() -> None:
+    site = replace(OURS, users=None)
+    view = see(machine(n1="ALLOCATED"), replace(pilot(1, "n1", "t"), user="ann"), ours=site)
+    assert view.snapshot.pilots == (Pilot(tag="t", node="n1", user="ann"),)
+
+
+def test_a_pilot_submitted_twice_is_listed_twice() -> None:
+    view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "t"), pending(2, "n1", "t", reason="Resources"))
+    assert [(p.job, p.pending) for p in view.snapshot.pilots] == [("1", ""), ("2", "Resources")]
+    assert len(set(view.snapshot.pilots)) == 1
+
+
+def test_pilots_that_end_are_gone_and_others_say_why_they_wait() -> None:
+    ending = pilot(1, "n1", "a", state="COMPLETING")
+    held = pending(2, "n2", "b", reason="QOSMaxJobsPerUserLimit")
+    booting = pilot(3, "n3", "c", state="CONFIGURING")
+    running = pilot(4, "n4", "d", end=NOW + 5)
+    view = see(machine(n1="IDLE", n2="IDLE", n3="ALLOCATED", n4="ALLOCATED"), ending, held, booting, running)
+    assert [(p.tag, p.pending, p.ends) for p in view.snapshot.pilots] == [
+        ("b", "QOSMaxJobsPerUserLimit", None),
+        ("c", "configuring", None),
+        ("d", "", NOW + 5),
+    ]
+
+
+def test_only_watched_partitions_and_only_where_pilots_can_go() -> None:
+    rows = {
+        name: replace(machine(n1="IDLE").nodes["n1"], name=name, partitions=of)
+        for name, of in {"n1": ("batch", "backfill"), "n2": ("batch",), "n3": ("login",)}.items()
+    }
+    whole = replace(machine(n1="IDLE"), nodes=rows)
+    assert why(see(whole)) == {"n1": ""}
+    watching = replace(OURS, watch=frozenset({"batch"}))
+    assert why(see(whole, ours=watching)) == {"n1": "", "n2": "not in partition backfill"}
+
+
+def test_a_partition_that_is_shut_or_unknown_takes_no_pilots() -> None:
+    known = machine(n1="IDLE", n2="ALLOCATED")
+    shut = replace(known, partitions={"backfill": replace(known.partitions["backfill"], up=False)})
+    assert why(see(shut, pilot(1, "n2", "t"))) == {"n1": "partition backfill is not up", "n2": ""}
+    unknown = replace(OURS, partition="nope", watch=frozenset({"batch"}))
+    assert see(known, ours=unknown).snapshot.idle == frozenset()
+
+
+def test_past_reservations_end_no_hole() -> None:
+    past = Reservation("old", NOW - 20, NOW - 10, ("n1",))
+    coming = Reservation("new", NOW + 50, NOW + 90, ("n1",))
+    view = see(machine(past, coming, n1="IDLE"))
+    assert [node.until for node in view.snapshot.nodes] == [NOW + 50]
+
+
+def test_health_words() -> None:
+    row = machine(n1="IDLE+DRAIN+COMPLETING").nodes["n1"]
+    assert unfit(row) == "completing+drain"
