@@ -15,20 +15,17 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
-from typing import Any
 
-from bftrainer import engine, pool, vacate
+from bftrainer import engine
 from bftrainer.allocate import decide
 from bftrainer.api.callers import NOBODY, Callers
 from bftrainer.api.hub import Hub
 from bftrainer.api.munge import Munge
 from bftrainer.api.server import application, export, listen, listen_tcp
-from bftrainer.beliefs import beliefs_of
 from bftrainer.launch.launchers import Launchers
 from bftrainer.lock import exclusively
 from bftrainer.log import names, note
@@ -37,13 +34,9 @@ from bftrainer.model import (
     Drain,
     Ended,
     Event,
-    Node,
     NodesChanged,
-    NodeState,
-    Pilot,
     Plan,
     PolicyChanged,
-    PollFailed,
     Problem,
     Resume,
     Snapshot,
@@ -52,7 +45,7 @@ from bftrainer.model import (
     TrainerSpec,
     TrainerSubmitted,
 )
-from bftrainer.pilots import Pilots
+from bftrainer.nodes import Nodes, Operation
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
 from bftrainer.recovery import missed
 from bftrainer.reload import Refused, reloaded
@@ -94,14 +87,6 @@ Decision = tuple[
 """The arguments of `Store.record`."""
 
 
-class Operation(StrEnum):
-    """What the site allows us at the moment."""
-
-    RUNNING = "running"
-    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
-    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
-
-
 @dataclass(slots=True)
 class Attempt:
     """Whether a write to the store succeeded."""
@@ -111,12 +96,9 @@ class Attempt:
 
 @dataclass(slots=True)
 class Health:
-    """What is not as it should be, for `bftrainer status`; empty texts are good."""
+    """What is not as it should be with ourselves, for `bftrainer status`; empty texts are good."""
 
-    scheduler: str = ""
     store: str = ""
-    failed_polls: int = 0
-    poll_s: float = 0.0  # what the last poll took
 
 
 class Daemon:
@@ -143,10 +125,7 @@ class Daemon:
         self.started_at = self.clock.now()
         self.progress: dict[int, Progress] = {}
         self.known: dict[int, TrainerSpec] = {}
-        self.nodes: tuple[Node, ...] = ()
-        self.operation = Operation.RUNNING
         self._tcp = tcp
-        self._pool = pool.Pool()
         self.recovering = True
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
         self._unwritten: deque[Decision] = deque()  # what could not be stored yet
@@ -154,24 +133,15 @@ class Daemon:
         self._unflushed: dict[int, Progress] = {}
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._idle = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
-        self._poll_now = asyncio.Event()
-        self._hold_now = asyncio.Event()
         key = load_key(settings.state_dir / "key")
         self.hub = Hub(
-            secret_of=partial(of_pilot, key), up=self._agent_up, down=self._agent_down, said=self._agent_said
+            secret_of=partial(of_pilot, key),
+            up=self._agent_up,
+            down=self._agent_down,
+            said=self._agent_said,
         )
-        self.pilots = Pilots(
-            scheduler,
-            key,
-            self.clock,
-            self.hub.connected,
-            self.telemetry.pilot,
-            start_s=settings.pilot_start_s,
-            spare_s=settings.spare_s,
-            per_minute=settings.submissions_per_minute,
-        )
+        self.nodes = Nodes(self, key)
         self.launcher = Launchers.over(
             self,
             self.emit,
@@ -213,8 +183,8 @@ class Daemon:
                     asyncio.create_task(run(), name=name)
                     for name, run in (
                         ("events", self._take_events),
-                        ("polls", self._poll_for_ever),
-                        ("pilots", self._hold_for_ever),
+                        ("polls", self.nodes.poll_for_ever),
+                        ("pilots", self.nodes.hold_for_ever),
                         ("flush", self._flush_for_ever),
                     )
                 ]
@@ -246,10 +216,8 @@ class Daemon:
             SettingsError: that does not go together with what stays; all is as it was.
         """
         self.settings, refused = reloaded(self.settings, wanted)
-        self.pilots.start_s, self.pilots.spare_s = self.settings.pilot_start_s, self.settings.spare_s
-        self.pilots.per_minute = self.settings.submissions_per_minute
+        self.nodes.reload()
         self.emit(PolicyChanged(time=self.clock.now()))
-        self._poll_now.set()
         return refused
 
     def _callers(self) -> Callers:
@@ -278,23 +246,7 @@ class Daemon:
             await asyncio.sleep(0.05)
             if self._idle.is_set() and not any(self.launcher.workers(t) for t in self.known):
                 break
-        for node in tuple(self.pilots.held):
-            self.hub.send(node, {"type": "exit"})
-            self.pilots.forget(node)
-        wait = LOOK_AGAIN_S
-        while self.clock.now() < deadline:
-            try:
-                left = await self.scheduler.pilots()
-            except SchedulerError as error:
-                self.telemetry.trouble("scheduler", error)
-                left = ()
-                deadline = min(deadline, self.clock.now() + MAX_LOOK_AGAIN_S)
-            else:
-                if not left:
-                    return
-            await self.pilots.cancel(left)
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
+        await self.nodes.close(deadline)
 
     # events
 
@@ -336,7 +288,7 @@ class Daemon:
             self.launcher.perform(action)
         self._done(actions)
         if step.actions or step.ended:
-            self._hold_now.set()
+            self.nodes.planned()
         if step.ended is not None:
             self._flush()
 
@@ -380,186 +332,14 @@ class Daemon:
         plan = decide(problem, self.settings.engine)
         return replace(plan, solve_s=time.perf_counter() - started)
 
-    # the scheduler
-
-    async def _poll_for_ever(self) -> None:
-        quiet = self.settings.poll_s
-        while True:
-            self._poll_now.clear()
-            began = time.monotonic()
-            try:
-                changed = await self._poll()
-                self.health.failed_polls, self.health.scheduler = 0, ""
-                self.telemetry.condition("scheduler", "")
-                # whoever holds nothing is in nobody's way, and need not look so often
-                calm = not changed and not self.pilots.held
-                quiet = min(1.5 * quiet, self.settings.poll_max_s) if calm else self.settings.poll_s
-                wait = max(quiet, self.settings.poll_s)
-            except SchedulerError as error:
-                self.health.failed_polls += 1
-                if self.health.failed_polls >= self.settings.failed_polls:
-                    self.health.scheduler = f"{self.health.failed_polls} polls failed: {error}"
-                    self.telemetry.condition("scheduler", self.health.scheduler)
-                self.emit(PollFailed(time=self.clock.now(), reason=str(error)))
-                wait = min(MAX_POLL_S, self.settings.poll_s * 2 ** min(self.health.failed_polls, 16))
-            self.health.poll_s = time.monotonic() - began
-            least = min(MAX_POLL_S, self.health.poll_s * (1 / POLL_SHARE - 1))
-            await asyncio.sleep(min(least, wait))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._poll_now.wait(), max(0.0, wait - least))
-
-    async def _poll(self) -> bool:
-        """Look at the machine once; whether anything has changed."""
-        with self.telemetry.polling():
-            snapshot = self._in_our_eyes(await self.scheduler.poll())
-        self.nodes = snapshot.nodes
-        given_up = self._to_give_up(snapshot)
-        self._pool, change = pool.observe(
-            self._pool,
-            snapshot,
-            self.settings.debounce_s,
-            min_hole_s=self.settings.min_hole_s,
-            closed=self.operation is not Operation.RUNNING,
-            given_up=given_up,
-        )
-        gone = self.pilots.lost(snapshot.pilots, snapshot.time)
-        if change is not None:
-            self.emit(change)
-            self._let_go(change.vacated, [claim.job for claim in snapshot.claims])
-            for node in change.left - change.vacated:
-                self._drop(node)
-        for node, reason in gone.items():
-            self.telemetry.pilot("lost", [self.pilots.held[node].pilot], reason)
-            if reason != "its pilot is gone":
-                self.pilots.refuse(node, reason)
-            self._lose(node, reason)
-            self._drop(node)
-        self._do(self.pilots.cancel(self.pilots.strays(snapshot.pilots, snapshot.time)))
-        self._hold_now.set()
-        return change is not None
-
-    def _in_our_eyes(self, snapshot: Snapshot) -> Snapshot:
-        """A node that goes from one pilot of ours to the next has not left."""
-        return replace(
-            snapshot,
-            nodes=tuple(
-                replace(node, state=NodeState.IDLE, why="")
-                if node.why == "completing" and node.name in self.pilots.held
-                else node
-                for node in snapshot.nodes
-            ),
-        )
-
-    def _to_give_up(self, snapshot: Snapshot) -> frozenset[str]:
-        """The nodes that could be ours and must not: the main scheduler can use them, or soon will."""
-        listed = {pilot.node for pilot in snapshot.pilots}
-        going = self.pilots.going
-        self.pilots.going = {
-            n: t for n, t in going.items() if n in listed and snapshot.time - t < self.settings.pilot_start_s
-        }
-        soon = snapshot.time + LEAD_S
-        ends = {n: held.pilot.ends for n, held in self.pilots.held.items()}
-        over = {n for n, end in ends.items() if end is not None and end < soon}
-        over |= {n.name for n in snapshot.nodes if n.until is not None and n.until < soon}
-        over |= self.settings.excluded | self.pilots.refused().keys() | self.pilots.going.keys()
-        if self.operation is Operation.PAUSED:
-            over |= self._pool.nodes - self.pilots.held.keys()
-        elif self.operation is Operation.DRAINING:
-            over |= {n for n in self._pool.nodes if not self.launcher.busy(n)}
-        return frozenset(over) | self._claimed(snapshot)
-
-    def _claimed(self, snapshot: Snapshot) -> frozenset[str]:
-        if not snapshot.claims:
-            return frozenset()
-        active = tuple(self.state.active.values())
-        believed = beliefs_of(active, self.state.programs)
-        curves = {t.id: found[None].points for t, found in zip(active, believed, strict=True)}
-        return vacate.choose(snapshot.claims, frozenset(self.pilots.held), active, curves)
-
-    def _let_go(self, nodes: Collection[str], jobs: Collection[str]) -> None:
-        """Have the pilots of nodes end, as soon as the workers have left; they have `vacate_s` for it."""
-        self.pilots.going |= dict.fromkeys(nodes, self.clock.now())
-        if nodes:
-            self._do(self._release(nodes, jobs))
-
-    async def _release(self, nodes: Collection[str], jobs: Collection[str]) -> None:
-        seen = self.clock.now()
-        while self.clock.now() < seen + self.settings.vacate_s and any(
-            self.launcher.busy(node) for node in nodes
-        ):
-            await asyncio.sleep(0.01)
-        for node in nodes:
-            self.hub.send(node, {"type": "exit"})
-            self.launcher.agent_down(node)
-        found = (self.pilots.forget(node) for node in nodes)
-        await self.pilots.cancel([pilot for pilot in found if pilot is not None])
-        self.telemetry.vacated(jobs, nodes, self.clock.now() - seen)
-        self._poll_now.set()
-
-    # pilots
-
-    async def _hold_for_ever(self) -> None:
-        """Have a pilot wherever a trainer is to run, and none where nobody needs it."""
-        while not self._stop.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hold_now.wait(), HOLD_S)
-            self._hold_now.clear()
-            wanted = self._wanted_pilots()
-            for node in self.pilots.surplus(wanted, self.launcher.busy):
-                self._drop(node)
-            if self.operation is Operation.RUNNING and not self.health.scheduler:
-                missing = self.pilots.missing(wanted)
-                if missing:
-                    self._do(self._submit(missing))
-
-    def _wanted_pilots(self) -> dict[str, str]:
-        """Node -> as whom its pilot is to run."""
-        return {
-            node: self.user_of(t.spec)
-            for t in self.state.active.values()
-            for node in t.nodes
-            if node in self._pool.nodes
-        }
-
-    def user_of(self, spec: TrainerSpec) -> str:
-        """As whom a trainer's pilots run; empty: as ourselves."""
-        return spec.user if self.settings.mode == "site" else ""
-
-    async def _submit(self, pilots: Sequence[Pilot]) -> None:
-        for node in await self.pilots.order(pilots, self._limit_s):
-            self._lose(node, "no pilot can be had there")
-
-    def _limit_s(self, node: str) -> float | None:
-        """For how long a pilot may be there: until its hole is expected to end."""
-        until = next((n.until for n in self.nodes if n.name == node), None)
-        return None if until is None else until - self.clock.now()
-
-    def _drop(self, node: str) -> None:
-        """A node is gone, or its pilot is to go at once."""
-        self.launcher.agent_down(node)
-        self.hub.send(node, {"type": "exit"})
-        pilot = self.pilots.forget(node)
-        if pilot is not None and not self._stop.is_set():
-            self._do(self.pilots.cancel([pilot]))
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
-        self._pool, change = pool.lose(self._pool, node, self.clock.now(), reason, vacated=vacated)
-        if change is not None:
-            self.emit(change)
-
     # agents
 
     def _agent_up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        held = self.pilots.known(node, tag)
-        if held is None or node in self.pilots.going:
+        pilots = self.nodes.pilots
+        if pilots.known(node, tag) is None or node in pilots.going:
             self.telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False
-        self.pilots.reports(node)
+        pilots.reports(node)
         wanted = (
             self._wanted.get(node, set())
             if self.recovering
@@ -569,40 +349,18 @@ class Daemon:
         return True
 
     def _agent_down(self, node: str) -> None:
-        self._do(self._after_loss(node))
-
-    async def _after_loss(self, node: str) -> None:
-        """An agent's connection is gone. Its pilot too, usually: that takes a moment to show. If the
-        pilot lives on, only the connection broke, and the agent gets the time to come back."""
-        held, deadline = self.pilots.held.get(node), self.clock.now() + self.settings.reconnect_s
-        if held is None:
-            return
-        wait = LOOK_AGAIN_S
-        while not self._stop.is_set() and self.clock.now() < deadline:
-            if self.hub.connected(node) or self.pilots.held.get(node) is not held:
-                return
-            try:
-                if held.pilot not in await self.scheduler.pilots():
-                    break
-            except SchedulerError as error:
-                self.telemetry.trouble("scheduler", error, node=node)
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
-        if not self.hub.connected(node) and self.pilots.held.get(node) is held:
-            self._lose(node, "its agent is gone")
-            self._drop(node)
+        self.nodes.agent_down(node)
 
     def _agent_said(self, node: str, message: Message) -> None:
-        if message.get("type") == "bye":  # its pilot has been told to end: there is time for a few words
-            self._lose(node, "its pilot was told to end", vacated=True)
-            self.pilots.going[node] = self.clock.now()
+        if message.get("type") == "bye":
+            self.nodes.agent_leaves(node)
         else:
             self.launcher.said(node, message)
 
     # ports.Link
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
-        return self.hub.connected(node) and self.pilots.runs_as(node, self.user_of(spec))
+        return self.hub.connected(node) and self.nodes.pilots.runs_as(node, self.nodes.user_of(spec))
 
     def send(self, node: str, message: Message) -> None:
         self.hub.send(node, message)
@@ -659,14 +417,14 @@ class Daemon:
 
     def administer(self, operation: Operation) -> None:
         """Pause, drain or resume, until told otherwise: a restart changes nothing."""
-        before, self.operation = self.operation, operation
+        before, self.nodes.operation = self.nodes.operation, operation
         with self._storing():
             self.store.put("operation", operation.value)
         if operation is Operation.DRAINING:
             self.emit(Drain(time=self.clock.now()))
         elif before is Operation.DRAINING:
             self.emit(Resume(time=self.clock.now()))
-        self._poll_now.set()
+        self.nodes.hurry()
 
     # recovery
 
@@ -686,13 +444,7 @@ class Daemon:
             for node in t.engine.nodes:
                 self._wanted.setdefault(node, set()).add(t.id)
         first = await self._first_poll()
-        strays = []
-        for pilot in first.pilots:
-            if pilot.node in first.idle and pilot.node not in self.pilots.held and not pilot.pending:
-                self.pilots.adopt(pilot)
-            else:
-                strays.append(pilot)
-        await self.pilots.cancel(strays)
+        await self.nodes.pilots.cancel(self.nodes.take_over(first))
         return stored
 
     async def _recover(self, stored: list[StoredTrainer]) -> None:
@@ -704,13 +456,13 @@ class Daemon:
         recorded = frozenset(node for t in stored for node in t.engine.nodes)
         now = self.clock.now()
         deadline = now + self.settings.reconnect_s
-        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.pilots.held):
+        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.nodes.pilots.held):
             await asyncio.sleep(0.02)
-        for node in [n for n in self.pilots.held if not self.hub.connected(n)]:
-            self._drop(node)
-        present = frozenset(self.pilots.held)
+        for node in [n for n in self.nodes.pilots.held if not self.hub.connected(n)]:
+            self.nodes.drop(node)
+        present = frozenset(self.nodes.pilots.held)
         self.recovering = False
-        self._pool = pool.Pool(nodes=present)
+        self.nodes.begin(present)
         self.state = engine.restore(
             self.settings.engine,
             recorded | present,
@@ -723,19 +475,19 @@ class Daemon:
             )
         for event in missed(self.state, self.launcher.views, present, self.clock.now()):
             self.emit(event)
-        self.operation = Operation(self.store.get("operation") or Operation.RUNNING)
-        if self.operation is Operation.DRAINING:
+        self.nodes.operation = Operation(self.store.get("operation") or Operation.RUNNING)
+        if self.nodes.operation is Operation.DRAINING:
             self.emit(Drain(time=self.clock.now()))
         if stored:
             lost = len(recorded - present)
             note(log, "taken_over", trainers=len(stored), nodes=names(present), nodes_lost=lost)
-        self.telemetry.pilot("adopted", [held.pilot for held in self.pilots.held.values()])
+        self.telemetry.pilot("adopted", [held.pilot for held in self.nodes.pilots.held.values()])
 
     async def _first_poll(self) -> Snapshot:
         while True:
             try:
                 return await self.scheduler.poll()
             except SchedulerError as error:
-                self.health.scheduler = str(error)
+                self.nodes.looks.trouble = str(error)
                 log.warning("cannot ask the scheduler yet: %s", error)
                 await asyncio.sleep(self.settings.poll_s)

@@ -77,6 +77,6 @@ def summary(daemon: Daemon) -> str:
     """The line that `systemctl status` shows."""
     running = [t for t in daemon.state.active.values() if t.members]
     said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
-    troubles = (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble)
+    troubles = (daemon.nodes.looks.trouble, daemon.health.store, daemon.nodes.pilots.trouble)
     said += [f"degraded: {text}" for text in troubles if text]
     return "; ".join(said)

@@ -87,7 +87,7 @@ class DaemonService:
         daemon = self._daemon
         holder = {node: t for t in daemon.state.active.values() for node in t.nodes}
         rows = []
-        for node in sorted({*(node.name for node in daemon.nodes), *daemon.state.pool}):
+        for node in sorted({*(node.name for node in daemon.nodes.seen), *daemon.state.pool}):
             trainer = holder.get(node)
             rows.append(
                 {
@@ -96,7 +96,7 @@ class DaemonService:
                     "pilot": "up"
                     if daemon.hub.connected(node)
                     else "starting"
-                    if node in daemon.pilots.held
+                    if node in daemon.nodes.pilots.held
                     else None,
                     "trainer": trainer.spec.name if trainer and caller.may_see(trainer.spec.user) else None,
                     "role": None if trainer is None else "member" if node in trainer.members else "joining",
@@ -121,12 +121,12 @@ class DaemonService:
             "state": "degraded"
             if problems
             else "ok"
-            if daemon.operation == "running"
-            else daemon.operation.value,
+            if daemon.nodes.operation == "running"
+            else daemon.nodes.operation.value,
             "problems": problems,
             "pool": len(daemon.state.pool),
             "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),
-            "pilots": len(daemon.pilots.held),
+            "pilots": len(daemon.nodes.pilots.held),
             "trainers": _counts(t["status"] for t in trainers),
             "running": [
                 {key: t[key] for key in ("name", "members", "step", "samples", "work", "rate", "metrics")}
@@ -166,7 +166,9 @@ class DaemonService:
 
     def _problems(self) -> list[str]:
         daemon = self._daemon
-        return [t for t in (daemon.health.scheduler, daemon.health.store, daemon.pilots.trouble) if t]
+        return [
+            t for t in (daemon.nodes.looks.trouble, daemon.health.store, daemon.nodes.pilots.trouble) if t
+        ]
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
         """A trainer's line in a list; what is newer in memory than in the store wins."""

@@ -1,0 +1,342 @@
+"""The daemon's side towards the scheduler: which nodes are ours, how we hold them, and how we let them go.
+
+A part of the daemon. It looks at the machine, turns what it sees into events for the engine, has pilots
+submitted where trainers are to run, and gives nodes back: at once where the main scheduler has taken them,
+at a step boundary where it only could.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from bftrainer import pool, vacate
+from bftrainer.beliefs import beliefs_of
+from bftrainer.model import Node, NodeState, Pilot, PollFailed, Snapshot, TrainerSpec
+from bftrainer.pilots import Pilots
+from bftrainer.ports import SchedulerError
+
+if TYPE_CHECKING:
+    from bftrainer.daemon import Daemon
+
+LOOK_AGAIN_S = 0.02
+MAX_LOOK_AGAIN_S = 1.0
+MAX_POLL_S = 30.0
+POLL_SHARE = 0.2
+"""At most so much of the time goes into polls, however slow the scheduler is."""
+LEAD_S = 5.0
+"""So long before a node is expected to leave, or its pilot's time is over, its workers let go."""
+HOLD_S = 0.5
+STILL_OURS = frozenset({"completing", "unknown", "not responding"})
+"""What the scheduler may say of a node between two pilots of ours, or when it has just been restarted."""
+
+
+class Operation(StrEnum):
+    """What the site allows us at the moment."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
+    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
+
+
+@dataclass(slots=True)
+class Looks:
+    """How the last looks at the scheduler went; `trouble` is empty where all is well."""
+
+    failed: int = 0
+    trouble: str = ""
+    poll_s: float = 0.0  # what the last one took
+
+
+class Nodes:
+    """The nodes that are ours to use, and the pilots on them. One per daemon."""
+
+    def __init__(self, daemon: Daemon, key: bytes) -> None:
+        own = daemon.settings
+        self._daemon = daemon
+        self.seen: tuple[Node, ...] = ()  # the whole machine at the last look
+        self.operation = Operation.RUNNING
+        self.looks = Looks()
+        self.pilots = Pilots(
+            daemon.scheduler,
+            key,
+            daemon.clock,
+            daemon.hub.connected,
+            daemon.telemetry.pilot,
+            start_s=own.pilot_start_s,
+            spare_s=own.spare_s,
+            per_minute=own.submissions_per_minute,
+        )
+        self._pool = pool.Pool()
+        self._poll_now = asyncio.Event()
+        self._hold_now = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    # life
+
+    def take_over(self, first: Snapshot) -> list[Pilot]:
+        """Adopt the pilots that run on nodes that may be ours; the others, which must go."""
+        strays = []
+        for pilot in first.pilots:
+            if pilot.node in first.idle and pilot.node not in self.pilots.held and not pilot.pending:
+                self.pilots.adopt(pilot)
+            else:
+                strays.append(pilot)
+        return strays
+
+    def begin(self, present: frozenset[str]) -> None:
+        """Go on with the nodes whose agents are there."""
+        self._pool = pool.Pool(nodes=present)
+
+    def hurry(self) -> None:
+        """Something has changed: look, and see to the pilots, without waiting."""
+        self._poll_now.set()
+        self._hold_now.set()
+
+    def reload(self) -> None:
+        """Settings have changed."""
+        own = self._daemon.settings
+        self.pilots.start_s, self.pilots.spare_s = own.pilot_start_s, own.spare_s
+        self.pilots.per_minute = own.submissions_per_minute
+        self.hurry()
+
+    def planned(self) -> None:
+        """Trainers have other nodes than before."""
+        self._hold_now.set()
+
+    async def close(self, deadline: float) -> None:
+        """End all pilots, and wait until the scheduler lists none, until `deadline`."""
+        self._closing = True
+        for node in tuple(self.pilots.held):
+            self._daemon.hub.send(node, {"type": "exit"})
+            self.pilots.forget(node)
+        wait = LOOK_AGAIN_S
+        while self._daemon.clock.now() < deadline:
+            try:
+                left = await self._daemon.scheduler.pilots()
+            except SchedulerError as error:
+                self._daemon.telemetry.trouble("scheduler", error)
+                deadline = min(deadline, self._daemon.clock.now() + MAX_LOOK_AGAIN_S)
+            else:
+                if not left:
+                    return
+                await self.pilots.cancel(left)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
+
+    # looking
+
+    async def poll_for_ever(self) -> None:
+        quiet = self._daemon.settings.poll_s
+        while True:
+            self._poll_now.clear()
+            began = time.monotonic()
+            try:
+                changed = await self._poll()
+                self.looks.failed, self.looks.trouble = 0, ""
+                self._daemon.telemetry.condition("scheduler", "")
+                # whoever holds nothing is in nobody's way, and need not look so often
+                calm = not changed and not self.pilots.held
+                quiet = (
+                    min(1.5 * quiet, self._daemon.settings.poll_max_s)
+                    if calm
+                    else self._daemon.settings.poll_s
+                )
+                wait = max(quiet, self._daemon.settings.poll_s)
+            except SchedulerError as error:
+                self.looks.failed += 1
+                if self.looks.failed >= self._daemon.settings.failed_polls:
+                    self.looks.trouble = f"{self.looks.failed} polls failed: {error}"
+                    self._daemon.telemetry.condition("scheduler", self.looks.trouble)
+                self._daemon.emit(PollFailed(time=self._daemon.clock.now(), reason=str(error)))
+                wait = min(MAX_POLL_S, self._daemon.settings.poll_s * 2 ** min(self.looks.failed, 16))
+            self.looks.poll_s = time.monotonic() - began
+            least = min(MAX_POLL_S, self.looks.poll_s * (1 / POLL_SHARE - 1))
+            await asyncio.sleep(min(least, wait))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._poll_now.wait(), max(0.0, wait - least))
+
+    async def _poll(self) -> bool:
+        """Look at the machine once; whether anything has changed."""
+        with self._daemon.telemetry.polling():
+            snapshot = self._in_our_eyes(await self._daemon.scheduler.poll())
+        self.seen = snapshot.nodes
+        given_up = self._to_give_up(snapshot)
+        self._pool, change = pool.observe(
+            self._pool,
+            snapshot,
+            self._daemon.settings.debounce_s,
+            min_hole_s=self._daemon.settings.min_hole_s,
+            closed=self.operation is not Operation.RUNNING,
+            given_up=given_up,
+        )
+        if change is not None:
+            self._daemon.emit(change)
+            self._let_go(change.vacated, [claim.job for claim in snapshot.claims])
+            for node in change.left - change.vacated:
+                self.drop(node)
+        for node, reason in self.pilots.lost(snapshot.pilots, snapshot.time).items():
+            self._daemon.telemetry.pilot("lost", [self.pilots.held[node].pilot], reason)
+            if reason != "its pilot is gone":
+                self.pilots.refuse(node, reason)
+            self.lose(node, reason)
+            self.drop(node)
+        self._do(self.pilots.cancel(self.pilots.strays(snapshot.pilots, snapshot.time)))
+        self._hold_now.set()
+        return change is not None
+
+    def _in_our_eyes(self, snapshot: Snapshot) -> Snapshot:
+        """A node that goes from one pilot of ours to the next has not left; nor has one that a scheduler just
+        restarted has yet to hear of. Whether our pilot is there still shows in the list of pilots."""
+        return replace(
+            snapshot,
+            nodes=tuple(
+                replace(node, state=NodeState.IDLE, why="")
+                if node.why in STILL_OURS and node.name in self.pilots.held
+                else node
+                for node in snapshot.nodes
+            ),
+        )
+
+    def _to_give_up(self, snapshot: Snapshot) -> frozenset[str]:
+        """The nodes that could be ours and must not: the main scheduler can use them, or soon will."""
+        listed = {pilot.node for pilot in snapshot.pilots}
+        going = self.pilots.going
+        self.pilots.going = {
+            n: t
+            for n, t in going.items()
+            if n in listed and snapshot.time - t < self._daemon.settings.pilot_start_s
+        }
+        soon = snapshot.time + LEAD_S
+        ends = {n: held.pilot.ends for n, held in self.pilots.held.items()}
+        over = {n for n, end in ends.items() if end is not None and end < soon}
+        over |= {n.name for n in snapshot.nodes if n.until is not None and n.until < soon}
+        over |= self._daemon.settings.excluded | self.pilots.refused().keys() | self.pilots.going.keys()
+        if self.operation is Operation.PAUSED:
+            over |= self._pool.nodes - self.pilots.held.keys()
+        elif self.operation is Operation.DRAINING:
+            over |= {n for n in self._pool.nodes if not self._daemon.launcher.busy(n)}
+        return frozenset(over) | self._claimed(snapshot)
+
+    def _claimed(self, snapshot: Snapshot) -> frozenset[str]:
+        if not snapshot.claims:
+            return frozenset()
+        active = tuple(self._daemon.state.active.values())
+        believed = beliefs_of(active, self._daemon.state.programs)
+        curves = {t.id: found[None].points for t, found in zip(active, believed, strict=True)}
+        return vacate.choose(snapshot.claims, frozenset(self.pilots.held), active, curves)
+
+    def _let_go(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        """Have the pilots of nodes end, as soon as the workers have left; they have `vacate_s` for it."""
+        self.pilots.going |= dict.fromkeys(nodes, self._daemon.clock.now())
+        if nodes:
+            self._do(self._release(nodes, jobs))
+
+    async def _release(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        seen = self._daemon.clock.now()
+        while self._daemon.clock.now() < seen + self._daemon.settings.vacate_s and any(
+            self._daemon.launcher.busy(node) for node in nodes
+        ):
+            await asyncio.sleep(0.01)
+        for node in nodes:
+            self._daemon.hub.send(node, {"type": "exit"})
+            self._daemon.launcher.agent_down(node)
+        found = (self.pilots.forget(node) for node in nodes)
+        await self.pilots.cancel([pilot for pilot in found if pilot is not None])
+        self._daemon.telemetry.vacated(jobs, nodes, self._daemon.clock.now() - seen)
+        self._poll_now.set()
+
+    # holding
+
+    async def hold_for_ever(self) -> None:
+        """Have a pilot wherever a trainer is to run, and none where nobody needs it."""
+        while not self._closing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hold_now.wait(), HOLD_S)
+            self._hold_now.clear()
+            wanted = self._wanted_pilots()
+            for node in self.pilots.surplus(wanted, self._daemon.launcher.busy):
+                self.drop(node)
+            if self.operation is Operation.RUNNING and not self.looks.trouble:
+                missing = self.pilots.missing(wanted)
+                if missing:
+                    self._do(self._submit(missing))
+
+    def _wanted_pilots(self) -> dict[str, str]:
+        """Node -> as whom its pilot is to run."""
+        return {
+            node: self.user_of(t.spec)
+            for t in self._daemon.state.active.values()
+            for node in t.nodes
+            if node in self._pool.nodes
+        }
+
+    def user_of(self, spec: TrainerSpec) -> str:
+        """As whom a trainer's pilots run; empty: as ourselves."""
+        return spec.user if self._daemon.settings.mode == "site" else ""
+
+    async def _submit(self, pilots: Sequence[Pilot]) -> None:
+        for node in await self.pilots.order(pilots, self._limit_s):
+            self.lose(node, "no pilot can be had there")
+
+    def _limit_s(self, node: str) -> float | None:
+        """For how long a pilot may be there: until its hole is expected to end."""
+        until = next((n.until for n in self.seen if n.name == node), None)
+        return None if until is None else until - self._daemon.clock.now()
+
+    def drop(self, node: str) -> None:
+        """A node is gone, or its pilot is to go at once."""
+        self._daemon.launcher.agent_down(node)
+        self._daemon.hub.send(node, {"type": "exit"})
+        pilot = self.pilots.forget(node)
+        if pilot is not None and not self._closing:
+            self._do(self.pilots.cancel([pilot]))
+
+    def agent_leaves(self, node: str) -> None:
+        """An agent says that its pilot has been told to end: there is time for a few words."""
+        self.lose(node, "its pilot was told to end", vacated=True)
+        self.pilots.going[node] = self._daemon.clock.now()
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
+        self._pool, change = pool.lose(self._pool, node, self._daemon.clock.now(), reason, vacated=vacated)
+        if change is not None:
+            self._daemon.emit(change)
+
+    def agent_down(self, node: str) -> None:
+        """An agent's connection is gone."""
+        self._do(self._after_loss(node))
+
+    async def _after_loss(self, node: str) -> None:
+        """An agent's connection is gone. Its pilot too, usually: that takes a moment to show. If the
+        pilot lives on, only the connection broke, and the agent gets the time to come back."""
+        held, deadline = (
+            self.pilots.held.get(node),
+            self._daemon.clock.now() + self._daemon.settings.reconnect_s,
+        )
+        if held is None:
+            return
+        wait = LOOK_AGAIN_S
+        while not self._closing and self._daemon.clock.now() < deadline:
+            if self._daemon.hub.connected(node) or self.pilots.held.get(node) is not held:
+                return
+            try:
+                if held.pilot not in await self._daemon.scheduler.pilots():
+                    break
+            except SchedulerError as error:
+                self._daemon.telemetry.trouble("scheduler", error, node=node)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, MAX_LOOK_AGAIN_S)
+        if not self._daemon.hub.connected(node) and self.pilots.held.get(node) is held:
+            self.lose(node, "its agent is gone")
+            self.drop(node)
