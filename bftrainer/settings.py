@@ -1,8 +1,9 @@
 """One typed, frozen Settings object: command line > environment > file > default.
 
 Environment variables are `BFTRAINER_<NAME>`. Files are YAML with the names below: what the user's own
-`$XDG_CONFIG_HOME/bftrainer/config.yaml` does not say, the site's `/etc/bftrainer/config.yaml` may; a file
-that is named is read instead of both. An unknown name is an error that names the nearest valid one.
+`$XDG_CONFIG_HOME/bftrainer/config.yaml` does not say, the site's `/etc/bftrainer/config.yaml` may (or the
+file that `BFTRAINER_SITE_CONFIG` names); a file that is named on the command line is read instead of both.
+An unknown name is an error that names the nearest valid one.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
 
 PREFIX = "BFTRAINER_"
-FOR_WORKERS = frozenset({"BFTRAINER_WORKER", "BFTRAINER_SECRET"})
-"""Variables with our prefix that are no settings: what an agent is told, and what it tells its workers."""
+SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
+NO_SETTINGS = frozenset({"BFTRAINER_WORKER", "BFTRAINER_SECRET", SITE_VARIABLE})
+"""Variables with our prefix that are no settings: what an agent is told, what it tells its workers, and
+where the site's file is if not in its usual place."""
 
 SOCKET = "daemon.sock"
 """What the socket is called where it is in the state directory."""
-SITE_FILE = Path("/etc/bftrainer/config.yaml")
+SITE_FILE = "/etc/bftrainer/config.yaml"
 
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
@@ -486,7 +489,11 @@ def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: M
 def _files(environ: Mapping[str, str]) -> list[Path]:
     """The files that are there to be read without being asked for, later ones over earlier ones."""
     own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [path for path in (SITE_FILE, own / "bftrainer" / "config.yaml") if os.access(path, os.F_OK)]
+    return [
+        path
+        for path in (Path(environ.get(SITE_VARIABLE, SITE_FILE)), own / "bftrainer" / "config.yaml")
+        if os.access(path, os.F_OK)
+    ]
 
 
 def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
@@ -505,7 +512,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environ.items()
-        if name.startswith(PREFIX) and name not in FOR_WORKERS
+        if name.startswith(PREFIX) and name not in NO_SETTINGS
     }
 
 

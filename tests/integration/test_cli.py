@@ -28,7 +28,7 @@ def site() -> Iterator[Site]:
 
 
 def bftrainer(*words: str, state: Path | None = None, code: int = 0) -> str:
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
     environ["COLUMNS"] = "200"
     if state is not None:
         environ["BFTRAINER_STATE_DIR"] = str(state)

@@ -41,7 +41,7 @@ class Site:
             "objective": "efficiency",
             **settings,
         }
-        self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
+        self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
         self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
         self.client = Client(self.state / "daemon.sock")
         self.daemon: subprocess.Popen[bytes] | None = None

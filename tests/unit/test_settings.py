@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bftrainer.cli.options import setting_options
 from bftrainer.errors import BftrainerError
 from bftrainer.model import EngineSettings
-from bftrainer.settings import FOR_WORKERS, NO_VALUE, Settings, SettingsError, load
+from bftrainer.settings import NO_SETTINGS, NO_VALUE, Settings, SettingsError, load
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_all_errors_come_at_once_each_with_its_source(nowhere: dict[str, str]) -
 
 
 def test_what_an_agent_tells_its_workers_is_no_setting(nowhere: dict[str, str]) -> None:
-    assert load({}, environ={**nowhere, **dict.fromkeys(FOR_WORKERS, "x")}) == load({}, environ=nowhere)
+    assert load({}, environ={**nowhere, **dict.fromkeys(NO_SETTINGS, "x")}) == load({}, environ=nowhere)
 
 
 def test_settings_are_frozen_and_described(nowhere: dict[str, str]) -> None:
