@@ -230,7 +230,8 @@ class Nodes:
         active = tuple(self._daemon.state.active.values())
         believed = beliefs_of(active, self._daemon.state.programs)
         curves = {t.id: found[None].points for t, found in zip(active, believed, strict=True)}
-        return vacate.choose(snapshot.claims, frozenset(self.pilots.held), active, curves)
+        going = self.pilots.going.keys()  # the scheduler may still show what we have told to end
+        return vacate.choose(snapshot.claims, frozenset(self.pilots.held) | going, active, curves, going)
 
     def _let_go(self, nodes: Collection[str], jobs: Collection[str]) -> None:
         """Have the pilots of nodes end, as soon as the workers have left; they have `vacate_s` for it."""

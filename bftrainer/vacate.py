@@ -6,7 +6,7 @@ cost nothing. So the main jobs get all that they need, at once, and trainers los
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from bftrainer import curve
 from bftrainer.model import Claim, Points, Trainer
@@ -17,11 +17,12 @@ def choose(
     held: frozenset[str],
     trainers: Iterable[Trainer],
     curves: Mapping[int, Points],
+    going: Collection[str] = (),
 ) -> frozenset[str]:
     """The nodes of `held` to let go, for each claim the cheapest `count` that are left.
 
     A claim for which too few are left gets none: its job could not start anyway. `curves` has the samples/s
-    by nodes of each of the trainers.
+    by nodes of each of the trainers. Those of `held` that are `going` already cost nothing more.
     """
     owner = {node: t for t in trainers for node in t.nodes}
     size = {t.id: len(t.nodes) for t in owner.values()}
@@ -31,6 +32,8 @@ def choose(
         return curve.rate(curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0
 
     def price(node: str) -> tuple[float, bool, str]:
+        if node in going:
+            return -1.0, False, node
         t = owner.get(node)
         if t is None:
             return 0.0, False, node

@@ -15,6 +15,9 @@ from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
+PASSING = frozenset({"COMPLETING", "PLANNED"})
+"""Words of nodes that main jobs can have soon."""
+USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 GONE = frozenset({"COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"})
 
 
@@ -142,23 +145,20 @@ def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> st
     flags = row.flags - harmless
     if flags:
         return "+".join(sorted(flag.lower() for flag in flags))
-    fit = {"IDLE", "ALLOCATED", "MIXED"} if held else {"IDLE"}
+    fit = USABLE if held else {"IDLE"}
     return "" if row.base in fit else row.base.lower() or "no state"
 
 
 def _rooms(machine: Machine, why: Mapping[str, str], held: set[str], running: Collection[str]) -> Rooms:
-    """Where a main job could start."""
+    """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
     free, coming = [], []
     for name, row in machine.nodes.items():
-        reason = why.get(name, "")
-        if name in held:
+        if name in held or name in running or row.flags - HARMLESS - PASSING:
             continue
-        if not reason or (row.base == "IDLE" and not row.flags - HARMLESS and name not in running):
+        if not why.get(name) or (row.base == "IDLE" and not row.flags & PASSING):
             free.append(name)
-        elif name not in running and row.base in {"IDLE", "ALLOCATED", "MIXED"}:
-            soon = row.flags & {"COMPLETING", "PLANNED"}
-            if soon and not row.flags - HARMLESS - soon:
-                coming.append(name)
+        elif row.base in USABLE:
+            coming.append(name)
     reserved: dict[str, float] = {}
     for reservation in machine.reservations:
         for name in reservation.nodes:

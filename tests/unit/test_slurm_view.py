@@ -144,11 +144,23 @@ def test_nodes_that_a_main_job_is_about_to_take_are_left_alone() -> None:
 
 def test_claims_on_what_our_pilots_hold() -> None:
     held = machine(n1="ALLOCATED", n2="ALLOCATED", n3="ALLOCATED")
-    view = see(held, pilot(1, "n1", "a"), pilot(2, "n2", "b"), replace(JOB, id="9", count=1))
+    other = replace(JOB, id="8", state="RUNNING", nodes=("n3",))
+    view = see(held, pilot(1, "n1", "a"), pilot(2, "n2", "b"), other, replace(JOB, id="9", count=1))
     assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1", "n2"}), count=1),)
     leaving = machine(n1="ALLOCATED", n2="IDLE+COMPLETING")
     view = see(leaving, pilot(1, "n1", "a"), replace(JOB, id="9", count=1))
     assert view.snapshot.claims == (), "a node is on its way"
+
+
+def test_what_ends_between_the_two_commands_costs_no_other_pilot() -> None:
+    """The node still looks allocated, its job is ending or gone: it is on its way to the main job."""
+    held = machine(n1="ALLOCATED", n2="ALLOCATED")
+    waiting = replace(JOB, id="9", count=1)
+    ending = pilot(2, "n2", "b", state="COMPLETING")
+    assert see(held, pilot(1, "n1", "a"), ending, waiting).snapshot.claims == ()
+    assert see(held, pilot(1, "n1", "a"), waiting).snapshot.claims == ()
+    taken = replace(JOB, id="8", state="RUNNING", nodes=("n2",))
+    assert len(see(held, pilot(1, "n1", "a"), taken, waiting).snapshot.claims) == 1
 
 
 def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:

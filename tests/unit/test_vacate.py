@@ -50,6 +50,14 @@ def test_a_claim_that_cannot_be_met_takes_nothing_and_leaves_the_next_its_turn()
     assert choose(claims, frozenset(NODES), [], {}) == {"n0"}
 
 
+def test_what_is_going_already_counts() -> None:
+    """The scheduler shows a pilot for a moment after it was told to end."""
+    trainers = [trainer(1, "n0", "n1", "n2")]
+    held = frozenset(NODES[:6])
+    found = choose([claim(2, *NODES)], held, trainers, {1: LINEAR}, going={"n4", "n5"})
+    assert found == {"n4", "n5"}
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.sets(st.sampled_from(NODES))), max_size=4),
     st.sets(st.sampled_from(NODES)),
