@@ -32,6 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     "beliefs": {"errors", "model", "curve", "learn"},
     "engine": CORE | {"allocate", "survival", "backlog", "learn", "beliefs"},
     "ports": {"errors", "model"},
+    "vacate": {"errors", "model", "curve"},
+    "pilots": EDGE | {"secret"},
     "schedulers": EDGE,
     "launch": EDGE,
     "store": EDGE,
@@ -48,8 +50,8 @@ ALLOWED: dict[str, set[str]] = {
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. Missing: anything."""
 
 FOR_TORCH = {"elastic"}
-COMPOSERS = {"daemon", "recovery", "service", "serve", "replay"}
-"""What puts the parts together; `recovery` and `service` are parts of the daemon, `serve` runs one."""
+COMPOSERS = {"daemon", "nodes", "recovery", "service", "serve", "replay"}
+"""What puts the parts together; `nodes`, `recovery` and `service` are parts of the daemon, `serve` runs one."""
 
 ON_TOP = {"cli", "__main__", "testing"}
 """Nothing below imports these."""

@@ -11,7 +11,7 @@ from bftrainer.settings import Settings, SettingsError, load
 
 
 def settings(**given: object) -> Settings:
-    return load(given, environ={"XDG_CONFIG_HOME": "/nowhere"})
+    return load(given, environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"})
 
 
 def test_nothing_changes_where_nothing_changed() -> None:

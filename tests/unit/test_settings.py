@@ -21,8 +21,8 @@ from bftrainer.settings import NO_SETTINGS, NO_VALUE, Settings, SettingsError, l
 
 @pytest.fixture
 def nowhere(tmp_path: Path) -> dict[str, str]:
-    """An environment whose default file does not exist."""
-    return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    """An environment whose default files do not exist."""
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config"), "BFTRAINER_SITE_CONFIG": "/nowhere"}
 
 
 def write(path: Path, text: str) -> Path:
