@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
 
 FOR_TORCH = {"elastic"}
 COMPOSERS = {"daemon", "nodes", "recovery", "service", "serve", "replay"}
-"""What puts the parts together; `nodes`, `recovery` and `service` are parts of the daemon, `serve` runs one."""
+"""What puts parts together; `nodes`, `recovery` and `service` are parts of the daemon, `serve` runs one."""
 
 ON_TOP = {"cli", "__main__", "testing"}
 """Nothing below imports these."""
