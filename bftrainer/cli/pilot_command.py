@@ -25,7 +25,6 @@ def command(
     """Show the batch job that would hold a node on Slurm: the exact command line of sbatch, and the script
     that it gets on its standard input, without the secret.
     """
-    import os
 
     from bftrainer.cli import machines
     from bftrainer.errors import BftrainerError
@@ -41,7 +40,7 @@ def command(
     job = machines.pilot_job(settings, agents_at, machines.instance(settings))
     try:
         words = slurm_pilot.command(job, pilot, limit, None)
-        said = shlex.join(slurm_pilot.as_user(job, user, words, os.environ))
+        said = shlex.join(slurm_pilot.as_user(job, user, words))
         script = slurm_pilot.script(job, pilot, SECRET)
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error

@@ -133,7 +133,7 @@ class SlurmScheduler:
         pass
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
-        return slurm_pilot.as_user(self._job, user, words, self._environ)
+        return slurm_pilot.as_user(self._job, user, words)
 
     async def _queue(self) -> tuple[JobRow, ...]:
         mark = secrets.token_hex(8)

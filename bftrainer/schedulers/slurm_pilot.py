@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,10 +126,11 @@ def script(job: PilotJob, pilot: Pilot, secret: str) -> str:
         raise SchedulerError(f"pilot template {job.template}: {error}") from error
 
 
-def as_user(job: PilotJob, user: str, words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+def as_user(job: PilotJob, user: str, words: Sequence[str]) -> list[str]:
     """The words of a command that is to run as `user`; "" is the daemon's own.
 
-    What changes the user usually drops the environment, so Slurm's configuration is named again.
+    The prefix is to keep SLURM_CONF where that is set (sudo: env_keep). To put `env SLURM_CONF=...` before
+    the command would need a rule that allows env, and with it every program.
 
     Raises:
         SchedulerError: there is no way to become somebody else, or `user` is no name.
@@ -140,9 +141,4 @@ def as_user(job: PilotJob, user: str, words: Sequence[str], environ: Mapping[str
         raise SchedulerError(f"cannot run as {user}: set exec_prefix")
     if not USER.fullmatch(user):
         raise SchedulerError(f"{user!r} is no name of a user")
-    conf = environ.get("SLURM_CONF")
-    return [
-        *(word.format(user=user) for word in job.exec_prefix),
-        *(("env", f"SLURM_CONF={conf}") if conf else ()),
-        *words,
-    ]
+    return [*(word.format(user=user) for word in job.exec_prefix), *words]
