@@ -240,17 +240,18 @@ class Nodes:
             self._do(self._release(nodes, jobs))
 
     async def _release(self, nodes: Collection[str], jobs: Collection[str]) -> None:
-        seen = self._daemon.clock.now()
-        while self._daemon.clock.now() < seen + self._daemon.settings.vacate_s and any(
-            self._daemon.launcher.busy(node) for node in nodes
-        ):
-            await asyncio.sleep(0.01)
-        for node in nodes:
-            self._daemon.hub.send(node, {"type": "exit"})
-            self._daemon.launcher.agent_down(node)
+        daemon, seen, left = self._daemon, self._daemon.clock.now(), set(nodes)
+        while left:
+            late = daemon.clock.now() >= seen + daemon.settings.vacate_s
+            for node in [n for n in left if late or not daemon.launcher.busy(n)]:
+                daemon.hub.send(node, {"type": "exit"})
+                daemon.launcher.agent_down(node)
+                left.remove(node)
+            if left:
+                await asyncio.sleep(0.01)
         found = (self.pilots.forget(node) for node in nodes)
         await self.pilots.cancel([pilot for pilot in found if pilot is not None])
-        self._daemon.telemetry.vacated(jobs, nodes, self._daemon.clock.now() - seen)
+        daemon.telemetry.vacated(jobs, nodes, daemon.clock.now() - seen)
         self._poll_now.set()
 
     # holding
@@ -303,6 +304,7 @@ class Nodes:
         """An agent says that its pilot has been told to end: there is time for a few words."""
         self.lose(node, "its pilot was told to end", vacated=True)
         self.pilots.going[node] = self._daemon.clock.now()
+        self.pilots.forget(node)
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
