@@ -35,6 +35,7 @@ from bftrainer.model import (
     Ended,
     Event,
     NodesChanged,
+    Operation,
     Plan,
     PolicyChanged,
     Problem,
@@ -45,7 +46,7 @@ from bftrainer.model import (
     TrainerSpec,
     TrainerSubmitted,
 )
-from bftrainer.nodes import Nodes, Operation
+from bftrainer.nodes import Nodes
 from bftrainer.ports import Clock, Message, Pause, Progress, Scheduler, SchedulerError, Store, StoredTrainer
 from bftrainer.recovery import missed
 from bftrainer.reload import Refused, reloaded
@@ -340,11 +341,12 @@ class Daemon:
             self.telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False
         pilots.reports(node)
-        wanted = (
+        there = (
             self._wanted.get(node, set())
             if self.recovering
-            else {t.id for t in self.state.active.values() if node in t.nodes and self.serves(node, t.spec)}
+            else {t.id for t in self.state.active.values() if node in t.nodes}
         )
+        wanted = {id_ for id_ in there if self.serves(node, self.known[id_])}
         self.launcher.agent_up(node, inventory, wanted)
         return True
 

@@ -91,6 +91,14 @@ class Snapshot:
         return frozenset(node.name for node in self.nodes if node.state is NodeState.IDLE)
 
 
+class Operation(StrEnum):
+    """What the site allows us at the moment."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
+    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What one rescale costs: `stall_s` stops every member, `init_s` only the new nodes."""

@@ -12,12 +12,11 @@ import time
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from bftrainer import pool, vacate
 from bftrainer.beliefs import beliefs_of
-from bftrainer.model import Node, NodeState, Pilot, PollFailed, Snapshot, TrainerSpec
+from bftrainer.model import Node, NodeState, Operation, Pilot, PollFailed, Snapshot, TrainerSpec
 from bftrainer.pilots import Pilots
 from bftrainer.ports import SchedulerError
 
@@ -34,14 +33,6 @@ LEAD_S = 5.0
 HOLD_S = 0.5
 STILL_OURS = frozenset({"completing", "unknown", "not responding"})
 """What the scheduler may say of a node between two pilots of ours, or when it has just been restarted."""
-
-
-class Operation(StrEnum):
-    """What the site allows us at the moment."""
-
-    RUNNING = "running"
-    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
-    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ Of others' trainers nothing shows but that their nodes are in use.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -21,13 +20,13 @@ from bftrainer.api.metrics import render
 from bftrainer.api.server import UnknownTrainerError
 from bftrainer.beliefs import Programs
 from bftrainer.errors import BftrainerError
-from bftrainer.model import Observed, Scalability, Trainer
+from bftrainer.model import Observed, Operation, Scalability, Trainer
 from bftrainer.ports import StoredTrainer
 
 if TYPE_CHECKING:
     from bftrainer.daemon import Daemon
 
-log = logging.getLogger(__name__)
+ORDERS = {"pause": Operation.PAUSED, "drain": Operation.DRAINING, "resume": Operation.RUNNING}
 
 STUCK_S = 30.0
 """An event that takes longer than this will not end any more: solvers have time limits."""
@@ -46,7 +45,6 @@ class DaemonService:
             raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
         wanted = replace(spec.parse(text, name, Path(base)), user=caller.user)
         id_ = await self._daemon.submit(wanted)
-        log.info("%s submitted trainer %d, %s", caller.user, id_, wanted.name)
         return {"id": id_, "name": wanted.name}
 
     def trainers(self, caller: Caller) -> list[dict[str, Any]]:
@@ -78,9 +76,17 @@ class DaemonService:
     async def cancel(self, caller: Caller, trainer: str) -> dict[str, Any]:
         stored = self._find(caller, trainer)
         if not stored.status.final:
-            log.info("%s cancelled trainer %d, %s", caller.user, stored.id, stored.spec.name)
+            self._daemon.telemetry.ordered("cancel", caller.user, trainer=stored.id, name=stored.spec.name)
             self._daemon.cancel(stored.id)
         return self._brief(stored)
+
+    def administer(self, caller: Caller, order: str) -> dict[str, Any]:
+        """Carry out an admin's order for the whole site, one of ORDERS."""
+        if not caller.admin:
+            raise NotAllowedError(f"{caller.user} is no admin here: the setting admins names who is")
+        self._daemon.telemetry.ordered(order, caller.user, uid=caller.uid)
+        self._daemon.administer(ORDERS[order])
+        return self.status(caller)
 
     def pool(self, caller: Caller) -> dict[str, Any]:
         """Every node. That somebody else's trainer has it shows in its role, not whose and which."""
@@ -123,6 +129,7 @@ class DaemonService:
             else "ok"
             if daemon.nodes.operation == "running"
             else daemon.nodes.operation.value,
+            "operation": daemon.nodes.operation.value,
             "problems": problems,
             "pool": len(daemon.state.pool),
             "unused": len(daemon.state.pool) - sum(len(t.nodes) for t in daemon.state.active.values()),

@@ -126,8 +126,8 @@ class Telemetry:
             note(log, "recovered", part=part)
 
     def ordered(self, order: str, user: str, **more: object) -> None:
-        """An administrator's order."""
-        note(log, "admin", order=order, user=user, **more)
+        """What a person has ordered, and who."""
+        note(log, "ordered", order=order, user=user, **more)
 
 
 def _snake(thing: object) -> str:

@@ -35,6 +35,7 @@ class Service(Protocol):
     def pool(self, caller: Caller) -> dict[str, Any]: ...
     def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[dict[str, Any]]: ...
     def status(self, caller: Caller) -> dict[str, Any]: ...
+    def administer(self, caller: Caller, order: str) -> dict[str, Any]: ...
     def metrics(self, caller: Caller) -> bytes: ...
     def ailments(self) -> list[str]: ...
     def hindrances(self) -> list[str]: ...
@@ -79,6 +80,10 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
     async def status(request: web.Request) -> web.Response:
         return web.json_response(service.status(await callers.of(request)))
 
+    async def administer(request: web.Request) -> web.Response:
+        caller = await callers.of(request)
+        return web.json_response(service.administer(caller, request.match_info["order"]))
+
     async def metrics(request: web.Request) -> web.Response:
         try:
             caller = await callers.of(request)
@@ -96,6 +101,7 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
             web.get("/v1/pool", pool),
             web.get("/v1/{what:events|pauses|reports}", rows),
             web.get("/v1/status", status),
+            web.post("/v1/admin/{order:pause|drain|resume}", administer),
             web.get("/v1/agent", hub.serve),
             *probes(service),
         ]

@@ -230,6 +230,8 @@ class AgentLauncher(ABC, Generic[J]):
         view = job.workers.get(node) if job else None
         if job is None or view is None or (message["started"], message["run"]) != (view.generation, view.run):
             return  # an earlier worker: fenced off
+        if not self._link.serves(node, job.spec):
+            return  # another user's agent, which has no business with this trainer
         if message["type"] == "exited":
             self._exited(trainer, job, node, view, message)
         elif view.phase != "leaving":
@@ -390,7 +392,7 @@ class AgentLauncher(ABC, Generic[J]):
             job.mark = (now, job.samples)
             job.measured.add(message["size"])
             speed = (job.samples - samples) / (now - since)
-            if speed > 0:
+            if speed > 0 and job.spec.n_min <= message["size"] <= job.spec.n_max:
                 self._emit(
                     Measured(
                         time=now,

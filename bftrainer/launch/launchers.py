@@ -10,6 +10,7 @@ from typing import Any
 from bftrainer.launch.agents import AgentLauncher, WorkerView
 from bftrainer.launch.horovod import HorovodLauncher
 from bftrainer.launch.horovod_drivers import DriverProcesses
+from bftrainer.launch.messages import sane
 from bftrainer.launch.native import NativeLauncher
 from bftrainer.launch.store_host import StoreHost
 from bftrainer.launch.torchrun import TorchrunLauncher
@@ -17,6 +18,9 @@ from bftrainer.model import Action, TrainerSpec
 from bftrainer.ports import Books, Emit, Link, Message
 
 log = logging.getLogger(__name__)
+
+INVENTORY = {"trainer", "generation", "run", "phase", "joined"}
+"""What an agent says of each worker that it has."""
 
 
 class Launchers:
@@ -77,6 +81,7 @@ class Launchers:
 
     def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
         """Every launcher hears of its own trainers; those of nobody are stopped."""
+        inventory = [found for found in inventory if sane(found) and found.keys() >= INVENTORY]
         for found in inventory:
             if found["trainer"] not in self._of:
                 order = {"type": "stop", "trainer": found["trainer"], "grace_s": self._grace_s}
@@ -92,6 +97,8 @@ class Launchers:
     def said(self, node: str, message: Message) -> None:
         """What a worker says through its agent is as trustworthy as its script: nonsense is dropped."""
         try:
+            if not sane(message):
+                raise ValueError("no such values are possible")
             launcher = self._of.get(message["trainer"])
             if launcher is not None:
                 launcher.said(node, message)

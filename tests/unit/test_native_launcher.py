@@ -99,6 +99,18 @@ def test_a_start_waits_for_its_agent() -> None:
     assert world.kinds() == [("n", "start")] and world.launcher.workers(1) == {"n": "starting"}
 
 
+def test_what_another_users_agent_says_of_a_trainer_is_not_heard() -> None:
+    world = World()
+    world.start(1, "n")
+    world.up.discard("n")  # the pilot that serves the trainer is gone; another user's has its node
+    world.said("n", "ready")
+    world.said("n", "finished", generation=1, step=9, samples=1000, epoch=0, size=1, metrics={})
+    assert world.events == [] and world.launcher.workers(1) == {"n": "starting"}
+    world.up.add("n")
+    world.said("n", "ready")
+    assert [type(event) for event in world.events] == [WorkersReady]
+
+
 def test_a_start_that_nobody_wants_any_more_is_never_sent() -> None:
     world = World()
     world.launcher.perform(StartWorker(trainer=1, generation=1, node="n"))

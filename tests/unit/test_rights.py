@@ -21,6 +21,7 @@ from bftrainer.model import (
     Node,
     NodesChanged,
     NodeState,
+    Operation,
     Plan,
     PlanStatus,
     StartWorker,
@@ -153,6 +154,7 @@ EVERY_ROUTE = (
     ("GET", "/v1/trainers/digits"),
     ("DELETE", "/v1/trainers/digits"),
     ("POST", "/v1/trainers"),
+    ("POST", "/v1/admin/pause"),
 )
 
 
@@ -246,6 +248,27 @@ def test_a_trainer_belongs_to_who_submits_it(ask: Asked, tmp_path: Path) -> None
     code, said = ask("carol", "POST", "/v1/trainers", json=body)
     assert code == 400 and "is called 'new'" in said["error"]
     assert ask("alice", "POST", "/v1/trainers", json=body)[0] == 201, "others may have the same name"
+
+
+def test_admins_alone_pause_drain_and_resume(
+    ask: Asked, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ordered: list[Operation] = []
+    monkeypatch.setattr(daemon, "administer", ordered.append)
+    caplog.set_level("INFO", "bftrainer")
+    for order in ("pause", "drain", "resume"):
+        code, said = ask("alice", "POST", f"/v1/admin/{order}")
+        assert code == 403 and "alice is no admin here" in said["error"]
+        code, said = ask("ops", "POST", f"/v1/admin/{order}")
+        assert code == 200 and said["operation"] == "running"
+    assert ordered == [Operation.PAUSED, Operation.DRAINING, Operation.RUNNING]
+    told = [record.fields for record in caplog.records if record.message == "ordered"]
+    assert [(line["order"], line["user"], line["uid"]) for line in told] == [
+        ("pause", "ops", 1004),
+        ("drain", "ops", 1004),
+        ("resume", "ops", 1004),
+    ]
+    assert ask("ops", "POST", "/v1/admin/stop")[0] == ask("ops", "GET", "/v1/admin/pause")[0] - 1 == 404
 
 
 @pytest.mark.parametrize("who", ["root", "service"])

@@ -54,6 +54,58 @@ def test_the_default_file_is_read_where_there_is_one(nowhere: dict[str, str]) ->
     assert load({}, file=other, environ=nowhere).allocator == "auto"  # one file, not both
 
 
+def test_a_sites_file_stands_below_the_users_own(tmp_path: Path, nowhere: dict[str, str]) -> None:
+    site = write(tmp_path / "site.yaml", "server: login1:4711\npoll_s: 3\n")
+    environ = {**nowhere, "BFTRAINER_SITE_CONFIG": str(site)}
+    assert load({}, environ=environ).server == "login1:4711"
+    own = write(Path(nowhere["XDG_CONFIG_HOME"]) / "bftrainer" / "config.yaml", "poll_s: 2\n")
+    assert (load({}, environ=environ).server, load({}, environ=environ).poll_s) == ("login1:4711", 2.0)
+    named = write(tmp_path / "named.yaml", "debounce_s: 4\n")
+    found = load({}, file=named, environ=environ)
+    assert (found.server, found.poll_s, found.debounce_s) == (None, 0.5, 4.0)
+    own.write_text("servre: x:1\n")
+    with pytest.raises(SettingsError, match=r"config\.yaml: unknown setting 'servre'; did you mean 'server'"):
+        load({}, environ=environ)
+    site.write_text("- a\n")
+    with pytest.raises(SettingsError, match=r"site\.yaml: expected lines"):
+        load({}, environ=environ)
+
+
+PREFIXED = {"mode": "site", "socket": "/run/bft/sock", "exec_prefix": "sudo -n -u {user} --"}
+
+
+def test_a_sites_daemon_runs_pilots_as_their_users(nowhere: dict[str, str], tmp_path: Path) -> None:
+    found = load(PREFIXED, environ=nowhere)
+    assert found.as_user("ann") == ("sudo", "-n", "-u", "ann", "--")
+    words = write(tmp_path / "c.yaml", "mode: site\nsocket: /run/x\nexec_prefix: [su, '{user}', '{{}}']\n")
+    assert load({}, file=words, environ=nowhere).as_user("ann") == ("su", "ann", "{}")
+    assert load({}, environ=nowhere).as_user("ann") == ()
+    admins = write(tmp_path / "d.yaml", "admins: [root, '@ops']\n")
+    assert load({}, file=admins, environ=nowhere).admins == ("root", "@ops")
+    assert load({"admins": "root '@two words'"}, environ=nowhere).admins == ("root", "@two words")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({**PREFIXED, "exec_prefix": "sudo -n --"}, "mode site needs an exec_prefix with {user}"),
+        ({**PREFIXED, "mode": "single"}, "exec_prefix counts with mode site only"),
+        ({**PREFIXED, "exec_prefix": "sudo {name} {user}"}, "{user} is all that can be filled in"),
+        ({**PREFIXED, "exec_prefix": "sudo {user} {"}, "{user} is all that can be filled in"),
+        ({**PREFIXED, "exec_prefix": "sudo '{user}"}, "no closing quotation"),
+        ({**PREFIXED, "exec_prefix": ["sudo", {"user": None}]}, "in YAML, {user} has to be quoted"),
+        ({**PREFIXED, "socket": "/s/daemon.sock", "state_dir": "/s"}, "nobody else can reach the socket"),
+        ({"trainer_dir": "/scratch/{home}"}, "{user} is all that can be filled in"),
+        ({"server": "login1"}, "server: 'login1': string should match pattern"),
+        ({"mode": "open"}, "mode: 'open': input should be 'single' or 'site'"),
+    ],
+)
+def test_what_a_site_cannot_be(nowhere: dict[str, str], given: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load(given, environ=nowhere)
+    assert said in str(error.value)
+
+
 def test_an_empty_file_says_nothing(tmp_path: Path, nowhere: dict[str, str]) -> None:
     file = write(tmp_path / "c.yaml", "# all defaults\n")
     assert load({}, file=file, environ=nowhere) == load({}, environ=nowhere)

@@ -1,0 +1,47 @@
+"""bftrainer admin"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.options import client_options, connect, print_json
+
+
+@click.group("admin")
+def command() -> None:
+    """Say whether idle nodes are used. For admins: root, the daemon's own account, and who stands in the
+    setting admins. An order holds until the next one, also through restarts of the daemon.
+    """
+
+
+@command.command("pause")
+@client_options
+def pause(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Take no more nodes. Trainers go on where they are; what the main scheduler takes back is not
+    replaced."""
+    _order("pause", config, state_dir, as_json)
+
+
+@command.command("drain")
+@client_options
+def drain(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Give all nodes back, in an orderly way: every trainer writes a checkpoint and waits, then the
+    pilots end. Trainers stay submitted, and new ones may be."""
+    _order("drain", config, state_dir, as_json)
+
+
+@command.command("resume")
+@client_options
+def resume(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Use idle nodes again; trainers go on from where they were."""
+    _order("resume", config, state_dir, as_json)
+
+
+def _order(order: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    now = connect(config, state_dir).call("POST", f"admin/{order}")
+    if as_json:
+        print_json(now)
+    else:
+        click.echo(f"{now['operation']}; {now['pilots']} pilots, {now['pool'] - now['unused']} nodes in use")
