@@ -112,7 +112,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             )
         )
     daemon.state = engine.restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
-    daemon.nodes = tuple(Node(name=name, state=NodeState.IDLE) for name in ("n1", "n2", "n3", "n4"))
+    daemon.nodes.seen = tuple(Node(name=name, state=NodeState.IDLE) for name in ("n1", "n2", "n3", "n4"))
     daemon.last_plan = plan = Plan(
         allocator="knapsack",
         status=PlanStatus.OPTIMAL,
