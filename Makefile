@@ -12,7 +12,7 @@ SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 ALONE := tests/integration/test_calibration.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo test lint types unit integration cluster slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test lint types unit integration cluster slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,9 @@ $(VENV)/horovod: $(VENV)/installed .ci/horovod
 
 demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
+
+slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log)
+	$(BIN)/python -m slurm.testbed demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
 
 test: install lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"

@@ -1,6 +1,6 @@
-"""The demonstration: a daemon on this machine, trainers that come and go with its "idle nodes".
+"""The demonstration: a daemon on this machine, and trainers that come and go with its idle nodes.
 
-Everything in it is the real thing but the main scheduler, whose part a log plays; it talks to the
+Everything in it is the real thing, but where a log plays the main scheduler's part; it talks to the
 daemon as any user does, through the API.
 """
 
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,23 +58,29 @@ class Summary:
 class Demo:
     """Starts a daemon in a directory of its own; iterate `watch`, then `finish`.
 
-    What the directory holds in the end is copied to `keep`.
+    What the directory holds in the end is copied to `keep`. `environ` is added to the daemon's environment.
     """
 
-    def __init__(self, daemon_options: Sequence[str], keep: Path | None = None) -> None:
+    def __init__(
+        self,
+        daemon_options: Sequence[str],
+        keep: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._keep = keep
+        self._begin = 0.0
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        environ[f"{PREFIX}TRAINER_DIR"] = str(self._state / "trainers")
+        own = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        own[f"{PREFIX}TRAINER_DIR"] = str(self._state / "trainers")
         self._log = (self._state / "daemon.log").open("wb")
         self._daemon = subprocess.Popen(
             [
-                *(sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local"),
-                *("--state-dir", str(self._state), *daemon_options),
+                *(sys.executable, "-m", "bftrainer", "daemon", "--state-dir", str(self._state)),
+                *daemon_options,
             ],
             stdout=self._log,
             stderr=self._log,
-            env=environ,
+            env={**own, **(environ or {})},
         )
         self._client = Client(self._state / "daemon.sock")
         self._await_daemon()
@@ -87,19 +93,26 @@ class Demo:
 
     def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:
         """Views until the time is over or every trainer has ended."""
-        begin = time.monotonic()
         while True:
-            elapsed = time.monotonic() - begin
-            trainers = self._client.call("GET", "trainers")
-            yield View(
-                elapsed,
-                self._client.call("GET", "pool"),
-                trainers,
-                self._client.call("GET", "pauses", limit=60),
-            )
-            if elapsed >= seconds or all(t["ended_at"] for t in trainers):
+            view = self.view()
+            yield view
+            if view.elapsed_s >= seconds or all(t["ended_at"] for t in view.trainers):
                 return
             time.sleep(every_s)
+
+    def view(self) -> View:
+        """What the daemon says now; time has begun with the first view."""
+        self._begin = self._begin or time.monotonic()
+        return View(
+            elapsed_s=time.monotonic() - self._begin,
+            pool=self._client.call("GET", "pool"),
+            trainers=self._client.call("GET", "trainers"),
+            pauses=self._client.call("GET", "pauses", limit=60),
+        )
+
+    def said(self) -> str:
+        """The daemon's log, the end of it."""
+        return (self._state / "daemon.log").read_text("utf-8", "replace")[-4000:]
 
     def finish(self) -> Summary:
         """Collect the figures, stop the daemon, and look for what it left behind."""
@@ -141,7 +154,7 @@ class Demo:
                 return
             except DaemonError:
                 if self._daemon.poll() is not None or time.monotonic() > deadline:
-                    said = (self._state / "daemon.log").read_text("utf-8", "replace")
+                    said = self.said()
                     self.close()
                     raise BftrainerError(f"the daemon did not start:\n{said}") from None
                 time.sleep(0.05)

@@ -72,7 +72,18 @@ def command(
     if keep is not None and keep.exists():
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
 
-    options = ["--nodes", str(nodes), "--seed", str(seed), "--t-fwd", "60", "--poll", "0.2"]
+    options = [
+        "--scheduler",
+        "local",
+        "--nodes",
+        str(nodes),
+        "--seed",
+        str(seed),
+        "--t-fwd",
+        "60",
+        "--poll",
+        "0.2",
+    ]
     options += ["--objective", "efficiency"]  # three trainers of different speed: all of them run
     pace = speed or (LOG_SPEED if log else 1.0)
     options += ["--speed", str(pace)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -115,7 +116,49 @@ def env(place: Path) -> None:
     click.echo(f"export SLURM_CONF={bed.plan.conf}")
 
 
+@main.command()
+@click.option("--seconds", type=click.FloatRange(20, 3600), default=60, show_default=True)
+@click.option("--nodes", type=click.IntRange(2, 64), default=8, show_default=True)
+@click.option(
+    "--load", type=click.FloatRange(0.01, 1), default=0.4, show_default=True, help="Share for main jobs."
+)
+@click.option("--jobs", type=click.IntRange(2, 2000), help="Main jobs.  [default: one every 4 s]")
+@click.option("--seed", default=0, show_default=True, help="Of generated main jobs.")
+@click.option("--log", type=click.Path(path_type=Path, exists=True), help="Take main jobs from this SWF log.")
+@click.option("--first", default=0, show_default=True, help="How many jobs of the log to leave out.")
+@click.argument("specs", nargs=-1, type=click.Path(path_type=Path, exists=True))
+def demo(
+    seconds: float,
+    nodes: int,
+    load: float,
+    jobs: int | None,
+    seed: int,
+    log: Path | None,
+    first: int,
+    specs: tuple[Path, ...],
+) -> None:
+    """Main jobs come and go on a new testbed, and the trainers in SPECS fill the holes."""
+    from rich.console import Console
+
+    from slurm.testbed import demo, workload
+    from slurm.testbed.harvest import Harvest
+
+    count = jobs or max(2, round(seconds / 4))
+    mains = workload.jobs_for(nodes, seconds, load, count=count, seed=seed, log=log, first=first)
+    with Testbed(nodes) as bed, Harvest(bed, mains, specs) as harvest:
+        demo.show(bed, harvest, seconds, Console())
+        outcome = harvest.finish()
+    click.echo("\n".join(demo.summary_lines(outcome)))
+    stray = outcome.trainers is not None and bool(outcome.trainers.strays)
+    sys.exit(1 if stray or any(run.state != "COMPLETED" for run in outcome.runs) else 0)
+
+
+def _terminated(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)  # so that contexts are left: nothing stays behind
     try:
         main()
     except BftrainerError as error:

@@ -98,17 +98,36 @@ def spread(seconds: Sequence[float]) -> Spread | None:
     return Spread(len(seconds), median, float(np.mean(seconds)), p90, p99, most)
 
 
-def busy(runs: Iterable[MainRun], begin: float, end: float) -> list[tuple[float, int]]:
-    """How many nodes main jobs had: (since when, nodes), from `begin` to `end` (Unix s).
+def with_room(runs: Sequence[MainRun], nodes: int) -> list[MainRun]:
+    """The jobs that fitted beside all main jobs that ran or waited when they were submitted.
 
-    A job that was killed counts for the time that it needed.
+    Nothing but pilots, and Slurm itself, can have made them wait.
     """
+    return [run for run in runs if run.size + _wanted_before(run, runs) <= nodes]
+
+
+def _wanted_before(run: MainRun, runs: Sequence[MainRun]) -> int:
+    return sum(
+        other.size
+        for other in runs
+        if (other.submitted, other.id) < (run.submitted, run.id) and _end(other) > run.submitted
+    )
+
+
+def _end(run: MainRun) -> float:
+    """When it ended; a job that was killed counts for the time that it needed."""
+    if run.started is None:
+        return float("inf")
+    return run.ended if run.ended is not None else run.started + run.run_s
+
+
+def busy(runs: Iterable[MainRun], begin: float, end: float) -> list[tuple[float, int]]:
+    """How many nodes main jobs had: (since when, nodes), from `begin` to `end` (Unix s)."""
     changes: dict[float, int] = {begin: 0, end: 0}
     for run in runs:
         if run.started is None:
             continue
-        last = run.ended if run.ended is not None else run.started + run.run_s
-        since, until = max(run.started, begin), min(last, end)
+        since, until = max(run.started, begin), min(_end(run), end)
         if since < until:
             changes[since] = changes.get(since, 0) + run.size
             changes[until] = changes.get(until, 0) - run.size

@@ -116,3 +116,18 @@ def _solve(work: Callable[[float], float], wanted: float) -> float:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if work(middle) > wanted else (middle, high)
     return low
+
+
+def jobs_for(
+    nodes: int, seconds: float, load: float, *, count: int, seed: int, log: Path | None = None, first: int = 0
+) -> tuple[MainJob, ...]:
+    """Main jobs for a testbed: from an SWF log, or generated.
+
+    Raises:
+        LogError: the log cannot be read, or these jobs cannot be that load.
+    """
+    if log is None:
+        requests, machine = generated(count, seed)
+    else:
+        requests, machine = of_log(log, LogOptions(), first, count)
+    return compressed(requests, machine, nodes=nodes, seconds=seconds, load=load)

@@ -1,0 +1,117 @@
+"""The demonstration: main jobs come and go on a real Slurm, trainers fill the holes, none waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ClusterShell.NodeSet import NodeSet
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from slurm.testbed.bed import Testbed
+from slurm.testbed.harvest import Harvest, Outcome, Scene
+from slurm.testbed.probe import spread, waits, with_room
+
+LINE_S = 5.0
+"""Where there is no terminal, a line now and then."""
+
+
+def show(bed: Testbed, harvest: Harvest, seconds: float, console: Console) -> None:
+    """A live view on a terminal, a line now and then elsewhere."""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=4) as live:
+            for scene in harvest.scenes():
+                live.update(picture(scene, occupants(_queue(bed)), seconds))
+        return
+    last = 0.0
+    for scene in harvest.scenes():
+        if scene.time - last >= LINE_S:
+            last = scene.time
+            console.print(line(scene, occupants(_queue(bed))), soft_wrap=True, highlight=False)
+
+
+def _queue(bed: Testbed) -> str:
+    return bed.run(["squeue", "-h", "-t", "R", "-p", "batch", "-o", "%j %N"]).stdout
+
+
+def occupants(queue: str) -> dict[str, str]:
+    """Node -> the main job that runs there (`main-7`), from squeue's lines of name and nodes."""
+    found = {}
+    for row in queue.splitlines():
+        name, nodes = row.split(maxsplit=1)
+        found.update(dict.fromkeys(NodeSet(nodes), "-".join(name.split("-")[:2])))
+    return found
+
+
+def who_has(scene: Scene, mains: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Node -> (who has it, colour)."""
+    found = {}
+    for row in scene.view.pool["nodes"] if scene.view else []:
+        node, trainer = row["node"], row["trainer"]
+        if node in mains:
+            found[node] = (mains[node], "cyan")
+        elif row["role"] == "member":
+            found[node] = (trainer, "green")
+        elif trainer:
+            found[node] = (f"({trainer})", "yellow")
+        else:
+            found[node] = ("pilot" if row["pilot"] else "-", "dim")
+    return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
+
+
+def line(scene: Scene, mains: dict[str, str]) -> str:
+    """A scene in a line."""
+    ended = sum(bool(run.state) for run in scene.runs)
+    nodes = " ".join(f"{node}={who}" for node, (who, _) in who_has(scene, mains).items())
+    return f"{nodes} | main jobs: {len(scene.runs)} submitted, {ended} ended | samples {scene.samples():,}"
+
+
+def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
+    """Nodes, trainers and the main queue."""
+    nodes = Table("node", "", box=None, title="nodes", title_justify="left")
+    for node, (who, colour) in who_has(scene, mains).items():
+        nodes.add_row(node, Text(who, colour))
+    trainers = Table("trainer", "", "nodes", "samples", "samples/s", box=None)
+    for trainer in scene.view.trainers if scene.view else []:
+        rate = trainer["rate"]
+        trainers.add_row(
+            *(trainer["name"], trainer["status"], str(len(trainer["members"]))),
+            *(f"{trainer['samples']:,}", f"{rate:,.0f}" if rate else ""),
+        )
+    queue = Table("main job", "nodes", "waited", "", box=None)
+    for run in scene.runs[-8:]:
+        wait = "waits" if run.wait_s is None else f"{run.wait_s:.2f} s"
+        queue.add_row(f"main-{run.number}", str(run.size), wait, run.state.lower())
+    begun = f"main jobs come for {seconds:.0f} s" if scene.runs else "trainers start on the idle machine"
+    return Group(Text(f"bftrainer on Slurm: {begun}", "bold"), nodes, trainers, queue)
+
+
+def summary_lines(outcome: Outcome) -> list[str]:
+    """What it came to."""
+    states = sorted({run.state for run in outcome.runs})
+    counts = ", ".join(f"{sum(run.state == s for run in outcome.runs)} {s.lower()}" for s in states)
+    lines = [f"main jobs: {len(outcome.runs)} in {outcome.end - outcome.begin:.0f} s: {counts}"]
+    at_once = with_room(outcome.runs, outcome.nodes)
+    lines += [
+        f"their waits: {_words(waits(outcome.runs))}",
+        f"  of those that no other main job was in the way of: {_words(waits(at_once))}",
+    ]
+    lines.append(
+        f"nodes used: {outcome.main:.0%} by main jobs, {outcome.main + outcome.trained:.0%} with trainers"
+    )
+    lines.append(f"samples trained meanwhile: {outcome.samples:,}")
+    if outcome.trainers is not None:
+        for trainer in outcome.trainers.trainers:
+            lines.append(f"  {trainer['name']}: {trainer['status']}, {trainer['samples']:,} samples in all")
+        gone = f"no: pids {outcome.trainers.strays}" if outcome.trainers.strays else "yes"
+        lines.append(f"daemon, pilots and all workers are gone: {gone}")
+    return lines
+
+
+def _words(seconds: Sequence[float]) -> str:
+    found = spread(seconds)
+    if found is None:
+        return "none"
+    return f"median {found.median:.2f} s, p99 {found.p99:.2f} s, most {found.most:.2f} s ({found.count})"

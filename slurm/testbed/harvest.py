@@ -1,0 +1,196 @@
+"""A testbed whose idle nodes are harvested while main jobs come and go, and what everybody got of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+
+import yaml
+
+from bftrainer.demo import Demo, Summary, View
+from slurm.testbed.bed import Testbed
+from slurm.testbed.load import Load
+from slurm.testbed.plan import TestbedError
+from slurm.testbed.probe import MainRun, utilisation
+from slurm.testbed.processes import until
+from slurm.testbed.workload import MainJob
+
+TRAIN_S = 120.0
+"""So long the first trainer may take to start."""
+GONE_S = 30.0
+SETTINGS = {
+    "scheduler": "slurm",
+    "slurm_partition": "backfill",
+    "slurm_watch": "batch",
+    "objective": "efficiency",  # trainers of different speed: all of them run
+    "submissions_per_minute": 1000,  # time is compressed
+    "poll_s": 0.25,
+    "spare_s": 2,
+}
+"""Of the daemon."""
+PYTHON = """\
+#!/bin/sh
+# Pilots share this machine's few cores with Slurm itself, which has a cluster's nodes to itself elsewhere
+exec nice -n 19 env OMP_NUM_THREADS=1 {python} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One moment: `time` in Unix seconds, main jobs so far, what the daemon says (None: there is none)."""
+
+    time: float
+    runs: tuple[MainRun, ...]
+    view: View | None
+
+    def held(self) -> int:
+        """Nodes with a pilot that runs."""
+        return sum(row["pilot"] == "up" for row in self.view.pool["nodes"]) if self.view else 0
+
+    def training(self) -> int:
+        """Nodes on which a trainer trains."""
+        return sum(row["role"] == "member" for row in self.view.pool["nodes"]) if self.view else 0
+
+    def samples(self) -> int:
+        """Trained so far."""
+        return sum(trainer["samples"] for trainer in self.view.trainers) if self.view else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it. Shares are of all node-time between `begin` and `end` (Unix s), 0 to 1.
+
+    Attributes:
+        nodes: Of the testbed.
+        begin, end: The load's start, and its last job's end.
+        main, held, trained: Shares that main jobs, pilots and trainers had.
+        samples: Trained in that time.
+        trainers: What the daemon says in the end; None without one.
+    """
+
+    nodes: int
+    runs: tuple[MainRun, ...]
+    begin: float
+    end: float
+    main: float
+    held: float
+    trained: float
+    samples: int
+    trainers: Summary | None
+
+
+def outcome(scenes: Sequence[Scene], nodes: int, begin: float, trainers: Summary | None) -> Outcome:
+    """Put together what the scenes since `begin` show; the last one shows all main jobs ended."""
+    runs = scenes[-1].runs
+    end = max((run.ended or run.submitted for run in runs), default=scenes[-1].time)
+    seen = [scene for scene in scenes if begin <= scene.time <= end]
+    held = trained = 0.0
+    for now, then in pairwise(seen):
+        held += now.held() * (then.time - now.time)
+        trained += now.training() * (then.time - now.time)
+    room = nodes * (end - begin)
+    return Outcome(
+        nodes=nodes,
+        runs=runs,
+        begin=begin,
+        end=end,
+        main=utilisation(runs, nodes, begin, end),
+        held=held / room,
+        trained=trained / room,
+        samples=seen[-1].samples() - seen[0].samples() if seen else 0,
+        trainers=trainers,
+    )
+
+
+class Harvest:
+    """Main jobs on a testbed, with a daemon and its trainers or, without `specs`, by themselves.
+
+    As a context: `scenes` while it lasts, then `finish`. Whatever happens, no job and no daemon stays.
+    """
+
+    def __init__(self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path]) -> None:
+        self._bed, self._jobs, self._specs = bed, jobs, specs
+        self._demo: Demo | None = None
+        self._seen: list[Scene] = []
+        self._begin = 0.0
+        self._after = contextlib.ExitStack()
+
+    def __enter__(self) -> Harvest:
+        with contextlib.ExitStack() as stack:
+            if self._specs:
+                environ = {"SLURM_CONF": str(self._bed.plan.conf)}
+                self._demo = Demo(["--config", str(self._config())], environ=environ)
+                stack.callback(self._demo.close)
+                self._demo.submit(self._specs)
+            self._after = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._after.close()
+
+    def _config(self) -> Path:
+        place = self._bed.plan.directory
+        python = place / "pilot-python"
+        python.write_text(PYTHON.format(python=sys.executable), "utf-8")
+        python.chmod(0o755)
+        mode = "preempt" if self._bed.plan.preemption else "window"
+        config = place / "bftrainer.yaml"
+        config.write_text(
+            yaml.safe_dump({**SETTINGS, "pilot_python": str(python), "slurm_mode": mode}), "utf-8"
+        )
+        return config
+
+    def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:
+        """Wait until trainers train, then let main jobs come; scenes until all of them have ended.
+
+        Raises:
+            TestbedError: no trainer starts, or Slurm refuses a job.
+        """
+        yield from self._warm_up(every_s)
+        with Load(self._bed, self._jobs) as load:
+            self._begin = time.time()
+            while True:
+                done = load.done()
+                yield self._look(load.runs())
+                if done:
+                    return
+                time.sleep(every_s)
+
+    def _warm_up(self, every_s: float) -> Iterator[Scene]:
+        deadline = time.monotonic() + TRAIN_S
+        while self._demo is not None:
+            scene = self._look(())
+            yield scene
+            if scene.training() and scene.training() >= scene.held():
+                return
+            if time.monotonic() > deadline:
+                raise TestbedError(f"no trainer trains after {TRAIN_S:.0f} s:\n{self._demo.said()}")
+            time.sleep(every_s)
+
+    def _look(self, runs: tuple[MainRun, ...]) -> Scene:
+        view = self._demo.view() if self._demo is not None else None
+        scene = Scene(time.time(), runs, view)
+        self._seen.append(scene)
+        return scene
+
+    def finish(self) -> Outcome:
+        """Stop the daemon, see that its pilots are gone, and put together what was seen.
+
+        Raises:
+            TestbedError: a pilot stays.
+        """
+        summary = self._demo.finish() if self._demo is not None else None
+        if not until(lambda: not self._pilots(), GONE_S, every_s=0.2):
+            raise TestbedError(f"pilots are left: {self._pilots()}")
+        return outcome(self._seen, len(self._bed.plan.nodes), self._begin, summary)
+
+    def _pilots(self) -> str:
+        return self._bed.run(["squeue", "-h", "-p", "backfill"]).stdout.strip()
