@@ -144,7 +144,7 @@ def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> st
     harmless = HARMLESS | {"PLANNED"} if held or only_we_plan else HARMLESS
     flags = row.flags - harmless
     if flags:
-        return "+".join(sorted(flag.lower() for flag in flags))
+        return "+".join(sorted(flag.lower().replace("_", " ") for flag in flags))
     fit = USABLE if held else {"IDLE"}
     return "" if row.base in fit else row.base.lower() or "no state"
 

@@ -11,11 +11,15 @@ import pytest
 from bftrainer.model import Pilot
 from bftrainer.ports import Scheduler, SchedulerError
 
+LONG_S = 60.0
+"""For what takes a batch system seconds, on a busy machine."""
+
 
 class SchedulerUnderTest(Protocol):
-    """A scheduler whose node `idle` is idle until `take` is called, and whose node `busy` never is."""
+    """A scheduler whose node `idle` is idle until `take` is called, `other` for ever, and `busy` never."""
 
     idle: str
+    other: str
     busy: str
 
     def make(self) -> Scheduler:
@@ -33,8 +37,9 @@ class SchedulerContract:
     def test_sees_idle_and_busy_nodes(self, machine: SchedulerUnderTest) -> None:
         async def scenario(scheduler: Scheduler) -> None:
             snapshot = await scheduler.poll()
-            assert snapshot.idle == {machine.idle}
-            assert {node.name for node in snapshot.nodes} == {machine.idle, machine.busy}
+            assert snapshot.idle == {machine.idle, machine.other}
+            assert {node.name for node in snapshot.nodes} == {machine.idle, machine.other, machine.busy}
+            assert snapshot.claims == ()
 
         _run(machine, scenario)
 
@@ -46,10 +51,30 @@ class SchedulerContract:
             assert await scheduler.pilots() == ()
             await scheduler.submit(pilot, "a secret")
             await _until(scheduler, lambda found: found == (pilot,))
-            assert (await scheduler.poll()).idle == {machine.idle}, "a node that we hold stays ours to use"
+            snapshot = await scheduler.poll()
+            assert machine.idle in snapshot.idle, "a node that we hold stays ours to use"
+            assert snapshot.pilots == (pilot,)
+            assert snapshot.claims == (), "nobody waits"
             await scheduler.cancel([pilot])
             await _until(scheduler, lambda found: found == ())
             await scheduler.cancel([pilot])  # once more does no harm
+
+        _run(machine, scenario)
+
+    def test_several_pilots_end_together_and_others_live_on(self, machine: SchedulerUnderTest) -> None:
+        here, there = Pilot(tag="0123abcd", node=machine.idle), Pilot(tag="89abcdef", node=machine.other)
+        never = Pilot(tag="4567cdef", node=machine.idle)
+
+        async def scenario(scheduler: Scheduler) -> None:
+            await scheduler.poll()
+            await asyncio.gather(*(scheduler.submit(pilot, "a secret") for pilot in (here, there)))
+            await _until(scheduler, lambda found: set(found) == {here, there})
+            await scheduler.cancel([never])
+            assert set(await scheduler.pilots()) == {here, there}
+            await scheduler.cancel([here])
+            await _until(scheduler, lambda found: found == (there,))
+            await scheduler.cancel([here, there])
+            await _until(scheduler, lambda found: found == ())
 
         _run(machine, scenario)
 
@@ -81,10 +106,10 @@ class SchedulerContract:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
             await scheduler.submit(Pilot(tag="0123abcd", node=machine.idle), "a secret")
-            await _until(scheduler, lambda found: len(found) == 1)
+            await _until(scheduler, lambda found: [p.pending for p in found] == [""])
             machine.take()
-            async with asyncio.timeout(20):
-                while (await scheduler.poll()).idle:
+            async with asyncio.timeout(LONG_S):
+                while machine.idle in (await scheduler.poll()).idle:
                     await asyncio.sleep(0.02)
             await _until(scheduler, lambda found: found == ())
 
@@ -104,6 +129,6 @@ def _run(machine: SchedulerUnderTest, scenario: Callable[[Scheduler], Coroutine[
 
 
 async def _until(scheduler: Scheduler, condition: Callable[[tuple[Pilot, ...]], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG_S):
         while not condition(await scheduler.pilots()):
             await asyncio.sleep(0.02)

@@ -25,19 +25,18 @@ class Clock:
 
 
 class LocalMachine:
-    idle, busy = "n1", "n2"
+    idle, busy, other = "n1", "n2", "n3"
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._clock = folder, Clock()
         self._playback = Playback(begin=0.0, origin=self._clock.now(), speed=1.0)
 
     def make(self) -> LocalScheduler:
-        one = frozenset({self.idle})
         return LocalScheduler(
-            nodes=frozenset({self.idle, self.busy}),
+            nodes=frozenset({self.idle, self.other, self.busy}),
             changes=[
-                NodesChanged(time=0.0, joined=one),
-                NodesChanged(time=1000.0, left=one),
+                NodesChanged(time=0.0, joined=frozenset({self.idle, self.other})),
+                NodesChanged(time=1000.0, left=frozenset({self.idle})),
                 NodesChanged(time=9e9),
             ],
             playback=self._playback,
@@ -90,10 +89,10 @@ def test_pilots_die_at_the_moment_of_the_log_without_a_poll(tmp_path: Path) -> N
 
 
 class MemoryMachine:
-    idle, busy = "n1", "n2"
+    idle, busy, other = "n1", "n2", "n3"
 
     def __init__(self) -> None:
-        self._machine = Machine({self.idle}, {self.busy})
+        self._machine = Machine({self.idle, self.other}, {self.busy})
 
     def make(self) -> MemoryScheduler:
         return MemoryScheduler(self._machine, time.time)

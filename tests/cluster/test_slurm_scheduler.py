@@ -1,0 +1,378 @@
+"""The scheduler on a real Slurm: its contract, what it sees, and what it makes of faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer import jobscripts
+from bftrainer.model import Pilot, Snapshot
+from bftrainer.ports import SchedulerError, UnsureError
+from bftrainer.schedulers.slurm import SlurmScheduler
+from bftrainer.schedulers.slurm_pilot import PilotJob
+from bftrainer.testing.scheduler import SchedulerContract
+from slurm.testbed import Testbed
+
+TRIO = "trio"
+LONG_S = 60.0  # for Slurm to do what it does in seconds, on a busy machine
+SLEEPER = "#!/bin/sh\nexec sleep 600\n"
+MAIN = "#!/bin/sh\nexec sleep 300\n"
+
+
+class Clock:
+    def now(self) -> float:
+        return time.time()
+
+
+def schedulers(bed: Testbed, folder: Path, **others: object) -> SlurmScheduler:
+    """A scheduler whose pilots do nothing."""
+    template = folder / "sleeper.sh.j2"
+    template.write_text(SLEEPER)
+    job = PilotJob(
+        **{  # type: ignore[arg-type]
+            "instance": "0a1b2c3d",
+            "template": template,
+            "python": "python",
+            "daemon": "127.0.0.1:1",
+            "orphan_s": 60.0,
+            "log_dir": folder,
+            "partition": "backfill",
+            **others,
+        }
+    )
+    return SlurmScheduler(job, command_timeout_s=20.0, claim_patience_s=120.0, clock=Clock(), environ=bed.env)
+
+
+@pytest.fixture
+def clean(bed: Testbed) -> Iterator[Testbed]:
+    """The testbed, whose nodes are all idle again in the end."""
+    bed.wait_idle()
+    yield bed
+    bed.run(["scancel", "-u", "root"])
+    for name in bed.run(["scontrol", "-o", "show", "reservation"]).stdout.splitlines():
+        if name.startswith("ReservationName="):
+            bed.run(["scontrol", "delete", name.split()[0]])
+    for node in bed.plan.names():
+        with contextlib.suppress(Exception):
+            bed.set_node(node, "resume")
+    bed.wait_idle()
+
+
+class SlurmMachine:
+    """A partition of three nodes: n1 is idle until a main job takes it, n2 is used, n3 idle for ever."""
+
+    idle, busy, other = "n1", "n2", "n3"
+
+    def __init__(self, bed: Testbed, folder: Path) -> None:
+        self._bed, self._folder = bed, folder
+        submit(bed, f"--nodelist={self.busy}")
+
+    def make(self) -> SlurmScheduler:
+        return schedulers(self._bed, self._folder, partition=TRIO)
+
+    def take(self) -> None:
+        submit(self._bed, f"--nodelist={self.idle}")
+
+
+def submit(bed: Testbed, *options: str, script: str = MAIN) -> str:
+    """Submit a main job; returns its number."""
+    words = ["sbatch", "--parsable", "--output=/dev/null", "--time=10", *options]
+    return bed.run(words, input=script).stdout.strip()
+
+
+def run(scheduler: SlurmScheduler, scenario: Callable[[SlurmScheduler], Coroutine[Any, Any, object]]) -> None:
+    asyncio.run(_whole(scheduler, scenario))
+
+
+async def _whole(
+    scheduler: SlurmScheduler, scenario: Callable[[SlurmScheduler], Coroutine[Any, Any, object]]
+) -> None:
+    await scenario(scheduler)
+    await scheduler.close()
+
+
+async def until(scheduler: SlurmScheduler, condition: Callable[[Snapshot], bool]) -> Snapshot:
+    """Poll until something is true; failed polls do not count."""
+    deadline = time.monotonic() + LONG_S
+    snapshot = None
+    while time.monotonic() < deadline:
+        with contextlib.suppress(SchedulerError):
+            snapshot = await scheduler.poll()
+            if condition(snapshot):
+                return snapshot
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {LONG_S:g} s; the last look: {snapshot}")
+
+
+def why(snapshot: Snapshot) -> dict[str, str]:
+    return {node.name: node.why for node in snapshot.nodes}
+
+
+def running(*pilots: Pilot) -> Callable[[Snapshot], bool]:
+    def condition(snapshot: Snapshot) -> bool:
+        found = {pilot for pilot in snapshot.pilots if not pilot.pending}
+        return found == set(pilots)
+
+    return condition
+
+
+@pytest.fixture
+def machine(clean: Testbed, tmp_path: Path) -> Iterator[SlurmMachine]:
+    trio = "Nodes=n[1-3] PriorityTier=1 PreemptMode=CANCEL GraceTime=0 OverSubscribe=EXCLUSIVE State=UP"
+    clean.run(["scontrol", "create", f"PartitionName={TRIO}", *trio.split()])
+    machine = SlurmMachine(clean, tmp_path)
+    run(machine.make(), lambda s: until(s, lambda snapshot: why(snapshot)[machine.busy] == "allocated"))
+    yield machine
+    clean.run(["scancel", "-u", "root"])
+    clean.wait_idle()
+    clean.run(["scontrol", "delete", f"PartitionName={TRIO}"])
+
+
+class TestSlurmScheduler(SchedulerContract):
+    pass
+
+
+# --- what is seen -----------------------------------------------------------------------------------
+
+
+def test_what_is_said_of_every_node(clean: Testbed, tmp_path: Path) -> None:
+    clean.set_node("n1", "drain")
+    clean.set_node("n2", "down")
+    reserve = ["scontrol", "create", "reservation", "users=root", "duration=60"]
+    clean.run([*reserve, "reservationname=now", "starttime=now", "nodes=n3", "flags=maint,ignore_jobs"])
+    later = int(time.time()) + 3600
+    clean.run([*reserve, "reservationname=later", "starttime=now+3600", "nodes=n4"])
+    seen = {"n1": "drain", "n2": "down", "n3": "maintenance+reserved", "n4": ""}
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        snapshot = await until(scheduler, lambda snapshot: why(snapshot) == seen)
+        assert snapshot.idle == {"n4"}
+        until_ = {node.name: node.until for node in snapshot.nodes}["n4"]
+        assert until_ is not None
+        assert abs(until_ - later) < LONG_S
+        assert {node.partitions for node in snapshot.nodes} == {("batch", "backfill")}
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
+    """A job holds n1; one that needs all four waits for it. Idle nodes are planned for it; one that we hold
+    is ours until it is expected to start, and is given when it could start."""
+    pilot = Pilot(tag="t", node="n4")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret", 3600.0)
+        await until(scheduler, running(pilot))
+        first = submit(clean, "--nodelist=n1", "--time=20")
+        await until(scheduler, lambda snapshot: why(snapshot)["n1"] == "allocated")
+        big = submit(clean, "--nodes=4")
+        snapshot = await until(scheduler, lambda snapshot: why(snapshot)["n2"] == "planned")
+        assert why(snapshot) == {"n1": "allocated", "n2": "planned", "n3": "planned", "n4": ""}
+        assert snapshot.claims == (), "it could not start with our node either"
+        n4 = next(node for node in snapshot.nodes if node.name == "n4")
+        assert n4.until is not None
+        assert 0 < n4.until - snapshot.time <= 20 * 60 + 1
+        clean.run(["scontrol", "update", "PartitionName=batch", "PriorityTier=1"])  # nobody is preempted
+        try:
+            clean.run(["scancel", first])
+            claimed = await until(scheduler, lambda snapshot: bool(snapshot.claims))
+            assert [(c.job, c.nodes, c.count) for c in claimed.claims] == [(big, {"n4"}, 1)]
+            await scheduler.cancel([pilot])
+            await until(scheduler, lambda snapshot: set(why(snapshot).values()) == {"allocated"})
+        finally:
+            clean.run(["scontrol", "update", "PartitionName=batch", "PriorityTier=10"])
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------
+
+
+def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(clean: Testbed, tmp_path: Path) -> None:
+    pilot = Pilot(tag="lost", node="n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        clean.pause_controller()
+        try:
+            with pytest.raises(UnsureError, match="slurmctld does not answer"):
+                await scheduler.submit(pilot, "a secret")
+            with pytest.raises(SchedulerError, match="slurmctld does not answer"):
+                await scheduler.poll()
+        finally:
+            clean.continue_controller()
+        snapshot = await until(scheduler, running(pilot))
+        assert "n1" in snapshot.idle
+        await schedulers(clean, tmp_path).cancel([pilot])  # a new daemon knows no number
+        await until(scheduler, running())
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+def test_slurmctld_stopped_and_started(clean: Testbed, tmp_path: Path) -> None:
+    pilot = Pilot(tag="t", node="n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        clean.stop_controller()
+        try:
+            with pytest.raises(SchedulerError, match="slurmctld is down"):
+                await scheduler.poll()
+            with pytest.raises(SchedulerError, match="slurmctld is down") as caught:
+                await scheduler.submit(Pilot(tag="u", node="n2"), "a secret")
+            assert not isinstance(caught.value, UnsureError), "nobody has heard of it"
+            with pytest.raises(SchedulerError, match="slurmctld is down"):
+                await scheduler.pilots()
+        finally:
+            clean.start_controller()
+        snapshot = await until(scheduler, lambda s: running(pilot)(s) and len(s.idle) == len(s.nodes))
+        assert [p.job for p in snapshot.pilots] == sorted({p.job for p in snapshot.pilots})
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+def test_duplicates_are_listed_and_go_together(clean: Testbed, tmp_path: Path) -> None:
+    pilot = Pilot(tag="twice", node="n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await scheduler.submit(pilot, "a secret")
+        snapshot = await until(
+            scheduler, lambda s: len(s.pilots) == 2 and not all(p.pending for p in s.pilots)
+        )
+        assert set(snapshot.pilots) == {pilot}
+        assert len({p.job for p in snapshot.pilots}) == 2
+        assert "n1" in snapshot.idle
+        await scheduler.cancel([pilot])
+        await until(scheduler, lambda s: not s.pilots)
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"partition": "nope", "options": ()}, "invalid partition specified: nope|Invalid partition name"),
+        ({"options": ("--gres=gpu:1",)}, "generic resource"),
+        ({"options": ("--no-such-option",)}, "no-such-option|sbatch failed"),
+    ],
+)
+def test_what_slurm_refuses_is_said_in_its_words(
+    clean: Testbed, tmp_path: Path, others: dict[str, object], said: str
+) -> None:
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        with pytest.raises(SchedulerError, match=said) as caught:
+            await scheduler.submit(Pilot(tag="t", node="n1"), "a secret")
+        assert not isinstance(caught.value, UnsureError)
+        assert await scheduler.pilots() == ()
+
+    run(schedulers(clean, tmp_path, **others), scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "most", "said"), [(("--hold",), "UNLIMITED", "Held"), ((), "0", "PartitionNodeLimit")]
+)
+def test_a_pilot_that_is_held_or_over_a_limit_says_so(
+    clean: Testbed, tmp_path: Path, options: tuple[str, ...], most: str, said: str
+) -> None:
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(Pilot(tag="t", node="n2"), "a secret")
+        snapshot = await until(scheduler, lambda s: any(said in p.pending for p in s.pilots))
+        assert "n2" in snapshot.idle, "nobody else is to have it"
+        assert [p.ends for p in snapshot.pilots] == [None]
+
+    clean.run(["scontrol", "update", "PartitionName=backfill", f"MaxNodes={most}"])
+    try:
+        run(schedulers(clean, tmp_path, options=options), scenario)
+    finally:
+        clean.run(["scontrol", "update", "PartitionName=backfill", "MaxNodes=UNLIMITED"])
+
+
+def test_a_node_that_goes_down_takes_its_pilot_along(clean: Testbed, tmp_path: Path) -> None:
+    pilot, other = Pilot(tag="t", node="n1"), Pilot(tag="u", node="n2")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        for p in (pilot, other):
+            await scheduler.submit(p, "a secret")
+        await until(scheduler, running(pilot, other))
+        clean.set_node("n1", "down")
+        snapshot = await until(scheduler, lambda s: len(s.pilots) == 1)
+        assert snapshot.pilots == (other,)
+        assert why(snapshot)["n1"].startswith("down") or "completing" in why(snapshot)["n1"]
+        clean.set_node("n1", "resume")
+        await until(scheduler, lambda s: "n1" in s.idle and s.pilots == (other,))
+
+    run(schedulers(clean, tmp_path), scenario)
+
+
+def test_a_pilot_ends_before_its_hole_does(clean: Testbed, tmp_path: Path) -> None:
+    pilot = Pilot(tag="t", node="n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        with pytest.raises(SchedulerError, match="ends in 59 s"):
+            await scheduler.submit(pilot, "a secret", 59.0)
+        await scheduler.poll()
+        ends = time.time() + 170
+        await scheduler.submit(pilot, "a secret", 170.0)
+        snapshot = await until(scheduler, running(pilot))
+        (found,) = snapshot.pilots
+        assert found.ends is not None
+        assert found.ends <= ends + 1
+
+    run(schedulers(clean, tmp_path, window=True), scenario)
+
+
+def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$BFTRAINER_SECRET $*"\nexec sleep 600\n')
+    python.chmod(0o755)
+    pilot = Pilot(tag="t", node="n1")
+    log = tmp_path / "agent-n1.log"
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "pass $word")
+        snapshot = await until(scheduler, lambda s: log.exists() and log.read_text() != "")
+        assert log.read_text().startswith(
+            "pass $word -m bftrainer.agent --node n1 --tag t --daemon 127.0.0.1:1 "
+        )
+        shown = clean.run(["scontrol", "show", "job", snapshot.pilots[0].job]).stdout
+        assert "$word" not in shown
+        assert "Requeue=0" in shown
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                assert b"$word" not in line.read_bytes()
+
+    own = jobscripts.find("slurm-pilot.sh.j2")
+    run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
+
+
+def test_two_daemons_leave_each_other_alone(clean: Testbed, tmp_path: Path) -> None:
+    pilot = Pilot(tag="t", node="n1")
+    other = schedulers(clean, tmp_path, instance="ffffffff")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        snapshot = await other.poll()
+        assert snapshot.pilots == ()
+        assert why(snapshot)["n1"] == "allocated"
+        await other.cancel([pilot])
+        assert await scheduler.pilots() == (pilot,)
+        with pytest.raises(SchedulerError, match="n1 is not free: allocated"):
+            await other.submit(Pilot(tag="u", node="n1"), "a secret")
+
+    run(schedulers(clean, tmp_path), scenario)
