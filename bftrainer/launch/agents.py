@@ -60,6 +60,7 @@ class WorkerView:
     attempt: int = 0
     run: int = 0
     heard: int = 0  # the latest generation that it said anything about
+    left: bool = False  # it has written down what it had: nothing is lost if it is killed now
 
 
 @dataclass(slots=True)
@@ -149,8 +150,9 @@ class AgentLauncher(ABC, Generic[J]):
         return self._jobs[trainer].workers
 
     def busy(self, node: str) -> bool:
-        """Whether a worker may be running on a node."""
-        return any(node in job.workers and job.workers[node].sent for job in self._jobs.values())
+        """Whether a worker may be running on a node that still has something to do."""
+        views = (job.workers.get(node) for job in self._jobs.values())
+        return any(view is not None and view.sent and not view.left for view in views)
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
         """Where the workers of a trainer write what they print, a file a node.
@@ -236,6 +238,8 @@ class AgentLauncher(ABC, Generic[J]):
             self._exited(trainer, job, node, view, message)
         elif view.phase != "leaving":
             self._heard(trainer, job, node, view, message)
+        elif message["type"] == "left":
+            view.left = True
 
     def _heard(self, trainer: int, job: J, node: str, view: WorkerView, message: Message) -> None:
         view.heard = max(view.heard, message.get("generation", 0))

@@ -70,7 +70,7 @@ class Launchers:
         return self._of[trainer].views(trainer)
 
     def busy(self, node: str) -> bool:
-        """Whether a worker may be running on a node."""
+        """Whether a worker may be running on a node that still has something to do."""
         return any(launcher.busy(node) for launcher in self._by_name.values())
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:

@@ -164,6 +164,18 @@ def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame
     assert isinstance(event, WorkerLost) and event.blame is blame
 
 
+def test_a_node_is_busy_until_its_worker_has_written_down_what_it_had_or_is_gone() -> None:
+    world = World()
+    world.start(1, "m", "n")
+    assert world.launcher.busy("n") and not world.launcher.busy("x")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("m", "n")))
+    world.launcher.perform(Regroup(trainer=1, generation=3, members=("m",), leaving=("n",)))
+    world.said("n", "progress", generation=2, step=3, samples=9, epoch=0, size=2, metrics={}, rate=1.0)
+    assert world.launcher.busy("n")
+    world.said("n", "left", generation=2, step=3, samples=9, epoch=0, size=2, metrics={})
+    assert not world.launcher.busy("n") and world.launcher.workers(1)["n"] == "leaving"
+
+
 def test_the_order_to_leave_is_no_death() -> None:
     world = World()
     world.start(1, "n")
