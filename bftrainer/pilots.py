@@ -76,7 +76,7 @@ class Pilots:
     _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
     _everywhere: Refusals = field(default_factory=Refusals)
     _failed: int = 0  # submissions in a row
-    _cancelled: dict[str, float] = field(default_factory=dict)  # tag -> when
+    _cancelled: dict[Pilot, float] = field(default_factory=dict)  # when
 
     def secret_of(self, tag: str) -> str:
         return secret.of_pilot(self.key, tag)
@@ -107,30 +107,32 @@ class Pilots:
     # what the scheduler lists
 
     def strays(self, listed: Collection[Pilot], time: float) -> list[Pilot]:
-        """Reconcile with what a look at the scheduler at `time` has found: the pilots that should not be."""
-        tags = {pilot.tag: pilot for pilot in listed}
+        """Reconcile with what a look at the scheduler at `time` has found: the pilots that should not be.
+
+        Everybody can read a tag in the scheduler's list and submit a job that carries it: a pilot counts
+        only with its node and user.
+        """
+        shown = {pilot: pilot for pilot in listed}
         for held in self.held.values():
-            seen = tags.get(held.pilot.tag)
-            if seen is not None:
+            if held.pilot in shown:
                 held.listed = held.sure = True
-                held.pilot = seen
-        ours = {held.pilot.tag for held in self.held.values()}
-        self._cancelled = {tag: t for tag, t in self._cancelled.items() if tag in tags}
+                held.pilot = shown[held.pilot]
+        ours = {held.pilot for held in self.held.values()}
+        self._cancelled = {pilot: t for pilot, t in self._cancelled.items() if pilot in shown}
         return [
             pilot
-            for tag, pilot in tags.items()
-            if tag not in ours and time - self._cancelled.get(tag, 0.0) > LISTED_S
+            for pilot in shown.values()
+            if pilot not in ours and time - self._cancelled.get(pilot, 0.0) > LISTED_S
         ]
 
     def lost(self, listed: Collection[Pilot], time: float) -> dict[str, str]:
         """The nodes whose pilots are gone or were never born, as of a look at `time`, with the reason."""
-        tags = {pilot.tag for pilot in listed}
         found: dict[str, str] = {}
         for node, held in self.held.items():
             age = time - held.since
             if self.connected(node):
                 continue
-            if held.pilot.tag not in tags and (held.listed or age > LISTED_S):
+            if held.pilot not in listed and (held.listed or age > LISTED_S):
                 found[node] = "its pilot is gone" if held.listed else "its pilot was lost on its way"
             elif age > self.start_s:
                 why = held.pilot.pending or "its agent did not report"
@@ -221,11 +223,11 @@ class Pilots:
         """Cancel pilots; what fails is tried again as long as they are listed."""
         if not pilots:
             return
-        self._cancelled |= dict.fromkeys((pilot.tag for pilot in pilots), self.clock.now())
+        self._cancelled |= dict.fromkeys(pilots, self.clock.now())
         try:
             await self.scheduler.cancel(tuple(pilots))
             self.tell("cancelled", pilots, "")
         except SchedulerError as error:
             self.tell("cancel_failed", pilots, str(error))
             for pilot in pilots:
-                self._cancelled.pop(pilot.tag, None)
+                self._cancelled.pop(pilot, None)

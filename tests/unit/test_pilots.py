@@ -108,6 +108,19 @@ def test_a_pilot_that_nobody_knows_is_cancelled_once_and_again_if_it_stays(world
     assert world.pilots.strays([stray], world.time + LISTED_S + 1) == [stray]
 
 
+def test_a_job_that_carries_anothers_tag_is_not_taken_for_its_pilot(world: World) -> None:
+    world.hold({"n0": "alice"})
+    tag = world.pilots.held["n0"].pilot.tag
+    fake = Pilot(tag=tag, node="n0", user="bob", job="77")
+    world.machine.pilots.append(fake)
+    assert world.pilots.strays(world.machine.pilots, world.time) == [fake]
+    assert world.pilots.runs_as("n0", "alice")
+    world.look()
+    assert world.on() == {"n0": "alice"}
+    assert world.pilots.strays([fake], world.time + LISTED_S + 1) == [fake]
+    assert world.pilots.lost([fake], world.time + LISTED_S + 1) == {"n0": "its pilot is gone"}
+
+
 def test_a_second_pilot_on_a_node_goes_and_the_known_one_stays(world: World) -> None:
     world.hold({"n0": ""})
     twin = Pilot(tag="twin", node="n0")
