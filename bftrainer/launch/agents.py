@@ -60,7 +60,7 @@ class WorkerView:
     attempt: int = 0
     run: int = 0
     heard: int = 0  # the latest generation that it said anything about
-    left: bool = False  # it has written down what it had: nothing is lost if it is killed now
+    left: bool = False  # it has nothing, or has written down what it had: it can be killed
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ class AgentLauncher(ABC, Generic[J]):
         if not view.sent:
             del self._jobs[trainer].workers[node]
             return
-        view.phase = "leaving"
+        view.phase, view.left = "leaving", True
         self._tell_to_stop(trainer, node, self._grace_s)
 
     def _tell_to_stop(self, trainer: int, node: str, grace_s: float) -> None:

@@ -174,6 +174,10 @@ def test_a_node_is_busy_until_its_worker_has_written_down_what_it_had_or_is_gone
     assert world.launcher.busy("n")
     world.said("n", "left", generation=2, step=3, samples=9, epoch=0, size=2, metrics={})
     assert not world.launcher.busy("n") and world.launcher.workers(1)["n"] == "leaving"
+    world.start(4, "x")
+    assert world.launcher.busy("x")
+    world.launcher.perform(StopWorker(trainer=1, generation=5, node="x"))  # it was no member yet
+    assert not world.launcher.busy("x")
 
 
 def test_the_order_to_leave_is_no_death() -> None:
