@@ -253,13 +253,16 @@ class Nodes:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hold_now.wait(), HOLD_S)
             self._hold_now.clear()
-            wanted = self._wanted_pilots()
-            for node in self.pilots.surplus(wanted, self._daemon.launcher.busy):
-                self.drop(node)
-            if self.operation is Operation.RUNNING and not self.looks.trouble:
-                missing = self.pilots.missing(wanted)
-                if missing:
-                    self._do(self._submit(missing))
+            self._hold()
+
+    def _hold(self) -> None:
+        wanted = self._wanted_pilots()
+        for node in self.pilots.surplus(wanted, self._daemon.launcher.busy):
+            self.drop(node)
+        if self.operation is Operation.RUNNING and not self.looks.trouble:
+            missing = self.pilots.missing(wanted)
+            if missing:
+                self._do(self._submit(missing))
 
     def _wanted_pilots(self) -> dict[str, str]:
         """Node -> as whom its pilot is to run."""
