@@ -1,0 +1,111 @@
+"""docs/admin.md, step by step on a real testbed: its blocks are run as they stand there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+GUIDE = (ROOT / "docs" / "admin.md").read_text(encoding="utf-8")
+SYSTEMD = Path("/run/systemd/system").is_dir()
+MADE = [
+    Path(p)
+    for p in (
+        "/opt/bftrainer",
+        "/etc/bftrainer",
+        "/etc/sudoers.d/bftrainer",
+        "/etc/profile.d/bftrainer.sh",
+        "/etc/systemd/system/bftrainer.service",
+        "/usr/local/bin/bftrainer",
+        "/var/lib/bftrainer",
+        "/run/bftrainer",
+        "/srv/testbed",
+    )
+]
+LIMIT_S = 400
+
+
+@dataclass(frozen=True)
+class Block:
+    title: str
+    code: str
+
+
+def blocks() -> list[Block]:
+    """The shell blocks that are meant for this machine, with the headings that they stand under."""
+    found, title = [], ""
+    pattern = (
+        r"^## (?P<title>.*?)$|(?:^<!-- (?P<where>with|without) systemd -->\n)?^```sh\n(?P<code>.*?)^```$"
+    )
+    for match in re.finditer(pattern, GUIDE, re.MULTILINE | re.DOTALL):
+        if match["title"]:
+            title = match["title"]
+        elif match["where"] in (None, "with" if SYSTEMD else "without"):
+            found.append(Block(title, match["code"]))
+    return found
+
+
+def test_the_guide_has_steps() -> None:
+    titles = [block.title for block in blocks()]
+    assert [t.split(".")[0] for t in dict.fromkeys(titles)] == [str(n) for n in range(1, 13)]
+
+
+@pytest.fixture
+def nothing_installed() -> Iterator[None]:
+    if any(path.exists() for path in MADE):
+        pytest.skip("bftrainer is installed on this machine: the guide would change it")
+    yield
+    subprocess.run(["bash", "-c", CLEAN], check=False, cwd=ROOT, capture_output=True)
+
+
+CLEAN = f"""
+{sys.executable} -m slurm.testbed down --dir /srv/testbed
+rm -rf {" ".join(map(str, MADE))} /etc/systemd/system/bftrainer.service.d /var/log/bftrainer.log
+userdel bftrainer; userdel -r user1; userdel -r user2; groupdel trainers
+"""
+
+
+def test_every_step_of_the_guide_works(nothing_installed: None, tmp_path: Path) -> None:
+    """One shell runs all blocks. Dependencies come from this test's own Python: nothing is downloaded."""
+    own = Path(sysconfig.get_path("purelib"))
+    borrow = f"echo {own} > $(echo /opt/bftrainer/lib/python3.*/site-packages)/borrowed.pth"
+    script = ["set -euxo pipefail"]
+    for block in blocks():
+        script += [f": '### {block.title}'", re.sub(r"(-m venv .*)", rf"\1\n{borrow}", block.code)]
+    environ = {
+        "HOME": "/root",
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PIP_NO_DEPS": "1",
+    }
+    said = tmp_path / "said"
+    with said.open("wb") as out:
+        shell = subprocess.Popen(
+            ["bash", "-c", "\n".join(script)],
+            cwd=ROOT,
+            env=environ,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            code = shell.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            code = -1
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+    daemon = Path("/var/log/bftrainer.log")
+    log = daemon.read_text(errors="replace") if daemon.exists() else ""
+    assert code == 0, f"{said.read_text(errors='replace')[-4000:]}\n--- daemon\n{log[-3000:]}"
+    assert not any(path.exists() for path in MADE), "removed by its last step"
