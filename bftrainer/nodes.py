@@ -64,6 +64,8 @@ class Nodes:
             per_minute=own.submissions_per_minute,
         )
         self._pool = pool.Pool()
+        self._looking = asyncio.Lock()
+        self._next_look: asyncio.Task[bool] | None = None  # that has not begun yet
         self._poll_now = asyncio.Event()
         self._hold_now = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,7 +131,7 @@ class Nodes:
             self._poll_now.clear()
             began = time.monotonic()
             try:
-                changed = await self._poll()
+                changed = await self._look()
                 self.looks.failed, self.looks.trouble = 0, ""
                 self._daemon.telemetry.condition("scheduler", "")
                 # whoever holds nothing is in nobody's way, and need not look so often
@@ -153,8 +155,18 @@ class Nodes:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._poll_now.wait(), max(0.0, wait - least))
 
+    async def _look(self) -> bool:
+        """Look at the machine once, from now on; whether anything has changed. Others share the look."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_in_turn())
+        return await asyncio.shield(self._next_look)
+
+    async def _look_in_turn(self) -> bool:
+        async with self._looking:
+            self._next_look = None
+            return await self._poll()
+
     async def _poll(self) -> bool:
-        """Look at the machine once; whether anything has changed."""
         with self._daemon.telemetry.polling():
             snapshot = self._in_our_eyes(await self._daemon.scheduler.poll())
         self.seen = snapshot.nodes
@@ -328,8 +340,7 @@ class Nodes:
             if self._daemon.hub.connected(node) or self.pilots.held.get(node) is not held:
                 return
             try:
-                if held.pilot not in await self._daemon.scheduler.pilots():
-                    break
+                await self._look()
             except SchedulerError as error:
                 self._daemon.telemetry.trouble("scheduler", error, node=node)
             await asyncio.sleep(wait)

@@ -96,7 +96,8 @@ class Pilots:
         self.held[pilot.node] = Held(pilot, self.clock.now(), listed=True)
 
     def reports(self, node: str) -> None:
-        """A node's agent has connected: whatever was wrong there is over."""
+        """A node's agent has connected: its pilot runs, and whatever was wrong there is over."""
+        self.held[node].listed = True
         self._refused.pop(node, None)
 
     def forget(self, node: str) -> Pilot | None:

@@ -63,6 +63,7 @@ class LocalScheduler:
         self._idle: frozenset[str] = frozenset()
         self._next = next(self._changes, None)  # the change to come; None: the log is over
         self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
+        self._inherited: dict[int, Pilot] | None = None  # pid -> pilot that an earlier daemon started
         self._player: asyncio.Task[None] | None = None
 
     async def poll(self) -> Snapshot:
@@ -139,16 +140,27 @@ class LocalScheduler:
     def _running(self) -> list[tuple[int, Pilot]]:
         """Our pilots in the process table: (pid, pilot), whoever started them."""
         self._reap()
-        found = {child.pid: pilot for child, pilot in self._children}  # known before they have a name
-        for pid in _pids():
-            try:
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue  # it ended meanwhile
-            if AGENT in words and str(self._socket) in words and Path(words[0]).name.startswith("python"):
-                option = dict(pairwise(words))
-                found[pid] = Pilot(tag=option["--tag"], node=option["--node"])
-        return sorted(found.items())
+        if self._inherited is None:  # nobody else starts any from now on
+            found = ((pid, self._pilot(pid)) for pid in _pids())
+            self._inherited = {pid: pilot for pid, pilot in found if pilot is not None}
+        self._inherited = {pid: own for pid, own in self._inherited.items() if self._pilot(pid) == own}
+        children = {child.pid: pilot for child, pilot in self._children}  # known before they have a name
+        return sorted({**self._inherited, **children}.items())
+
+    def _pilot(self, pid: int) -> Pilot | None:
+        """The pilot of ours that a process is."""
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            return None  # it ended meanwhile
+        if (
+            AGENT not in words
+            or str(self._socket) not in words
+            or not Path(words[0]).name.startswith("python")
+        ):
+            return None
+        option = dict(pairwise(words))
+        return Pilot(tag=option["--tag"], node=option["--node"])
 
     def _reap(self) -> None:
         self._children = [entry for entry in self._children if entry[0].poll() is None]
