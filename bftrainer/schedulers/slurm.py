@@ -122,7 +122,7 @@ class SlurmScheduler:
             await self.pilots()  # a submission that was never confirmed: by its name
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
-            numbers[pilot.user] |= {pilot.job} if pilot.job else self._jobs.get(pilot, set())
+            numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
         for user, jobs in numbers.items():
             if jobs:
                 done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
