@@ -18,9 +18,11 @@ def service(*, stuck_s: float = 0.0, scheduler: str = "", store: str = "", recov
     return DaemonService(
         SimpleNamespace(  # type: ignore[arg-type]
             pulse=SimpleNamespace(stuck_s=stuck_s),
-            health=SimpleNamespace(scheduler=scheduler, store=store),
+            health=SimpleNamespace(store=store),
             recovering=recovering,
-            pilots=SimpleNamespace(trouble=""),
+            nodes=SimpleNamespace(
+                looks=SimpleNamespace(trouble=scheduler), pilots=SimpleNamespace(trouble="")
+            ),
         )
     )
 
