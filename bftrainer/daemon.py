@@ -224,7 +224,7 @@ class Daemon:
     def _callers(self) -> Callers:
         own = self.settings
         munge = Munge(own.munge_socket) if own.munge else None
-        return Callers(site=own.mode == "site", admins=own.admins, munge=munge)
+        return Callers(site=own.mode == "site", admins=lambda: self.settings.admins, munge=munge)
 
     def _mark(self) -> str:
         """What tells these books from others."""

@@ -10,6 +10,24 @@ from typing import IO
 from bftrainer.errors import BftrainerError
 
 
+def make_state_dir(path: Path, *, private: bool) -> None:
+    """Make the state directory where it is missing; `private`: it must be closed to others.
+
+    Raises:
+        BftrainerError: it cannot be made, or is open.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mode = path.stat().st_mode & 0o777
+    except OSError as error:
+        raise BftrainerError(f"--state-dir {path}: {error.strerror}; take another") from error
+    if private and mode & 0o077:
+        raise BftrainerError(
+            f"state_dir {path} is open to others (mode {mode:o}) and has what users must not know; say: "
+            f"chmod 700 {path}"
+        )
+
+
 class exclusively:  # noqa: N801  used like a function
     """Hold the state directory; the lock goes with the process, however it ends."""
 

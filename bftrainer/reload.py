@@ -23,6 +23,8 @@ LIVE = frozenset(
         "milp_gap",
         "profile_sizes",
         "max_failures",
+        # who may do what
+        "admins",
         # how the scheduler is watched and pilots are waited for
         "poll_s",
         "poll_max_s",

@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from bftrainer import __version__, beliefs, learn, spec
-from bftrainer.api.callers import Caller, NotAllowedError
+from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.api.metrics import render
 from bftrainer.api.server import UnknownTrainerError
 from bftrainer.beliefs import Programs
@@ -119,7 +119,7 @@ class DaemonService:
         daemon = self._daemon
         trainers = self.trainers(caller)
         plan = daemon.last_plan
-        problems = self._problems()
+        problems = self._problems(caller)
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -169,13 +169,14 @@ class DaemonService:
     def hindrances(self) -> list[str]:
         """Why the daemon cannot do its work at the moment."""
         found = ["recovering: what runs is being taken over"] if self._daemon.recovering else []
-        return found + self.ailments() + self._problems()
+        return found + self.ailments() + self._problems(NOBODY)
 
-    def _problems(self) -> list[str]:
+    def _problems(self, caller: Caller) -> list[str]:
         daemon = self._daemon
-        return [
-            t for t in (daemon.nodes.looks.trouble, daemon.health.store, daemon.nodes.pilots.trouble) if t
-        ]
+        trouble = daemon.nodes.pilots.trouble
+        if not caller.admin:  # whose pilot it was is nobody else's business
+            trouble = trouble.partition(":")[0]
+        return [text for text in (daemon.nodes.looks.trouble, daemon.health.store, trouble) if text]
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
         """A trainer's line in a list; what is newer in memory than in the store wins."""

@@ -63,7 +63,7 @@ class Worker:
             OSError: no such command or working directory, or no log can be written.
         """
         path = Path(self.order["log"])
-        _own_folder(path.parent)
+        own_folder(path.parent)
         self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         ours, self._channel = socket.socketpair()
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
@@ -224,7 +224,7 @@ class Worker:
         self._over(self, code, self._reason)
 
 
-def _own_folder(folder: Path) -> None:
+def own_folder(folder: Path) -> None:
     """Make a folder that nobody else can look into. Raises `OSError`, also if it is somebody else's."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid():

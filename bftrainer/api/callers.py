@@ -8,7 +8,7 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -50,11 +50,11 @@ class Callers:
 
     Without `site`, there is one: the user whose daemon this is (or root), who may do everything. With it,
     everybody who has a name on this machine is let in; admins are root, the daemon's own account and
-    whom `admins` names: users and @groups. `munge` None: nobody is known over TCP.
+    whom `admins` names at the moment: users and @groups. `munge` None: nobody is known over TCP.
     """
 
     site: bool = False
-    admins: Collection[str] = ()
+    admins: Callable[[], Collection[str]] = tuple
     munge: Munge | None = None
 
     async def of(self, request: web.Request) -> Caller:
@@ -85,8 +85,9 @@ class Callers:
         return Caller(entry.pw_name, uid, admin=trusted or self._is_admin(entry.pw_name, entry.pw_gid))
 
     def _is_admin(self, user: str, group: int) -> bool:
-        groups = [name.removeprefix("@") for name in self.admins if name.startswith("@")]
-        return user in self.admins or (
+        admins = self.admins()
+        groups = [name.removeprefix("@") for name in admins if name.startswith("@")]
+        return user in admins or (
             bool(groups) and any(_group(gid) in groups for gid in os.getgrouplist(user, group))
         )
 

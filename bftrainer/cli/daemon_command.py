@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from bftrainer.cli.options import Positive, load_settings, parse_utc, setting_options
-from bftrainer.errors import BftrainerError
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
 """The options that say what the local scheduler plays."""
@@ -89,6 +88,7 @@ def command(
     """
     from bftrainer.cli import machines
     from bftrainer.daemon import Daemon, WallClock
+    from bftrainer.lock import make_state_dir
     from bftrainer.log import configure
     from bftrainer.serve import serve
     from bftrainer.store import SqlStore
@@ -108,10 +108,7 @@ def command(
         from bftrainer.allocate.solvers import require
 
         require(settings.solver)
-    try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise BftrainerError(f"--state-dir {settings.state_dir}: {error.strerror}; take another") from error
+    make_state_dir(settings.state_dir, private=settings.mode == "site")
     store, clock = SqlStore(settings.database), WallClock()
     try:
         if settings.scheduler == "local":

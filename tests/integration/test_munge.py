@@ -42,6 +42,11 @@ class Echo:
     async def submit(self, caller: Any, *texts: str) -> dict[str, object]:
         return {"user": caller.user, "texts": texts}
 
+    def ailments(self) -> list[str]:
+        return []
+
+    hindrances = ailments
+
     async def serve(self, request: web.Request) -> web.Response:
         return web.Response()
 

@@ -69,13 +69,13 @@ def test_a_single_users_daemon_serves_nobody_else() -> None:
     ],
 )
 def test_admins_are_users_and_members_of_groups(admins: tuple[str, ...], who: set[str]) -> None:
-    callers = Callers(site=True, admins=admins)
+    callers = Callers(site=True, admins=lambda: admins)
     assert {u for u in ("alice", "bob") if callers.known(USERS[u][0]).admin} == who
 
 
 def test_who_has_no_name_is_not_served_by_a_site() -> None:
     with pytest.raises(NotAllowedError, match="user 5555 has no name"):
-        Callers(site=True, admins=("@ops",)).known(5555)
+        Callers(site=True, admins=lambda: ("@ops",)).known(5555)
 
 
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), max_size=3)

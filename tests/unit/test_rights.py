@@ -212,6 +212,13 @@ def test_everybody_sees_the_nodes_and_not_whose_they_are(ask: Asked) -> None:
     assert ask("ops", "GET", "/v1/status")[1]["settings"]["mode"] == "site"
 
 
+def test_why_a_pilot_was_refused_is_for_admins(ask: Asked, daemon: Daemon) -> None:
+    daemon.nodes.pilots.trouble = "no pilot can be submitted: sudo: unknown user bob"
+    assert ask("alice", "GET", "/v1/status")[1]["problems"] == ["no pilot can be submitted"]
+    assert "no pilot can be submitted" in ask(None, "GET", "/readyz")[1]["reasons"]
+    assert "bob" in ask("ops", "GET", "/v1/status")[1]["problems"][0]
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_what_is_others_is_as_if_it_were_not_there(ask: Asked, method: str) -> None:
     words = "no trainer '{}'; bftrainer list shows those that there are"
