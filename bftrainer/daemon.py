@@ -128,6 +128,7 @@ class Daemon:
         self.known: dict[int, TrainerSpec] = {}
         self._tcp = tcp
         self.recovering = True
+        self._surveyed = False  # whether it is known which pilots there are
         self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
         self._unwritten: deque[Decision] = deque()  # what could not be stored yet
         self._pauses: deque[Pause] = deque()
@@ -138,6 +139,7 @@ class Daemon:
         key = load_key(settings.state_dir / "key")
         self.hub = Hub(
             secret_of=partial(of_pilot, key),
+            is_open=lambda: self._surveyed,
             up=self._agent_up,
             down=self._agent_down,
             said=self._agent_said,
@@ -167,7 +169,7 @@ class Daemon:
         """
         with exclusively(self.settings.state_dir):
             self._note_run()
-            stored = await self._survey()
+            stored = self._remembered()
             service, callers = DaemonService(self), self._callers()
             app = partial(application, service, self.hub, callers)
             runner = await listen(app(), self.settings.socket, for_all=self.settings.mode == "site")
@@ -179,7 +181,11 @@ class Daemon:
                     open_ = self.settings.mode == "single" or self.settings.metrics_trainers
                     reader = callers.known(os.geteuid()) if open_ else NOBODY
                     others.append(await export(service, self.settings.metrics_port, reader))
-                await self._recover(stored)
+                ready()
+                recovery = asyncio.create_task(self._recover(stored))
+                if not await self._unless_stopped(recovery):
+                    recovery.cancel()  # agents end by themselves when no daemon comes
+                    return
                 tasks = [
                     asyncio.create_task(run(), name=name)
                     for name, run in (
@@ -189,12 +195,7 @@ class Daemon:
                         ("flush", self._flush_for_ever),
                     )
                 ]
-                ready()
-                stopping = asyncio.create_task(self._stop.wait())
-                await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
-                for task in tasks:
-                    if task.done():
-                        task.result()  # a bug: crash loudly, the restart recovers
+                await self._unless_stopped(*tasks)
                 await self._wind_down()
                 for task in tasks:
                     task.cancel()
@@ -209,6 +210,16 @@ class Daemon:
 
     def stop(self) -> None:
         self._stop.set()
+
+    async def _unless_stopped(self, *tasks: asyncio.Task[None]) -> bool:
+        """Wait until the first of these is done; False if we are told to stop before."""
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        done = [task for task in tasks if task.done()]
+        for task in done:
+            task.result()  # a bug: crash loudly, the restart recovers
+        return bool(done)
 
     def reload(self, wanted: Settings) -> Refused:
         """Take over what may change while trainers run, and decide by it.
@@ -430,8 +441,8 @@ class Daemon:
 
     # recovery
 
-    async def _survey(self) -> list[StoredTrainer]:
-        """What there is, before any agent is let in: unfinished trainers, and pilots on idle nodes."""
+    def _remembered(self) -> list[StoredTrainer]:
+        """The unfinished trainers, made known to those who will hear of them."""
         stored = [t for t in self.store.trainers() if not t.status.final]
         for t in stored:
             self.known[t.id] = t.spec
@@ -445,9 +456,14 @@ class Daemon:
             )
             for node in t.engine.nodes:
                 self._wanted.setdefault(node, set()).add(t.id)
+        return stored
+
+    async def _survey(self) -> None:
+        """The pilots that run on idle nodes, before any agent is let in. Takes as long as it takes until the
+        scheduler answers; what runs goes on meanwhile."""
         first = await self._first_poll()
         await self.nodes.pilots.cancel(self.nodes.take_over(first))
-        return stored
+        self._surveyed = True
 
     async def _recover(self, stored: list[StoredTrainer]) -> None:
         """Make store, scheduler and agents agree after a restart.
@@ -455,6 +471,7 @@ class Daemon:
         Pilots that still run on idle nodes are taken over with their workers; the engine is told of
         every node and worker that is missing, and of memberships that were not carried through.
         """
+        await self._survey()
         recorded = frozenset(node for t in stored for node in t.engine.nodes)
         now = self.clock.now()
         deadline = now + self.settings.reconnect_s
@@ -490,6 +507,6 @@ class Daemon:
             try:
                 return await self.scheduler.poll()
             except SchedulerError as error:
-                self.nodes.looks.trouble = str(error)
-                log.warning("cannot ask the scheduler yet: %s", error)
+                self.nodes.looks.trouble = f"cannot be asked yet: {error}"
+                self.telemetry.condition("scheduler", self.nodes.looks.trouble)
                 await asyncio.sleep(self.settings.poll_s)

@@ -47,6 +47,7 @@ class Agent:
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._connected = False
         self._unsaid: list[Message] = []  # ends that happened while nobody listened
+        self._heard_at = 0.0  # when our daemon was last there
         self._exit = asyncio.Event()
         self._parting = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,7 +81,8 @@ class Agent:
     # the connection
 
     async def _keep_connected(self) -> None:
-        lost_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self._heard_at = loop.time()
         local = "/" in self._daemon
         connector = aiohttp.UnixConnector(path=self._daemon) if local else None
         host = "bftrainer" if local else self._daemon
@@ -95,16 +97,16 @@ class Agent:
                             self._address = "127.0.0.1" if local else here[0]
                         if await self._introduce(ws):
                             await self._converse(ws)
-                            lost_at = asyncio.get_running_loop().time()
+                            self._heard_at = loop.time()
                 except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
                     pass  # no daemon at the moment, or not ours; try again below
-                if asyncio.get_running_loop().time() - lost_at > self._orphan_s:
+                if loop.time() - self._heard_at > self._orphan_s:
                     log.warning("no daemon for %.0f s: giving up", self._orphan_s)
                     await self._give_up()
                 await asyncio.sleep(RETRY_S)
 
     async def _introduce(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
-        """Say who is here and what runs here; whether the other side is our daemon."""
+        """Say who is here and what runs here; whether the other side is our daemon and has time for us."""
         self._outbox = asyncio.Queue()
         challenge = await ws.receive_json(timeout=CONNECT_S)
         # those that ended unheard are listed too: the daemon hears their ends next
@@ -131,10 +133,14 @@ class Agent:
         except BaseException:
             self._unsay()
             raise
-        if not known:
+        if known and welcome["type"] == "welcome":
+            return True
+        if known:  # it is there, but has just been started
+            self._heard_at = asyncio.get_running_loop().time()
+        else:
             log.warning("who answers at %s does not know our secret", self._daemon)
-            self._unsay()
-        return known
+        self._unsay()
+        return False
 
     def _unsay(self) -> None:
         """Nobody has listened."""

@@ -26,7 +26,8 @@ class _Agent:
 
 
 class Hub:
-    """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay.
+    """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay. While `is_open`
+    says no, agents are asked to come again: nobody knows yet which of them there should be.
 
     Daemon and agent prove to each other that they know the secret of the agent's pilot, `secret_of(tag)`: who
     found the port can neither play a node nor give orders to one.
@@ -36,11 +37,12 @@ class Hub:
         self,
         *,
         secret_of: Callable[[str], str],
+        is_open: Callable[[], bool],
         up: Callable[[str, str, list[Message]], bool],
         down: Callable[[str], None],
         said: Callable[[str, Message], None],
     ) -> None:
-        self._secret_of = secret_of
+        self._secret_of, self._is_open = secret_of, is_open
         self._up, self._down, self._said = up, down, said
         self._agents: dict[str, _Agent] = {}
 
@@ -59,21 +61,10 @@ class Hub:
             await ws.prepare(request)
         if not ws.prepared:
             return ws
-        challenge = secret.nonce()
-        try:
-            await ws.send_json({"type": "challenge", "nonce": challenge})
-            hello = await ws.receive_json(timeout=10.0)
-            node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
-            theirs = self._secret_of(tag)
-            if not secret.proven(hello["proof"], theirs, "agent", challenge):
-                log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
-                return ws
-            await ws.send_json(
-                {"type": "welcome", "proof": secret.proof(theirs, "daemon", str(hello["nonce"]))}
-            )
-        except (TypeError, ValueError, KeyError, TimeoutError, ConnectionError) as error:
-            log.warning("a connection that does not begin like an agent's: %r", error)
+        hello = await self._introduction(ws)
+        if hello is None:
             return ws
+        node, tag, inventory = hello
         before = self._agents.get(node)
         if before is not None and before.tag != tag:  # a second pilot on the node
             await ws.send_json({"type": "exit"})
@@ -96,6 +87,27 @@ class Hub:
             if self._forget(node, agent):
                 self._down(node)
         return ws
+
+    async def _introduction(self, ws: web.WebSocketResponse) -> tuple[str, str, list[Message]] | None:
+        """Node, tag and inventory of an agent that has proven to be one and may come in now."""
+        challenge = secret.nonce()
+        try:
+            await ws.send_json({"type": "challenge", "nonce": challenge})
+            hello = await ws.receive_json(timeout=10.0)
+            node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
+            theirs = self._secret_of(tag)
+            if not secret.proven(hello["proof"], theirs, "agent", challenge):
+                log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
+                return None
+            known = {"proof": secret.proof(theirs, "daemon", str(hello["nonce"]))}
+            if not self._is_open():
+                await ws.send_json({"type": "later", **known})
+                return None
+            await ws.send_json({"type": "welcome", **known})
+        except (TypeError, ValueError, KeyError, TimeoutError, ConnectionError) as error:
+            log.warning("a connection that does not begin like an agent's: %r", error)
+            return None
+        return node, tag, inventory
 
     def _forget(self, node: str, agent: _Agent) -> bool:
         """Whether this was the node's present connection."""

@@ -26,11 +26,13 @@ class Desk:
         self.down: list[str] = []
         self.hub = Hub(
             secret_of=lambda tag: secret.of_pilot(key, tag),
+            is_open=lambda: self.is_open,
             up=lambda node, tag, inventory: self.up.append((node, tag)) or True,
             down=self.down.append,
             said=lambda node, message: None,
         )
         self.address = ""
+        self.is_open = True
 
     async def open(self) -> web.AppRunner:
         app = web.Application()
@@ -70,6 +72,27 @@ def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
         while not desk.hub.connected("n1"):
             await asyncio.sleep(0.01)
         assert desk.up == [("n1", "abc")]
+        desk.hub.send("n1", {"type": "exit"})
+        await serving
+
+    at(desk, scenario)
+
+
+def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> None:
+    desk = Desk()
+    desk.is_open = False
+
+    async def scenario() -> None:
+        waiting = agent(desk, KNOWN, orphan_s=0.5)
+        serving = asyncio.create_task(waiting.serve())
+        began = asyncio.get_running_loop().time()
+        while waiting._heard_at < began + 1.0:  # heard from it after it would have given up
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+        assert desk.up == []
+        desk.is_open = True
+        while not desk.hub.connected("n1"):
+            await asyncio.sleep(0.01)
         desk.hub.send("n1", {"type": "exit"})
         await serving
 

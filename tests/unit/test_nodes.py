@@ -166,7 +166,7 @@ def test_a_restart_changes_nothing_about_a_pause(make: Make) -> None:
         world = make()
         world.daemon.administer(Operation.PAUSED)
         again = Daemon(world.daemon.settings, world.scheduler, world.store, world)
-        await again._recover(await again._survey())
+        await again._recover(again._remembered())
         assert again.nodes.operation is Operation.PAUSED
 
     run(scenario)
@@ -264,7 +264,7 @@ def test_pilots_of_an_earlier_daemon_that_nobody_needs_are_ended(make: Make) -> 
         world.machine.pilots = [Pilot(tag="old", node="n0"), Pilot(tag="twin", node="n0")]
         daemon = world.daemon
         daemon.settings = daemon.settings.model_copy(update={"reconnect_s": 0.0})
-        await daemon._recover(await daemon._survey())
+        await daemon._recover(daemon._remembered())
         await world.settle()
         await world.turn()
         assert world.held() == "" and sorted(world.machine.cancelled) == ["old", "twin"]
