@@ -265,16 +265,19 @@ class Nodes:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hold_now.wait(), HOLD_S)
             self._hold_now.clear()
-            self._hold()
+            await self._hold()
 
-    def _hold(self) -> None:
+    async def _hold(self) -> None:
         wanted = self._wanted_pilots()
         for node in self.pilots.surplus(wanted, self._daemon.launcher.busy):
             self.drop(node)
-        if self.operation is Operation.RUNNING and not self.looks.trouble:
-            missing = self.pilots.missing(wanted)
-            if missing:
-                self._do(self._submit(missing))
+        if self.operation is Operation.RUNNING and not self.looks.trouble and self.pilots.missing(wanted):
+            # trainers that lose nodes to a main job want others, which it may need as well: look first
+            with suppress(SchedulerError):
+                await self._look()
+                missing = self.pilots.missing(self._wanted_pilots())
+                if missing and self.operation is Operation.RUNNING:
+                    self._do(self._submit(missing))
 
     def _wanted_pilots(self) -> dict[str, str]:
         """Node -> as whom its pilot is to run."""

@@ -47,7 +47,7 @@ class World:
         daemon = self.daemon
         while not daemon._events.empty():
             await daemon._take(daemon._events.get_nowait())
-        self.nodes._hold()
+        await self.nodes._hold()
         while self.nodes._tasks:
             await asyncio.gather(*self.nodes._tasks)
         while not daemon._events.empty():
@@ -99,6 +99,20 @@ def test_nodes_are_held_where_a_trainer_is_to_run_and_given_back_when_it_is_over
         assert world.held() == "n0 n1"  # somebody may want them soon
         await world.turn(2)
         assert world.held() == "" and world.daemon.state.pool == {"n0", "n1", "n2"}
+
+    run(scenario)
+
+
+def test_no_pilot_goes_to_a_node_that_a_main_job_has_been_given_since_the_last_look(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        asked: list[str] = []
+        world.scheduler.refuses = lambda pilot: asked.append(pilot.node) or ""  # type: ignore[func-returns-value]
+        await world.turn()
+        world.machine.take("n1")
+        await world.submit(n_max=2)
+        await world.settle()
+        assert asked == ["n0", "n2"]
 
     run(scenario)
 
