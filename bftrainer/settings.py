@@ -405,6 +405,8 @@ class Settings(BaseModel):
                 "mode site needs an exec_prefix with {user}, such as sudo -n -u {user} --: pilots run as "
                 "the users whose trainers they serve"
             )
+        if self.mode == "site" and self.scheduler == "local":
+            raise ValueError("the local scheduler runs everything as the daemon; mode site needs another one")
         if self.mode == "site" and self.socket.is_relative_to(self.state_dir):
             raise ValueError(
                 f"mode site: nobody else can reach the socket in state_dir {self.state_dir}; set socket to a "

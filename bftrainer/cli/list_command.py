@@ -15,10 +15,12 @@ COLUMNS = ("id", "name", "status", "nodes", "step", "samples", "done", "samples/
 @click.command("list")
 @client_options
 def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """List all trainers in the order of their arrival."""
+    """List your trainers in the order of their arrival; admins see those of all users."""
     found = connect(config, state_dir).call("GET", "trainers")
     if as_json:
         print_json(found)
+    elif len({t["user"] for t in found}) > 1:
+        print_table(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
     else:
         print_table(COLUMNS, [row(t) for t in found], empty="no trainers; bftrainer submit SPEC adds one")
 

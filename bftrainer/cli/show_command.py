@@ -22,7 +22,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         print_json(t)
         return
     lines = {
-        "trainer": f"{t['id']}  {t['name']}",
+        "trainer": f"{t['id']}  {t['name']}  of {t['user']}",
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
         "nodes": f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
         f"allowed: {t['n_min']}..{t['n_max']})",
@@ -33,6 +33,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "scalability": f"{t['scalability']['mode']}; up to {t['scalability']['may_ask_for']} nodes for now",
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
+        "logs": t["log_dir"],
         "checkpoints": t["checkpoint_dir"],
         "submitted": _moment(t["submitted_at"]),
         "ended": _moment(t["ended_at"]) if t["ended_at"] else "-",

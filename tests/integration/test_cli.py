@@ -88,6 +88,26 @@ def test_the_kernel_says_who_submitted_a_trainer(site: Site, tmp_path: Path) -> 
     bftrainer("cancel", "mine", state=site.state)
 
 
+def test_an_admin_pauses_drains_and_resumes(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "long.yaml"
+    spec.write_text(
+        "name: long\ncommand: [python, tell.py]\nnodes: {min: 1, max: 1}\nwork: {samples: 100000000}\n"
+        f"workdir: {HERE / 'scripts'}\n"
+    )
+    bftrainer("submit", str(spec), state=site.state)
+    site.until(lambda: site.trainer("long")["samples"] > 0, 60, "it trains")
+    assert bftrainer("admin", "pause", state=site.state).startswith("paused; ")
+    assert "paused" in bftrainer("status", state=site.state)
+    assert site.trainer("long")["members"], "what runs goes on"
+    assert json.loads(bftrainer("admin", "drain", "--json", state=site.state))["operation"] == "draining"
+    site.until(lambda: not site.workers() and not site.agents(), 60, "all nodes are given back")
+    reached = site.trainer("long")["samples"]
+    assert list(Path(site.trainer("long")["checkpoint_dir"]).glob("*.pt"))
+    assert bftrainer("admin", "resume", state=site.state).startswith("running; ")
+    site.until(lambda: site.trainer("long")["samples"] > reached, 60, "it goes on from there")
+    bftrainer("cancel", "long", state=site.state)
+
+
 @pytest.mark.parametrize(
     "command", [["list"], ["pool"], ["events"], ["status"], ["show", "1"], ["logs", "1"]]
 )

@@ -95,6 +95,7 @@ def test_a_sites_daemon_runs_pilots_as_their_users(nowhere: dict[str, str], tmp_
         ({**PREFIXED, "exec_prefix": "sudo '{user}"}, "no closing quotation"),
         ({**PREFIXED, "exec_prefix": ["sudo", {"user": None}]}, "in YAML, {user} has to be quoted"),
         ({**PREFIXED, "socket": "/s/daemon.sock", "state_dir": "/s"}, "nobody else can reach the socket"),
+        ({**PREFIXED, "scheduler": "local"}, "the local scheduler runs everything as the daemon"),
         ({"trainer_dir": "/scratch/{home}"}, "{user} is all that can be filled in"),
         ({"server": "login1"}, "server: 'login1': string should match pattern"),
         ({"mode": "open"}, "mode: 'open': input should be 'single' or 'site'"),
