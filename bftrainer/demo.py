@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.errors import BftrainerError
 from bftrainer.settings import PREFIX
@@ -58,24 +60,30 @@ class Summary:
 class Demo:
     """Starts a daemon in a directory of its own; iterate `watch`, then `finish`.
 
-    What the directory holds in the end is copied to `keep`. `environ` is added to the daemon's environment.
+    What the directory holds in the end is copied to `keep`. `settings` are the daemon's, whatever the user
+    or the site has set otherwise; `environ` is added to its environment.
     """
 
     def __init__(
         self,
         daemon_options: Sequence[str],
         keep: Path | None = None,
+        settings: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._keep = keep
         self._begin = 0.0
         self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
         own = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
-        own[f"{PREFIX}TRAINER_DIR"] = str(self._state / "trainers")
+        config = self._state / "config.yaml"
+        config.write_text(
+            yaml.safe_dump({"trainer_dir": str(self._state / "trainers"), **(settings or {})}), "utf-8"
+        )
         self._log = (self._state / "daemon.log").open("wb")
         self._daemon = subprocess.Popen(
             [
-                *(sys.executable, "-m", "bftrainer", "daemon", "--state-dir", str(self._state)),
+                *(sys.executable, "-m", "bftrainer", "daemon"),
+                *("--config", str(config), "--state-dir", str(self._state)),
                 *daemon_options,
             ],
             stdout=self._log,

@@ -11,8 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-import yaml
-
 from bftrainer.demo import Demo, Summary, View
 from slurm.testbed.bed import Testbed
 from slurm.testbed.load import Load
@@ -125,7 +123,7 @@ class Harvest:
         with contextlib.ExitStack() as stack:
             if self._specs:
                 environ = {"SLURM_CONF": str(self._bed.plan.conf)}
-                self._demo = Demo(["--config", str(self._config())], environ=environ)
+                self._demo = Demo([], settings=self._settings(), environ=environ)
                 stack.callback(self._demo.close)
                 self._demo.submit(self._specs)
             self._after = stack.pop_all()
@@ -136,17 +134,12 @@ class Harvest:
     ) -> None:
         self._after.close()
 
-    def _config(self) -> Path:
-        place = self._bed.plan.directory
-        python = place / "pilot-python"
+    def _settings(self) -> dict[str, object]:
+        python = self._bed.plan.directory / "pilot-python"
         python.write_text(PYTHON.format(python=sys.executable), "utf-8")
         python.chmod(0o755)
         mode = "preempt" if self._bed.plan.preemption else "window"
-        config = place / "bftrainer.yaml"
-        config.write_text(
-            yaml.safe_dump({**SETTINGS, "pilot_python": str(python), "slurm_mode": mode}), "utf-8"
-        )
-        return config
+        return {**SETTINGS, "pilot_python": str(python), "slurm_mode": mode}
 
     def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:
         """Wait until trainers train, then let main jobs come; scenes until all of them have ended.
