@@ -69,6 +69,7 @@ class Outcome:
         begin, end: The load's start, and its last job's end.
         main, held, trained: Shares that main jobs, pilots and trainers had.
         samples: Trained in that time.
+        training: (Unix s, nodes on which trainers trained from then on).
         trainers: What the daemon says in the end; None without one.
     """
 
@@ -80,6 +81,7 @@ class Outcome:
     held: float
     trained: float
     samples: int
+    training: tuple[tuple[float, int], ...]
     trainers: Summary | None
 
 
@@ -102,6 +104,7 @@ def outcome(scenes: Sequence[Scene], nodes: int, begin: float, trainers: Summary
         held=held / room,
         trained=trained / room,
         samples=seen[-1].samples() - seen[0].samples() if seen else 0,
+        training=tuple((scene.time, scene.training()) for scene in seen),
         trainers=trainers,
     )
 

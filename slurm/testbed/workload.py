@@ -15,7 +15,7 @@ from bftrainer.replay.logs.lines import Lines
 from bftrainer.replay.logs.swf import Parser, Request, machine
 
 SHORTEST_S = 0.5
-LONGEST = 0.25
+LONGEST = 0.1
 """Of the span: one long job does not fill the machine all the time."""
 GENERATED_NODES = 128
 DAY_S = 86400.0
@@ -64,7 +64,7 @@ def generated(count: int, seed: int) -> tuple[list[Request], int]:
     for number in range(1, count + 1):
         now += rng.expovariate(1) * 600 / (1 + 0.7 * math.sin(2 * math.pi * now / DAY_S))
         size = min(GENERATED_NODES, math.ceil(2 ** rng.uniform(0, 6.5) * rng.choice((1, 1, 1.3))))
-        run = min(DAY_S, rng.lognormvariate(math.log(1800), 1.3))
+        run = min(DAY_S, rng.lognormvariate(math.log(1800), 1.0))
         found.append(Request(now, now + run, size, str(number), now, run * rng.uniform(1.1, 5)))
     return found, GENERATED_NODES
 

@@ -64,6 +64,7 @@ def test_shares_are_of_the_time_between_the_first_submission_and_the_last_end() 
     assert found.main == pytest.approx((2 * 8 + 5.5) / 40)
     assert found.held == pytest.approx((3 * 4 + 2 * 6) / 40)
     assert found.trained == pytest.approx((2 * 4 + 1 * 6) / 40)
+    assert found.training == ((100, 2), (104, 1), (110, 1))
     bare = outcome([Scene(100, (), None), Scene(111, MAIN, None)], 4, 100, None)
     assert (bare.held, bare.trained, bare.samples, bare.main) == (0, 0, 0, found.main)
 
