@@ -95,8 +95,6 @@ def command(
     from bftrainer.systemd import Systemd
 
     settings = load_settings(config, overrides)
-    configure(settings.log_format, verbose=verbose)
-    faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
     if settings.scheduler != "local":
@@ -104,6 +102,8 @@ def command(
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
                 raise click.UsageError(f"--{option} is for --scheduler local; it is {settings.scheduler}")
+    configure(settings.log_format, verbose=verbose)
+    faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.solver != "highs":  # the others are not always here
         from bftrainer.allocate.solvers import require
 

@@ -35,12 +35,11 @@ def test_the_wheel_works(tmp_path: Path) -> None:
     subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True, timeout=120)
     environ = {**os.environ, "PYTHONPATH": str(target)}
     subprocess.run([sys.executable, "-c", CODE, target], cwd=tmp_path, check=True, env=environ)
-    helped = subprocess.run(
-        [target / "bin" / "bftrainer", "--help"],
-        cwd=tmp_path,
-        check=True,
-        env=environ,
-        capture_output=True,
-        text=True,
-    )
-    assert "replay" in helped.stdout
+
+    def said(*words: str) -> str:
+        command = [target / "bin" / "bftrainer", *words]
+        done = subprocess.run(command, cwd=tmp_path, check=True, env=environ, capture_output=True, text=True)
+        return done.stdout
+
+    assert "replay" in said("--help")
+    assert "bftrainer.agent --node n7" in said("pilot", "--dry-run", "--node=n7", "--state-dir=state")
