@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bftrainer import pool, vacate
 from bftrainer.beliefs import beliefs_of
 from bftrainer.model import Node, NodeState, Operation, Pilot, PollFailed, Snapshot, TrainerSpec
-from bftrainer.pilots import Pilots
+from bftrainer.pilots import Held, Pilots
 from bftrainer.ports import SchedulerError
 
 if TYPE_CHECKING:
@@ -327,17 +327,15 @@ class Nodes:
 
     def agent_down(self, node: str) -> None:
         """An agent's connection is gone."""
-        self._do(self._after_loss(node))
+        if node in self.pilots.held:
+            self._do(self._after_loss(node, self.pilots.held[node]))
+        else:  # as was to be expected
+            self._daemon.launcher.agent_down(node)
 
-    async def _after_loss(self, node: str) -> None:
+    async def _after_loss(self, node: str, held: Held) -> None:
         """An agent's connection is gone. Its pilot too, usually: that takes a moment to show. If the
         pilot lives on, only the connection broke, and the agent gets the time to come back."""
-        held, deadline = (
-            self.pilots.held.get(node),
-            self._daemon.clock.now() + self._daemon.settings.reconnect_s,
-        )
-        if held is None:
-            return
+        deadline = self._daemon.clock.now() + self._daemon.settings.reconnect_s
         wait = LOOK_AGAIN_S
         while not self._closing and self._daemon.clock.now() < deadline:
             if self._daemon.hub.connected(node) or self.pilots.held.get(node) is not held:

@@ -31,8 +31,9 @@ class World:
         )
         self.store = SqlStore(settings.database)
         self.daemon = Daemon(settings, self.scheduler, self.store, self)
+        self.daemon.recovering = False
         self.nodes = self.daemon.nodes
-        self.nodes.pilots.connected = lambda node: node in self.agents
+        self.daemon.hub.connected = self.nodes.pilots.connected = lambda node: node in self.agents  # type: ignore[method-assign]
 
     def now(self) -> float:
         return self.time
@@ -263,9 +264,17 @@ def test_an_agent_that_says_goodbye_takes_its_node_with_it(make: Make) -> None:
         world = make()
         await world.turn()
         await world.submit()
+        world.agents = {"n0", "n1", "n2"}
+        for pilot in world.machine.pilots:
+            world.daemon._agent_up(pilot.node, pilot.tag, [])
+        assert world.daemon.launcher.workers(1).keys() == {"n0", "n1", "n2"}
         world.daemon._agent_said("n0", {"type": "bye"})
         (event,) = world.daemon._events._queue  # type: ignore[attr-defined]
         assert event.vacated == {"n0"}
+        await world.settle()
+        world.agents.discard("n0")
+        world.nodes.agent_down("n0")
+        assert world.daemon.launcher.workers(1).keys() == {"n1", "n2"}
         await world.turn()
         assert "n0" not in world.daemon.state.pool  # though its pilot is still listed
 
