@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client import Metric
@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bftrainer.api.metrics import render
 from bftrainer.model import (
     Ended,
+    Event,
     Measured,
     NodesChanged,
     Pilot,
@@ -24,7 +25,7 @@ from bftrainer.model import (
     TrainerStatus,
 )
 from bftrainer.ports import Pause
-from bftrainer.telemetry import Telemetry
+from bftrainer.telemetry import FAILURES, Telemetry
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -170,6 +171,19 @@ def test_the_page_lists_every_metric_with_its_labels_and_meaning() -> None:
             (name, family.type, ", ".join(f"`{label}`" for label in sorted(labels)), family.documentation)
         )
     assert rows == wanted
+
+
+def test_the_page_names_every_event_of_the_log() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "bftrainer").glob("*.py"))
+    said = set(re.findall(r"""\bnote\(\s*log,\s*"(\w+)\"""", source))
+    said |= {f"{part}_failed" for part in re.findall(r"""\.trouble\(\s*"(\w+)\"""", source)}
+    pilots = set(re.findall(r"""(?:\.tell|telemetry\.pilot)\(\s*"(\w+)\"""", source)) | FAILURES
+    said |= {"_".join(re.findall("[A-Z][a-z]+", kind.__name__)).lower() for kind in get_args(Event)}
+    assert {"ready", "degraded", "agent_failed", "nodes_changed"} <= said
+    assert {"submitted", "refused", "adopted"} <= pilots
+    for word in said | pilots:
+        assert f"`{word}`" in page, f"docs/metrics.md does not say what {word} is"
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
