@@ -30,7 +30,7 @@ from slurm.testbed.probe import MainRun, busy, spread, waits, with_room
 from slurm.testbed.workload import MainJob, jobs_for
 
 HERE = Path(__file__).parent
-SPECS = (HERE / "slurm" / "digits.yaml", HERE / "slurm" / "spirals.yaml")
+SPECS = (HERE / "slurm" / "quick.yaml", HERE / "slurm" / "slow.yaml")
 MODES = ("without", "with")
 SEEN_EVERY_S = 1.0
 
@@ -206,7 +206,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=200, help="main jobs")
     parser.add_argument("--seconds", type=float, help="within which they are submitted; 1.5 a job")
     parser.add_argument("--nodes", type=int, default=16)
-    parser.add_argument("--load", type=float, default=0.3, help="share of node-time that main jobs need")
+    parser.add_argument("--load", type=float, default=0.35, help="share of node-time that main jobs need")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="an SWF log to take the jobs from")
     parser.add_argument("--first", type=int, default=0, help="jobs of the log to leave out")

@@ -119,6 +119,7 @@ class Testbed:
                         directory=directory,
                         nodes=nodes,
                         port=port,
+                        address=plans.own_address() or plans.LOOPBACK,
                         slurmdbd_port=dbd_port if self._slurmdbd else 0,
                         preemption=self._preemption,
                         stock=self._stock,

@@ -35,7 +35,7 @@ SETTINGS = {
 PYTHON = """\
 #!/bin/sh
 # Pilots share this machine's few cores with Slurm itself, which has a cluster's nodes to itself elsewhere
-exec nice -n 19 env OMP_NUM_THREADS=1 {python} "$@"
+exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
 """
 
 

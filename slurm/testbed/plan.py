@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from bftrainer.errors import BftrainerError
 
 MOST_NODES = 1024
+LOOPBACK = "127.0.0.1"
 FRAGMENTS = Path(__file__).parent.parent
 
 
@@ -46,6 +47,7 @@ class Plan:
         directory: Everything of it lies there.
         nodes: n1, n2, ...
         port: slurmctld's.
+        address: Where all its daemons are reached.
         slurmdbd_port: 0 without accounting.
         preemption: Whether jobs of `batch` preempt those of `backfill`.
         stock: Slurm's own scheduler parameters, instead of ones that act at once.
@@ -55,6 +57,7 @@ class Plan:
     directory: Path
     nodes: tuple[NodePlan, ...]
     port: int
+    address: str = LOOPBACK
     slurmdbd_port: int = 0
     preemption: bool = True
     stock: bool = False
@@ -87,6 +90,18 @@ class Plan:
     def names(self) -> tuple[str, ...]:
         """The nodes' names."""
         return tuple(node.name for node in self.nodes)
+
+
+def own_address() -> str | None:
+    """The loopback address of this machine's name, where Slurm's daemons can listen on nothing else.
+
+    None: the name leads elsewhere. Slurm then listens on all interfaces.
+    """
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None
+    return address if address.startswith("127.") else None
 
 
 def node_plans(
@@ -131,7 +146,9 @@ def files(plan: Plan) -> dict[str, str]:
         autoescape=False,  # noqa: S701  no HTML
     )
     gres_types = sorted({node.gres.split(":")[0] for node in plan.nodes if node.gres})
-    words = {"plan": plan, "hostname": socket.gethostname().split(".")[0], "gres_types": gres_types}
+    hostname = socket.gethostname().split(".")[0]
+    loopback = own_address() == plan.address
+    words = {"plan": plan, "hostname": hostname, "loopback": loopback, "gres_types": gres_types}
     found = {
         name: templates.get_template(f"{name}.j2").render(words)
         for name in (

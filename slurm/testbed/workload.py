@@ -18,6 +18,8 @@ SHORTEST_S = 0.5
 LONGEST = 0.1
 """Of the span: one long job does not fill the machine all the time."""
 GENERATED_NODES = 128
+SMALL = 0.92
+"""The share of generated jobs that take up to a quarter of the machine; the others take more."""
 DAY_S = 86400.0
 
 
@@ -56,14 +58,15 @@ def of_log(path: Path, options: LogOptions, first: int, count: int) -> tuple[lis
 def generated(count: int, seed: int) -> tuple[list[Request], int]:
     """Jobs as machines of some hundred nodes see them, and their machine's nodes; the same for a seed.
 
-    Arrivals are a Poisson process that is slower at night; sizes are often powers of two; times are
-    lognormal, minutes to hours; limits are guessed far too high.
+    Arrivals are a Poisson process that is slower at night; most jobs are small; times are lognormal, minutes
+    to hours; limits are guessed far too high.
     """
     rng = random.Random(seed)  # noqa: S311  not for secrets
     found, now = [], 0.0
     for number in range(1, count + 1):
         now += rng.expovariate(1) * 600 / (1 + 0.7 * math.sin(2 * math.pi * now / DAY_S))
-        size = min(GENERATED_NODES, math.ceil(2 ** rng.uniform(0, 6.5) * rng.choice((1, 1, 1.3))))
+        power = rng.uniform(0, 5) if rng.random() < SMALL else rng.uniform(5, 7)
+        size = math.ceil(2**power)
         run = min(DAY_S, rng.lognormvariate(math.log(1800), 1.0))
         found.append(Request(now, now + run, size, str(number), now, run * rng.uniform(1.1, 5)))
     return found, GENERATED_NODES

@@ -20,7 +20,7 @@ SWF = """\
 2 30 10 100 16 -1 -1 16 600 -1 1 1 1 -1 -1 -1 -1 -1
 1 10  0 50   4 -1 -1  4  60 -1 1 1 1 -1 -1 -1 -1 -1
 3 50  0 -1   4 -1 -1  4  60 -1 1 1 1 -1 -1 -1 -1 -1
-4 90 99 200 64 -1 -1 64  -1 -1 1 1 1 -1 -1 -1 -1 -1
+4 90 99 60 64 -1 -1 64  -1 -1 1 1 1 -1 -1 -1 -1 -1
 """
 
 
@@ -32,16 +32,14 @@ def test_a_log_is_read_in_order_of_submission(tmp_path: Path) -> None:
     assert [(r.label, r.submit, r.size, r.end - r.start, r.limit_s) for r in requests] == [
         ("1", 1010, 1, 50, 60),
         ("2", 1030, 4, 100, 600),
-        ("4", 1090, 16, 200, 0),
+        ("4", 1090, 16, 60, 0),
     ]
-    jobs = workload.compressed(requests, nodes, nodes=8, seconds=40, load=0.25)
+    jobs = workload.compressed(requests, nodes, nodes=8, seconds=40, load=0.08)
     assert [(job.submit_s, job.size) for job in jobs] == [(0, 1), (10, 2), (40, 8)]
-    # 0.5 x 50 + 2 x 100 + 8 x 200 shrink to 0.25 x 8 x 40 = 80 node-seconds
-    factor = 80 / (50 + 200 + 1600)
-    assert [job.run_s for job in jobs] == pytest.approx([50 * factor, 100 * factor, 200 * factor], abs=0.002)
-    assert [job.limit_s for job in jobs] == pytest.approx(
-        [60 * factor, 600 * factor, 200 * factor], abs=0.002
-    )
+    # 1 x 50 + 2 x 100 + 8 x 60 shrink to 0.08 x 8 x 40 = 25.6 node-seconds
+    factor = 25.6 / (50 + 200 + 480)
+    assert [job.run_s for job in jobs] == pytest.approx([50 * factor, 100 * factor, 60 * factor], abs=0.002)
+    assert [job.limit_s for job in jobs] == pytest.approx([60 * factor, 600 * factor, 60 * factor], abs=0.002)
     assert workload.of_log(path, LogOptions(), 1, 1)[0][0].label == "2"
     with pytest.raises(LogError, match="has 3 jobs, fewer than 1 \\+ 3"):
         workload.of_log(path, LogOptions(), 1, 3)
