@@ -22,6 +22,7 @@ from bftrainer.model import (
     NodesChanged,
     NodeState,
     Operation,
+    Pilot,
     Plan,
     PlanStatus,
     StartWorker,
@@ -276,6 +277,21 @@ def test_admins_alone_pause_drain_and_resume(
         ("resume", "ops", 1004),
     ]
     assert ask("ops", "POST", "/v1/admin/stop")[0] == ask("ops", "GET", "/v1/admin/pause")[0] - 1 == 404
+
+
+@pytest.mark.parametrize("recovering", [True, False])
+def test_an_agent_has_only_trainers_of_its_own_user(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, recovering: bool
+) -> None:
+    wanted: list[set[int]] = []
+    monkeypatch.setattr(daemon.launcher, "agent_up", lambda node, there, ids: wanted.append(set(ids)))
+    monkeypatch.setattr(daemon.hub, "connected", lambda node: True)
+    daemon.known = {t.id: t.spec for t in daemon.store.trainers()}
+    daemon.recovering, daemon._wanted = recovering, {"n1": {ALICES}}
+    for user in ("alice", "bob"):
+        daemon.nodes.pilots.adopt(Pilot(tag=user, node="n1", user=user))
+        assert daemon._agent_up("n1", user, [])
+    assert wanted == [{ALICES}, set()]
 
 
 @pytest.mark.parametrize("who", ["root", "service"])
