@@ -74,9 +74,10 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
 
 
 def summary(daemon: Daemon) -> str:
-    """The line that `systemctl status` shows."""
+    """The line that `systemctl status` shows, to everybody: whose pilots were refused stands in the log."""
     running = [t for t in daemon.state.active.values() if t.members]
     said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
-    troubles = (daemon.nodes.looks.trouble, daemon.health.store, daemon.nodes.pilots.trouble)
+    refused = daemon.nodes.pilots.trouble.partition(":")[0]
+    troubles = (daemon.nodes.looks.trouble, daemon.health.store, refused)
     said += [f"degraded: {text}" for text in troubles if text]
     return "; ".join(said)

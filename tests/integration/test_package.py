@@ -41,5 +41,12 @@ def test_the_wheel_works(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, check=True, env=environ, capture_output=True, text=True)
         return done.stdout
 
+    for name in (
+        "bftrainer.service",
+        "bftrainer-no-sudo.conf",
+        "bftrainer-user.service",
+        "grafana-dashboard.json",
+    ):
+        assert (target / "share" / "bftrainer" / "jobscripts" / name).is_file()
     assert "replay" in said("--help")
     assert "bftrainer.agent --node n7" in said("pilot", "--dry-run", "--node=n7", "--state-dir=state")
