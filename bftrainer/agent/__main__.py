@@ -28,6 +28,8 @@ def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> Non
     known = os.environ.pop(secret.VARIABLE, "")
     agent = Agent(node=node, tag=tag, secret=known, daemon=daemon, address=address, orphan_s=orphan_s)
     asyncio.run(agent.serve())
+    logging.shutdown()
+    os._exit(0)  # the host waits for the node, and there is nothing left to tidy up
 
 
 main()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.2
 HEARTBEAT_S = 10.0
 CONNECT_S = 20.0
-TERM_S = 0.35
+TERM_S = 0.3
 """How long workers have to let go when the pilot is told to end: the host waits for the node."""
 GIVE_UP_S = 15.0
 """How long workers have to write checkpoints when there is no daemon any more."""
@@ -276,6 +276,8 @@ class Agent:
     def _said(self, worker: Worker, message: Message) -> None:
         about = {"trainer": worker.trainer, "started": worker.generation, "run": worker.run}
         self._tell({**message, **about})
+        if self._parting and message["type"] == "left":
+            worker.kill()  # it has said all that it had: its own end would take longer
 
     def _over(self, worker: Worker, code: int, reason: str = "") -> None:
         if self._workers.get(worker.trainer) is worker:
