@@ -19,7 +19,7 @@ from slurm.testbed.probe import MainRun, utilisation
 from slurm.testbed.processes import until
 from slurm.testbed.workload import MainJob
 
-TRAIN_S = 120.0
+TRAIN_S = 240.0
 """So long the first trainer may take to start."""
 GONE_S = 30.0
 SETTINGS = {
@@ -30,6 +30,7 @@ SETTINGS = {
     "submissions_per_minute": 1000,  # time is compressed
     "poll_s": 0.25,
     "spare_s": 2,
+    "debounce_s": 2,  # many a node is taken again right after a main job
 }
 """Of the daemon."""
 PYTHON = """\
