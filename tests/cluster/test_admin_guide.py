@@ -33,7 +33,7 @@ MADE = [
         "/srv/testbed",
     )
 ]
-LIMIT_S = 400
+LIMIT_S = 500
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ userdel bftrainer; userdel -r user1; userdel -r user2; groupdel trainers
 """
 
 
+@pytest.mark.timeout(LIMIT_S + 100)
 def test_every_step_of_the_guide_works(nothing_installed: None, tmp_path: Path) -> None:
     """One shell runs all blocks. bftrainer's dependencies come from this test's own Python.
 
