@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,11 @@ def users(bed: Testbed, worker_id: str) -> Iterator[tuple[str, str]]:
     names = (f"bft-a-{worker_id}", f"bft-b-{worker_id}")
     with bed.with_users(names):
         yield names
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory to be, in one that other users can pass through (which tmp_path is not)."""
+    with tempfile.TemporaryDirectory(prefix="bftrainer-test-") as parent:
+        Path(parent).chmod(0o755)
+        yield Path(parent) / "bed"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from remains import mentioned
 
 from slurm.testbed import Testbed, TestbedError
-from slurm.testbed.processes import started, until
+from slurm.testbed.processes import until
 
 FOREVER = "sleep 1000 & sleep 1000"
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory to be, in one that other users can pass through (which tmp_path is not)."""
-    with tempfile.TemporaryDirectory(prefix="bftrainer-test-") as parent:
-        Path(parent).chmod(0o755)
-        yield Path(parent) / "bed"
 
 
 def job(bed: Testbed, *options: str, script: str = FOREVER, user: str | None = None) -> str:
@@ -37,20 +27,6 @@ def state(bed: Testbed, number: str) -> str:
 
 def becomes(bed: Testbed, number: str, wanted: str) -> None:
     assert until(lambda: state(bed, number) == wanted, 60), f"{state(bed, number)} is not {wanted}"
-
-
-def mentioned(directory: Path) -> list[int]:
-    """Processes that have the directory in their words or environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != os.getpid() and started(int(entry.name)):
-            try:
-                words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if str(directory).encode() in words:
-                found.append(int(entry.name))
-    return found
 
 
 def test_two_side_by_side_with_jobs_and_nothing_is_left() -> None:
