@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
-import secrets
 import shutil
 import signal
 import subprocess
@@ -126,7 +124,7 @@ class Testbed:
                     )
                 )
                 plans.write(self.plan)
-                self._write_files()
+                plans.lay_out(self.plan)
                 self._make_users(names)
                 self._start(names)
             except BaseException:
@@ -153,23 +151,6 @@ class Testbed:
             self.down()
         else:
             shutil.rmtree(directory)
-
-    def _write_files(self) -> None:
-        plan = self.plan
-        for name in ("run", "log", "state", "spool", "munge"):
-            (plan.directory / name).mkdir()
-        (plan.directory / "devices").mkdir()
-        for node in plan.nodes:
-            (plan.directory / "spool" / node.name).mkdir()
-            for number in range(node.gres_count()):
-                (plan.directory / "devices" / f"{node.name}-{number}").touch()
-        for name, content in plans.files(plan).items():
-            (plan.directory / name).write_text(content, "utf-8")
-        key = plan.directory / "munge" / "key"
-        key.touch(0o600)
-        if plan.slurmdbd_port:  # refuses a configuration that others can read
-            (plan.directory / "slurmdbd.conf").chmod(0o600)
-        key.write_bytes(secrets.token_bytes(1024))
 
     def _make_users(self, names: Sequence[str]) -> None:
         for name in names:
@@ -281,7 +262,7 @@ class Testbed:
             TestbedError: it fails; what it said is quoted.
         """
         defaults = {"capture_output": True, "text": True, "timeout": 60, "env": self.env}
-        given = {**defaults, **(_as_user(user, self.env) if user else {}), **options}
+        given = {**defaults, **(users.identity(user, self.env) if user else {}), **options}
         check = given.pop("check", True)
         try:
             return subprocess.run(list(command), check=check, **given)
@@ -343,19 +324,3 @@ def _directory(wanted: Path | None) -> Path:
             f"{wanted}: is there already; take it down if it is a testbed, or name another --dir"
         ) from None
     return wanted.resolve()
-
-
-def _as_user(name: str, env: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        raise TestbedError(f"no user {name!r}; have the testbed make it") from None
-    own = {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name}
-    groups = os.getgrouplist(name, entry.pw_gid)
-    return {
-        "user": entry.pw_uid,
-        "group": entry.pw_gid,
-        "extra_groups": groups,
-        "cwd": entry.pw_dir,
-        "env": {**env, **own},
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -158,6 +159,24 @@ def files(plan: Plan) -> dict[str, str]:
         )
     }
     return found | {plan.fragment: (FRAGMENTS / plan.fragment).read_text("utf-8")}
+
+
+def lay_out(plan: Plan) -> None:
+    """Make the folders, the configuration and a key for munge in the plan's directory."""
+    place = plan.directory
+    for name in ("run", "log", "state", "spool", "munge", "devices"):
+        (place / name).mkdir()
+    for node in plan.nodes:
+        (place / "spool" / node.name).mkdir()
+        for number in range(node.gres_count()):
+            (place / "devices" / f"{node.name}-{number}").touch()
+    for name, content in files(plan).items():
+        (place / name).write_text(content, "utf-8")
+    if plan.slurmdbd_port:  # refuses a configuration that others can read
+        (place / "slurmdbd.conf").chmod(0o600)
+    key = place / "munge" / "key"
+    key.touch(0o600)
+    key.write_bytes(secrets.token_bytes(1024))
 
 
 def with_users(plan: Plan, made: Sequence[str]) -> Plan:

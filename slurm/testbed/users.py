@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import re
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from slurm.testbed.plan import TestbedError
 
@@ -55,3 +57,22 @@ def _repeat(command: list[str]) -> None:
             break
         time.sleep(0.1)
     raise TestbedError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def identity(name: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """Options of `subprocess.run` for a command of a user, in that user's home.
+
+    Raises:
+        TestbedError: there is no such user.
+    """
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise TestbedError(f"no user {name!r}; have the testbed make it") from None
+    return {
+        "user": entry.pw_uid,
+        "group": entry.pw_gid,
+        "extra_groups": os.getgrouplist(name, entry.pw_gid),
+        "cwd": entry.pw_dir,
+        "env": {**env, "HOME": entry.pw_dir, "USER": name, "LOGNAME": name},
+    }
