@@ -15,6 +15,8 @@ from bftrainer.schedulers.slurm_text import NODE_NAME
 
 PREFIX = "bftrainer-"
 MINUTE_S = 60.0
+START_S = 15.0
+"""Between the end of a pilot's time limit and that of its hole: Slurm starts it a little later."""
 TAG = re.compile(r"\w+")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
@@ -49,14 +51,18 @@ def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float |
     Raises:
         SchedulerError: without preemption a pilot must end by itself before the hole does.
     """
-    bounds = [bound for bound in (limit_s, job.max_s, partition_max_s) if bound is not None]
+    hole_s = None if limit_s is None else limit_s - START_S
+    bounds = [bound for bound in (hole_s, job.max_s, partition_max_s) if bound is not None]
     if not bounds:
         if job.window:
             raise SchedulerError("without preemption a pilot needs a time limit; set pilot_max_s")
         return None
     minutes = int(min(bounds) // MINUTE_S)
     if minutes < 1 and job.window:
-        raise SchedulerError(f"the hole ends in {min(bounds):.0f} s; Slurm's shortest time limit is 60 s")
+        raise SchedulerError(
+            f"no time limit fits: there are {min(bounds):.0f} s besides {START_S:.0f} s to start, and Slurm "
+            "counts in minutes"
+        )
     return max(1, minutes)
 
 
@@ -84,7 +90,7 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
         "nodelist": pilot.node,
         "mem": "0",  # all of it
         "time": "" if minutes is None else str(minutes),
-        "deadline": "" if limit_s is None else f"now+{max(int(limit_s), 60 * (minutes or 1))}",
+        "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * (minutes or 1) + START_S):.0f}",
         "chdir": "/",
         "output": str(log).replace("%", "%%"),  # Slurm fills in what follows a %
         "open-mode": "append",

@@ -44,7 +44,7 @@ def test_the_whole_command_line() -> None:
         "--ntasks=1",
         "--nodelist=n7",
         "--mem=0",
-        "--time=10",
+        "--time=9",
         "--deadline=now+600",
         "--chdir=/",
         "--output=/state/50%%/logs/agent-n7.log",
@@ -70,10 +70,18 @@ def test_limits_are_whole_minutes_and_never_longer(
     assert limit_minutes(replace(JOB, max_s=max_s), limit_s, partition_s) == minutes
 
 
+@pytest.mark.parametrize("limit_s", [30.0, 60.0, 75.0, 600.0, 3600.0, 3614.0])
+def test_a_pilot_that_starts_a_little_late_still_meets_its_deadline(limit_s: float) -> None:
+    words = dict(word.split("=", 1) for word in command(JOB, PILOT, limit_s, None) if "=" in word)
+    deadline_s = float(words["--deadline"].removeprefix("now+"))
+    assert deadline_s - 60 * int(words["--time"]) >= 15
+    assert deadline_s <= max(limit_s, 75)
+
+
 def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
     assert limit_minutes(WINDOW, 119.0, None) == 1
-    with pytest.raises(SchedulerError, match="ends in 59 s"):
-        limit_minutes(WINDOW, 59.0, None)
+    with pytest.raises(SchedulerError, match="there are 59 s"):
+        limit_minutes(WINDOW, 74.0, None)
     with pytest.raises(SchedulerError, match="pilot_max_s"):
         limit_minutes(WINDOW, None, None)
 
