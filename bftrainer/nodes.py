@@ -74,10 +74,14 @@ class Nodes:
     # life
 
     def take_over(self, first: Snapshot) -> list[Pilot]:
-        """Adopt the pilots that run on nodes that may be ours; the others, which must go."""
+        """Adopt the pilots that run; the others, which must go.
+
+        Whether their nodes stay ours is for the looks that follow: a scheduler that was restarted as well
+        does not know its nodes yet, and trainers that must go are to have a moment for it.
+        """
         strays = []
         for pilot in first.pilots:
-            if pilot.node in first.idle and pilot.node not in self.pilots.held and not pilot.pending:
+            if pilot.node not in self.pilots.held and not pilot.pending:
                 self.pilots.adopt(pilot)
             else:
                 strays.append(pilot)
@@ -201,7 +205,7 @@ class Nodes:
             snapshot,
             nodes=tuple(
                 replace(node, state=NodeState.IDLE, why="")
-                if node.why in STILL_OURS and node.name in self.pilots.held
+                if node.why and STILL_OURS.issuperset(node.why.split("+")) and node.name in self.pilots.held
                 else node
                 for node in snapshot.nodes
             ),

@@ -54,13 +54,13 @@ class Hub:
         if agent is not None:
             agent.queue.put_nowait(message)
 
-    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         """The handler of an agent's connection, for as long as it lives."""
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
         with contextlib.suppress(ConnectionError):  # killed while it connected: nobody is there to answer
             await ws.prepare(request)
         if not ws.prepared:
-            return ws
+            return web.Response()
         hello = await self._introduction(ws)
         if hello is None:
             return ws

@@ -142,11 +142,10 @@ def _why_not(
 def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> str:
     """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use."""
     harmless = HARMLESS | {"PLANNED"} if held or only_we_plan else HARMLESS
-    flags = row.flags - harmless
-    if flags:
-        return "+".join(sorted(flag.lower().replace("_", " ") for flag in flags))
-    fit = USABLE if held else {"IDLE"}
-    return "" if row.base in fit else row.base.lower() or "no state"
+    flags = sorted(row.flags - harmless)
+    fit = USABLE if held or flags else {"IDLE"}
+    words = flags if row.base in fit else [row.base or "no state", *flags]
+    return "+".join(words).lower().replace("_", " ")
 
 
 def _rooms(machine: Machine, why: Mapping[str, str], held: set[str], running: Collection[str]) -> Rooms:

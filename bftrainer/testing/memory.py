@@ -17,6 +17,7 @@ class Machine:
     idle: set[str]
     busy: set[str] = field(default_factory=set)
     until: dict[str, float] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)  # nodes in a state of which the scheduler says more
     claims: tuple[Claim, ...] = ()
     pilots: list[Pilot] = field(default_factory=list)
     submitted: list[tuple[Pilot, float | None]] = field(
@@ -52,8 +53,9 @@ class MemoryScheduler:
             nodes=tuple(
                 Node(
                     name=name,
-                    state=NodeState.IDLE if name in machine.idle else NodeState.BUSY,
+                    state=NodeState.IDLE if name in machine.idle - machine.why.keys() else NodeState.BUSY,
                     until=machine.until.get(name),
+                    why=machine.why.get(name, ""),
                 )
                 for name in sorted(machine.idle | machine.busy)
             ),

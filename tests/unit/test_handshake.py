@@ -154,6 +154,24 @@ def test_whoever_does_not_speak_like_an_agent_is_shown_out(first: str) -> None:
     assert desk.up == []
 
 
+def test_an_agent_killed_while_it_connects_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(ws: web.WebSocketResponse, request: web.Request) -> None:
+        raise ConnectionResetError
+
+    desk = Desk()
+    monkeypatch.setattr(web.WebSocketResponse, "prepare", broken)
+
+    async def scenario() -> None:
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.WSServerHandshakeError):
+                await session.ws_connect(f"http://{desk.address}/v1/agent")
+
+    at(desk, scenario)
+    assert not caplog.records
+
+
 def test_the_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "key"
     key = secret.load_key(path)

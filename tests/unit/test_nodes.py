@@ -281,6 +281,48 @@ def test_an_agent_that_says_goodbye_takes_its_node_with_it(make: Make) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("word", ["unknown", "not responding", "unknown+not responding"])
+def test_a_scheduler_that_has_just_been_restarted_costs_no_node(make: Make, word: str) -> None:
+    async def scenario() -> None:
+        world = make()
+        await world.turn()
+        await world.submit(n_max=2)
+        await world.turn()
+        world.machine.why = dict.fromkeys(("n0", "n1", "n2"), word)
+        await world.turn()
+        assert world.held() == "n0 n1" and world.daemon.state.pool == {"n0", "n1"}
+        world.machine.why = {}
+        await world.turn()
+        assert world.daemon.state.pool == {"n0", "n1", "n2"} and not world.machine.cancelled
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("word", ["drain", "down+not responding", "job 7"])
+def test_a_node_that_is_taken_from_us_is_let_go(make: Make, word: str) -> None:
+    async def scenario() -> None:
+        world = make()
+        await world.turn()
+        await world.submit()
+        await world.turn()
+        world.machine.why = {"n0": word}
+        await world.turn()
+        assert world.held() == "n1 n2" and world.daemon.state.pool == {"n1", "n2"}
+
+    run(scenario)
+
+
+def test_pilots_that_run_are_taken_over_though_the_scheduler_does_not_know_its_nodes_yet(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        world.machine.pilots = [Pilot(tag="a", node="n0"), Pilot(tag="b", node="n1", pending="Resources")]
+        world.machine.why = dict.fromkeys(("n0", "n1", "n2"), "unknown")
+        await world.daemon._survey()
+        assert world.held() == "n0" and world.nodes.pilots.held.keys() == {"n0"}
+
+    run(scenario)
+
+
 def test_pilots_of_an_earlier_daemon_that_nobody_needs_are_ended(make: Make) -> None:
     async def scenario() -> None:
         world = make()

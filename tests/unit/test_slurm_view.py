@@ -230,3 +230,5 @@ def test_past_reservations_end_no_hole() -> None:
 def test_health_words() -> None:
     row = machine(n1="IDLE+DRAIN+COMPLETING").nodes["n1"]
     assert unfit(row) == "completing+drain"
+    gone = replace(row, base="DOWN", flags=frozenset({"NOT_RESPONDING"}))
+    assert unfit(gone, held=True) == "down+not responding"
