@@ -12,7 +12,7 @@ SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 ALONE := tests/integration/test_calibration.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test lint types unit integration cluster slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test lint types unit integration cluster soak slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ integration: install  ## The tests with real processes, sockets and databases
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
 	$(BIN)/python -m pytest tests/cluster
+
+soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
+	$(BIN)/python tests/cluster/soak.py --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
 
 slurm:  ## Install Debian's Slurm, munge and sudo where they are missing and we are root
 	@missing=; for program in sbatch slurmctld slurmd munged sudo; do \
