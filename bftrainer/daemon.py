@@ -239,8 +239,10 @@ class Daemon:
 
     def _mark(self) -> str:
         """What tells these books from others."""
-        mark = self.store.get("mark") or uuid.uuid4().hex[:6]
-        self.store.put("mark", mark)
+        mark = self.store.get("mark")
+        if mark is None:
+            mark = uuid.uuid4().hex[:6]
+            self.store.put("mark", mark)
         return mark
 
     def _note_run(self) -> None:

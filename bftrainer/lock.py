@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -46,9 +47,9 @@ class exclusively:  # noqa: N801  used like a function
             raise BftrainerError(
                 f"another daemon (pid {pid}) uses {self._path.parent}; stop it, or take another --state-dir"
             ) from None
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()))
-        self._file.flush()
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+            os.ftruncate(self._file.fileno(), 0)
+            os.write(self._file.fileno(), str(os.getpid()).encode())
 
     def __exit__(self, *args: object) -> None:
         self._file.close()

@@ -63,7 +63,8 @@ def local_scheduler(settings: Settings, log: Log, store: Store, clock: Clock) ->
     if begin + (clock.now() - origin) * log.speed > end:
         click.echo("the log is over: it is played from its beginning again", err=True)
         origin = clock.now()
-    store.put("local", json.dumps([what, origin]))
+    if [what, origin] != remembered:
+        store.put("local", json.dumps([what, origin]))
     return LocalScheduler(
         nodes=names,
         changes=changes,
@@ -137,5 +138,6 @@ def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, st
         except BftrainerError:  # somebody else has it now: agents out there end by themselves
             bound = bind(f"{settings.address}:0")
     port = bound.getsockname()[1]
-    store.put("port", str(port))
+    if str(port) != store.get("port"):  # to start does not need a disk with room on it
+        store.put("port", str(port))
     return bound, f"{host}:{port}"

@@ -38,7 +38,7 @@ class SlurmSite(Site):
                 "scheduler": "slurm",
                 "slurm_partition": "backfill",
                 "slurm_watch": "batch",
-                "log_format": "logfmt",
+                "log_format": "text",  # with times
                 "poll_s": 0.25,
                 "spare_s": 2,
                 "submissions_per_minute": 1000,

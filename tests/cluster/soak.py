@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from audit import audit
@@ -173,7 +174,7 @@ def suffering(runs: tuple[MainRun, ...]) -> Iterator[str]:
 def summary(site: SlurmSite, load: Load, faults: Faults, trainers: Trainers, pauses: list[Any]) -> str:
     """What happened, for people."""
     said: Counter[str] = Counter()
-    for event, number in re.findall(r"event=(\w+)(?: count=(\d+))?", site.log):
+    for event, number in re.findall(r"^\S+ \S+ [A-Z]+ (\w+)(?: count=(\d+))?", site.log, re.MULTILINE):
         said[event] += int(number or 1)
     waited = spread(waits(load.runs()))
     seconds = sorted(p["pause_s"] for p in pauses if p["kind"] != "restart")
@@ -188,7 +189,7 @@ def summary(site: SlurmSite, load: Load, faults: Faults, trainers: Trainers, pau
         + (f", median {seconds[len(seconds) // 2]:.2f} s, {seconds[-1]:.2f} s at most" if seconds else "")
         + f"; {again} steps done again",
         "pilots: " + counted(Counter({k[6:]: n for k, n in said.items() if k.startswith("pilot_")})),
-        f"polls failed: {said['poll_failed']}; daemons taken over from: {said['taken_over']}",
+        f"polls failed: {said['poll_failed']}; trainers taken over by {said['taken_over']} new daemons",
     ]
     return "\n".join(lines)
 
