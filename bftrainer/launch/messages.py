@@ -34,6 +34,11 @@ def _seconds(value: Any) -> bool:
     return _number(value) and 0 <= value <= LONGEST_S
 
 
+def _pause(value: Any) -> bool:
+    """A script that is new on its node knows of no step before."""
+    return value is None or _seconds(value)
+
+
 def _rate(value: Any) -> bool:
     return value is None or (_number(value) and 0 <= value <= MOST)
 
@@ -67,7 +72,8 @@ def _last(value: Any) -> bool:
 KINDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("trainer", "started", "run", "generation", "joined"), _count),
     **dict.fromkeys(("step", "samples", "epoch", "bytes"), _count),
-    **dict.fromkeys(("pause_s", "seconds"), _seconds),
+    "seconds": _seconds,
+    "pause_s": _pause,
     **dict.fromkeys(("type", "reason", "problem"), _text),
     "size": _size,
     "code": _code,
@@ -82,6 +88,8 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 def sane(message: object) -> bool:
     """Whether every field of a message that is known has a possible value."""
-    return isinstance(message, dict) and all(
-        key not in KINDS or KINDS[key](value) for key, value in message.items()
-    )
+    if not isinstance(message, dict) or (
+        message.get("type") == "joined" and not _seconds(message.get("pause_s"))
+    ):
+        return False
+    return all(key not in KINDS or KINDS[key](value) for key, value in message.items())

@@ -34,6 +34,9 @@ def test_what_workers_say_passes() -> None:
     assert sane({**PROGRESS, "rate": None, "metrics": {}})
     assert sane({"type": "exited", "code": -9, "reason": "", "last": {}, "phase": "leaving"})
     assert sane({"type": "exited", "code": 0, "reason": "", "last": PROGRESS, "phase": "member"})
+    assert sane({**PROGRESS, "type": "resumed", "pause_s": None})  # a script's first step on its node
+    assert sane({"type": "joined", "generation": 2, "step": 0, "size": 1, "survivor": False, "pause_s": 0.1})
+    assert not sane({"type": "joined", "generation": 2, "step": 0, "size": 1, "survivor": False})
     assert sane({"type": "kv", "key": ["any", 1], "value": {"thing": True}, "generation": 3})
 
 
