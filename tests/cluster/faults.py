@@ -57,6 +57,11 @@ class Faults:
         return tuple(self._kinds)
 
     @property
+    def complete(self) -> bool:
+        """Whether every kind has happened."""
+        return all(self.happened[kind] for kind in self.kinds)
+
+    @property
     def controller_answers(self) -> bool:
         """Whether no fault has slurmctld now."""
         return not self._away

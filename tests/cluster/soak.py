@@ -34,6 +34,7 @@ from slurm.testbed.workload import MainJob
 
 ACTIVE = 3
 """So many trainers at a time, until the faults end."""
+MORE_S = 120.0
 LONG_S = 600.0
 """So long everything may take that has no reason not to come."""
 STEP_S = 0.05
@@ -108,9 +109,10 @@ class Trainers:
 
 
 def soak(site: SlurmSite, load: Load, faults: Faults, trainers: Trainers, seconds: float) -> int:
-    """Let it all happen; returns the most pilots of ours that there were for one node at a time."""
+    """Let it all happen, for longer where a kind of fault has not been possible yet; returns the most pilots
+    of ours that there were for one node at a time."""
     end, doubled, look = time.monotonic() + seconds, 0, 0.0
-    while time.monotonic() < end:
+    while time.monotonic() < end + (0 if faults.complete else MORE_S):
         site.supervise()
         faults.go_on()
         if time.monotonic() >= look:
@@ -218,8 +220,9 @@ def _run_on(site: SlurmSite, rng: random.Random, seconds: float, *, small: bool)
     site.start()
     trainers = Trainers(site, rng, min(40.0, seconds / 3))
     jobs = tuple(main_jobs(random.Random(rng.random()), seconds, len(site.bed.plan.nodes)))
-    faults = Faults(site, random.Random(rng.random()), small_disk=small)
     trainers.refill()
+    site.until(site.workers, LONG_S, "somebody trains")
+    faults = Faults(site, random.Random(rng.random()), small_disk=small)
     with Load(site.bed, jobs) as load:
         doubled = soak(site, load, faults, trainers, seconds)
         bad = list(settle(site, load, trainers))
