@@ -8,6 +8,7 @@ A pilot that it lists and that nobody here knows is cancelled; one that it does 
 from __future__ import annotations
 
 import asyncio
+import math
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,7 +34,7 @@ class Held:
     """A pilot that was ordered for a node."""
 
     pilot: Pilot
-    since: float
+    since: float  # when its submission was answered, or given up
     sure: bool = True  # whether its submission was confirmed
     listed: bool = False
     unused: float | None = None  # since when nobody needs it
@@ -195,8 +196,7 @@ class Pilots:
                     self.tell("submitted", [pilot], "")
                 except UnsureError as error:
                     self.tell("unsure", [pilot], str(error))
-                    held = self.known(pilot.node, pilot.tag)
-                    if held is not None:
+                    if (held := self.known(pilot.node, pilot.tag)) is not None:
                         held.sure = False
                     self._everywhere.more(self.clock.now(), str(error))
                 except SchedulerError as error:
@@ -209,13 +209,16 @@ class Pilots:
                     if self.known(pilot.node, pilot.tag) is not None:
                         del self.held[pilot.node]
                         failed.append(pilot.node)
-            if self.known(pilot.node, pilot.tag) is None and pilot.node not in failed:
+            held = self.known(pilot.node, pilot.tag)
+            if held is not None:
+                held.since = self.clock.now()
+            elif pilot.node not in failed:
                 await self.cancel([pilot])  # it was let go while it was submitted
 
         now = self.clock.now()
         wanted = tuple(pilots)
         for pilot in wanted:
-            self.held[pilot.node] = Held(pilot, now)
+            self.held[pilot.node] = Held(pilot, math.inf)
             self._submitted.append(now)
         await asyncio.gather(*(submit(pilot) for pilot in wanted))
         return failed

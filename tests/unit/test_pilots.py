@@ -185,6 +185,24 @@ def test_a_pilot_called_off_while_it_is_submitted_does_not_stay(world: World) ->
     assert world.on() == {}
 
 
+def test_a_slow_submission_is_not_taken_for_a_lost_one(world: World) -> None:
+    async def scenario() -> None:
+        original = world.scheduler.submit
+
+        async def slow(pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+            world.time += LISTED_S + 1
+            assert world.pilots.lost((), world.time) == {}
+            await original(pilot, secret, limit_s)
+
+        world.scheduler.submit = slow  # type: ignore[method-assign]
+        await world.pilots.order(world.pilots.missing({"n0": ""}), lambda node: None)
+
+    asyncio.run(scenario())
+    assert world.on() == {"n0": ""} and world.pilots.held.keys() == {"n0"}
+    assert world.pilots.lost((), world.time) == {}
+    assert world.pilots.lost((), world.time + LISTED_S + 1).keys() == {"n0"}
+
+
 def test_a_pilot_that_is_not_needed_goes_after_a_while_and_at_once_for_another_user(world: World) -> None:
     world.hold({"n0": "", "n1": ""})
     assert world.pilots.surplus({"n0": "", "n1": "bob"}, lambda node: False) == ["n1"]
