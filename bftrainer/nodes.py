@@ -127,6 +127,19 @@ class Nodes:
             await asyncio.sleep(wait)
             wait = min(2 * wait, MAX_LOOK_AGAIN_S)
 
+    def why_not(self, node: Node) -> str:
+        """What keeps a node of the last look out of the pool, as anybody may know it."""
+        own = self._daemon.settings
+        if node.why or node.state is not NodeState.IDLE:
+            return node.why
+        if node.name in own.excluded:
+            return "excluded"
+        if self.operation is not Operation.RUNNING:
+            return self.operation.value
+        if node.until is not None and node.until - self._daemon.clock.now() < own.min_hole_s:
+            return "its hole ends soon"
+        return "its pilots were refused" if node.name in self.pilots.refused() else ""
+
     # looking
 
     async def poll_for_ever(self) -> None:

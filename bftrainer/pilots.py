@@ -35,7 +35,6 @@ class Held:
 
     pilot: Pilot
     since: float  # when its submission was answered, or given up
-    sure: bool = True  # whether its submission was confirmed
     listed: bool = False
     unused: float | None = None  # since when nobody needs it
 
@@ -117,7 +116,7 @@ class Pilots:
         shown = {pilot: pilot for pilot in listed}
         for held in self.held.values():
             if held.pilot in shown:
-                held.listed = held.sure = True
+                held.listed = True
                 held.pilot = shown[held.pilot]
         ours = {held.pilot for held in self.held.values()}
         self._cancelled = {pilot: t for pilot, t in self._cancelled.items() if pilot in shown}
@@ -196,8 +195,6 @@ class Pilots:
                     self.tell("submitted", [pilot], "")
                 except UnsureError as error:
                     self.tell("unsure", [pilot], str(error))
-                    if (held := self.known(pilot.node, pilot.tag)) is not None:
-                        held.sure = False
                     self._everywhere.more(self.clock.now(), str(error))
                 except SchedulerError as error:
                     self.tell("refused", [pilot], str(error))

@@ -92,13 +92,17 @@ class DaemonService:
         """Every node. That somebody else's trainer has it shows in its role, not whose and which."""
         daemon = self._daemon
         holder = {node: t for t in daemon.state.active.values() for node in t.nodes}
+        seen = {node.name: node for node in daemon.nodes.seen}
         rows = []
-        for node in sorted({*(node.name for node in daemon.nodes.seen), *daemon.state.pool}):
+        for node in sorted({*seen, *daemon.state.pool}):
             trainer = holder.get(node)
+            ours = node in daemon.state.pool or node not in seen
             rows.append(
                 {
                     "node": node,
                     "state": "idle" if node in daemon.state.pool else "busy",
+                    "why": "" if ours else daemon.nodes.why_not(seen[node]),
+                    "until": seen[node].until if node in seen else None,
                     "pilot": "up"
                     if daemon.hub.connected(node)
                     else "starting"

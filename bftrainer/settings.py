@@ -338,7 +338,7 @@ class Settings(BaseModel):
     def _host_and_port(cls, text: str) -> str:
         host, _, port = text.rpartition(":")
         if text and not (host and port.isdecimal() and int(port) < 65_536):
-            raise ValueError("give host:port of this machine")
+            raise ValueError("give host:port of this machine, such as 10.0.0.1:7464; ports go to 65535")
         return text
 
     @field_validator("slurm_options")

@@ -72,7 +72,7 @@ class Client:
             return f"the daemon at {self._where} is not for you: its socket is its owner's"
         if isinstance(self._where, Path):
             return (
-                f"no daemon answers at {self._where}; start one with: bftrainer daemon --scheduler local "
-                "(or name another --state-dir)"
+                f"no daemon answers at {self._where}; start one with: bftrainer daemon (without Slurm: "
+                "bftrainer daemon --scheduler local), or name another --state-dir"
             )
         return f"no daemon answers at {self._where}; is the setting server right?"

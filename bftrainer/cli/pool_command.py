@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -12,11 +13,19 @@ from bftrainer.cli.options import client_options, connect, print_json, print_tab
 @click.command("pool")
 @client_options
 def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """Show every node: idle or busy, its pilot, and the trainer that has it."""
+    """Show every node: idle or busy and why, its pilot, and the trainer that has it.
+
+    Until is when a job or a reservation is expected to take the node.
+    """
     found = connect(config, state_dir).call("GET", "pool")
     if as_json:
         print_json(found)
         return
-    rows = [(n["node"], n["state"], n["pilot"], n["trainer"], n["role"]) for n in found["nodes"]]
-    print_table(("node", "state", "pilot", "trainer", "role"), rows)
+    columns = ("node", "state", "pilot", "trainer", "role", "until", "why")
+    rows = [{**n, "until": _moment(n["until"])} for n in found["nodes"]]
+    print_table(columns, [[n[column] for column in columns] for n in rows])
     click.echo(f"{found['size']} of {len(rows)} nodes in the pool")
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds).astimezone().strftime("%d %b %H:%M")

@@ -73,7 +73,9 @@ class SlurmScheduler:
         self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
         self._environ = command_environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
-        self._ours = Ours(job.instance, user, users, job.partition, watch)
+        self._ours = Ours(
+            job.instance, user, users, job.partition, watch, preempted=not job.window and not job.qos
+        )
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
@@ -90,7 +92,10 @@ class SlurmScheduler:
         jobs = await self._queue()
         now = self._clock.now()
         self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
-        view = slurm_view.look(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+        try:
+            view = slurm_view.look(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+        except TextError as error:
+            raise SchedulerError(str(error)) from error
         self._remember(view)
         return view.snapshot
 

@@ -51,6 +51,7 @@ class Partition:
     up: bool
     default: bool
     max_s: float | None
+    preempted: bool = True  # whether main jobs may take the nodes of its jobs, as far as it says
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ def _partition(line: str) -> Partition:
         _field(line, " State=") == "UP",
         _field(line, " Default=") == "YES",
         duration_s(_field(line, " MaxTime=")),
+        _field(line, " PreemptMode=") != "OFF",
     )
 
 

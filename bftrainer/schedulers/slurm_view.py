@@ -11,7 +11,7 @@ from bftrainer.model import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers import slurm_claims
 from bftrainer.schedulers.slurm_claims import Rooms
 from bftrainer.schedulers.slurm_pilot import PREFIX, TAG, job_name
-from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow
+from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow, TextError
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
@@ -26,7 +26,8 @@ class Ours:
     """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>` of these users.
 
     `users` None: of any user. `partition` is where pilots go, "" the default one; only nodes of the
-    partitions in `watch` are looked at, those of `partition` if it is empty.
+    partitions in `watch` are looked at, those of `partition` if it is empty. With `preempted` pilots only go
+    where main jobs may take their nodes.
     """
 
     instance: str
@@ -34,6 +35,7 @@ class Ours:
     users: frozenset[str] | None
     partition: str = ""
     watch: frozenset[str] = frozenset()
+    preempted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,15 @@ class View:
 def look(
     machine: Machine, jobs: Sequence[JobRow], ours: Ours, *, now: float, lapsed: Collection[str] = ()
 ) -> View:
-    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them."""
+    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them.
+
+    Raises:
+        TextError: a partition of the settings does not exist.
+    """
     partition = pilot_partition(machine, ours)
     watched = ours.watch or {partition}
+    for name in sorted({partition, *watched} - machine.partitions.keys()):
+        raise TextError(f"Slurm has no partition {name!r}, only {', '.join(sorted(machine.partitions))}")
     found = pilots(jobs, ours)
     own = {pilot.job for pilot in found}
     main = [job for job in jobs if job.id not in own and not job.name.startswith(PREFIX)]
@@ -58,7 +66,7 @@ def look(
         if job.id not in own and job.state != "PENDING" and job.state not in GONE
         for name in job.nodes
     }
-    why = _why_not(machine, main, found, running, partition)
+    why = _why_not(machine, main, found, running, partition, ours.preempted)
     rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
     waiting = [job for job in main if slurm_claims.waits_for_nodes(job) and job.id not in lapsed]
     held = {pilot.node for pilot in found if not pilot.pending}
@@ -73,8 +81,7 @@ def look(
     until = _until(machine, main, now)
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
     snapshot = Snapshot(time=now, nodes=nodes, claims=wanted.claims, pilots=found)
-    known = machine.partitions.get(partition)
-    return View(snapshot, wanted.jobs, known.max_s if known else None)
+    return View(snapshot, wanted.jobs, machine.partitions[partition].max_s)
 
 
 def pilot_partition(machine: Machine, ours: Ours) -> str:
@@ -118,13 +125,16 @@ def _why_not(
     ours: Collection[Pilot],
     running: Mapping[str, str],
     partition: str,
+    preempted: bool,
 ) -> dict[str, str]:
     """Nodes that are not ours -> why."""
     held = {pilot.node for pilot in ours if not pilot.pending}
     coming = {pilot.node for pilot in ours if pilot.pending}
     planned = {name for job in main if job.state == "PENDING" for name in job.planned}
-    known = machine.partitions.get(partition)
-    shut = "" if known and known.up else f"partition {partition} is not up"
+    known = machine.partitions[partition]
+    shut = "" if known.up else f"partition {partition} is not up"
+    if preempted and not known.preempted:
+        shut = f"nothing preempts jobs of partition {partition}"
     why: dict[str, str] = {}
     for name, row in machine.nodes.items():
         reason = unfit(row, held=name in held, only_we_plan=name in coming and name not in planned)

@@ -10,7 +10,7 @@ from test_slurm_text import DATA, MARK, scontrol_22, scontrol_24
 
 from bftrainer.model import Claim, Pilot
 from bftrainer.schedulers import slurm_text
-from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow, Partition, Reservation
+from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow, Partition, Reservation, TextError
 from bftrainer.schedulers.slurm_view import Ours, View, look, unfit
 
 NOW = 1795289515.0
@@ -212,12 +212,10 @@ def test_only_watched_partitions_and_only_where_pilots_can_go() -> None:
     assert why(see(whole, ours=watching)) == {"n1": "", "n2": "not in partition backfill"}
 
 
-def test_a_partition_that_is_shut_or_unknown_takes_no_pilots() -> None:
+def test_a_partition_that_is_shut_takes_no_pilots() -> None:
     known = machine(n1="IDLE", n2="ALLOCATED")
     shut = replace(known, partitions={"backfill": replace(known.partitions["backfill"], up=False)})
     assert why(see(shut, pilot(1, "n2", "t"))) == {"n1": "partition backfill is not up", "n2": ""}
-    unknown = replace(OURS, partition="nope", watch=frozenset({"batch"}))
-    assert see(known, ours=unknown).snapshot.idle == frozenset()
 
 
 def test_past_reservations_end_no_hole() -> None:
@@ -232,3 +230,21 @@ def test_health_words() -> None:
     assert unfit(row) == "completing+drain"
     gone = replace(row, base="DOWN", flags=frozenset({"NOT_RESPONDING"}))
     assert unfit(gone, held=True) == "down+not responding"
+
+
+def test_a_partition_that_does_not_exist_is_an_error_and_no_empty_machine() -> None:
+    with pytest.raises(TextError, match="no partition 'nope', only backfill, batch"):
+        see(machine(n1="IDLE"), ours=replace(OURS, partition="nope"))
+    with pytest.raises(TextError, match="no partition 'nope'"):
+        see(machine(n1="IDLE"), ours=replace(OURS, watch=frozenset({"batch", "nope"})))
+
+
+def test_no_pilot_goes_where_main_jobs_could_not_take_its_node() -> None:
+    firm = machine(n1="IDLE", n2="ALLOCATED")
+    partitions = {name: replace(p, preempted=False) for name, p in firm.partitions.items()}
+    firm = replace(firm, partitions=partitions)
+    ours = replace(OURS, preempted=True)
+    held = pilot(1, "n2", "t")
+    assert why(see(firm, held, ours=ours)) == {"n1": "nothing preempts jobs of partition backfill", "n2": ""}
+    assert why(see(firm, held)) == {"n1": "", "n2": ""}
+    assert why(see(machine(n1="IDLE"), ours=ours)) == {"n1": ""}
