@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from bftrainer import secret
 from bftrainer.model import Pilot
-from bftrainer.ports import Clock, Scheduler, SchedulerError, UnsureError
+from bftrainer.ports import Clock, NoRoomError, Scheduler, SchedulerError, UnsureError
 
 AT_ONCE = 8
 """So many orders are under way at a time."""
@@ -199,7 +199,7 @@ class Pilots:
                 except SchedulerError as error:
                     self.tell("refused", [pilot], str(error))
                     self.refuse(pilot.node, str(error))
-                    self._failed += 1
+                    self._failed += not isinstance(error, NoRoomError)
                     if self._failed >= IN_A_ROW:
                         self.trouble = f"no pilot can be submitted: {error}"
                         self._everywhere.more(self.clock.now(), str(error))

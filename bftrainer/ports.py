@@ -24,6 +24,10 @@ class SchedulerError(Exception):
     """The scheduler could not be asked or did not obey; the next poll tries again."""
 
 
+class NoRoomError(SchedulerError):
+    """A node takes no pilot now, which says nothing of other nodes."""
+
+
 class UnsureError(SchedulerError):
     """The answer to an order was lost: it may be carried out nonetheless."""
 

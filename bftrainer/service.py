@@ -128,11 +128,7 @@ class DaemonService:
             "version": __version__,
             "pid": os.getpid(),
             "up_s": daemon.clock.now() - daemon.started_at,
-            "state": "degraded"
-            if problems
-            else "ok"
-            if daemon.nodes.operation == "running"
-            else daemon.nodes.operation.value,
+            "state": self._state(problems),
             "operation": daemon.nodes.operation.value,
             "problems": problems,
             "pool": len(daemon.state.pool),
@@ -174,6 +170,15 @@ class DaemonService:
         """Why the daemon cannot do its work at the moment."""
         found = ["recovering: what runs is being taken over"] if self._daemon.recovering else []
         return found + self.ailments() + self._problems(NOBODY)
+
+    def _state(self, problems: list[str]) -> str:
+        """In a word: degraded, recovering, paused, draining or ok."""
+        if problems:
+            return "degraded"
+        if self._daemon.recovering:
+            return "recovering"
+        operation = self._daemon.nodes.operation
+        return "ok" if operation is Operation.RUNNING else operation.value
 
     def _problems(self, caller: Caller) -> list[str]:
         daemon = self._daemon

@@ -215,7 +215,7 @@ class Settings(BaseModel):
         str, Field(min_length=1, description="the Python with bftrainer on the nodes")
     ] = sys.executable
     pilot_max_s: Annotated[
-        Positive | None,
+        Annotated[float, Field(ge=60, le=1e7, allow_inf_nan=False)] | None,
         Field(description="longest time limit of a pilot; none: its hole's, or the partition's"),
     ] = 86_400.0
     claim_patience_s: Annotated[
@@ -232,7 +232,7 @@ class Settings(BaseModel):
         Field(description="keep a process with torch loaded on every node, so that workers start quickly"),
     ] = True
     address: Annotated[
-        str, Field(min_length=1, description="where nodes reach this machine: torchrun's stores listen there")
+        str, Field(min_length=1, description="where nodes reach this machine: agents connect there")
     ] = "127.0.0.1"
     metrics_port: Annotated[
         Annotated[int, Field(ge=1, le=65_535)] | None,
@@ -325,6 +325,13 @@ class Settings(BaseModel):
     @classmethod
     def _left_open(cls, value: object, info: ValidationInfo) -> object:
         return None if value == NO_VALUE[str(info.field_name)] else value
+
+    @field_validator("exclude_nodes", mode="before")
+    @classmethod
+    def _joined(cls, nodes: object) -> object:
+        if isinstance(nodes, list) and all(isinstance(node, str) for node in nodes):
+            return ",".join(nodes)
+        return nodes
 
     @field_validator("exclude_nodes")
     @classmethod

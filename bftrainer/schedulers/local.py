@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bftrainer.model import Node, NodesChanged, NodeState, Pilot, Snapshot
-from bftrainer.ports import Clock, SchedulerError
+from bftrainer.ports import Clock, NoRoomError, SchedulerError
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class LocalScheduler:
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
         self._advance()
         if pilot.node not in self._idle:
-            raise SchedulerError(f"{pilot.node} is busy")
+            raise NoRoomError(f"{pilot.node} is busy")
         self._log_dir.mkdir(parents=True, exist_ok=True)
         threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
         try:

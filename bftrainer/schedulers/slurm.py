@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer.model import Pilot, Snapshot
-from bftrainer.ports import Clock, SchedulerError, UnsureError
+from bftrainer.ports import Clock, NoRoomError, SchedulerError, UnsureError
 from bftrainer.schedulers import slurm_pilot, slurm_text, slurm_view
 from bftrainer.schedulers.slurm_pilot import PilotJob
 from bftrainer.schedulers.slurm_text import JobRow, TextError
@@ -107,7 +107,7 @@ class SlurmScheduler:
 
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
         if pilot.node in self._busy:
-            raise SchedulerError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+            raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
         words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
         script = slurm_pilot.script(self._job, pilot, secret)
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer.model import Pilot
-from bftrainer.ports import SchedulerError
+from bftrainer.ports import NoRoomError, SchedulerError
 from bftrainer.schedulers.slurm_text import NODE_NAME
 
 PREFIX = "bftrainer-"
@@ -59,7 +59,7 @@ def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float |
         return None
     minutes = int(min(bounds) // MINUTE_S)
     if minutes < 1 and job.window:
-        raise SchedulerError(
+        raise NoRoomError(
             f"no time limit fits: there are {min(bounds):.0f} s besides {START_S:.0f} s to start, and Slurm "
             "counts in minutes"
         )

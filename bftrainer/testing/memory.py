@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bftrainer.model import Claim, Node, NodeState, Pilot, Snapshot
-from bftrainer.ports import SchedulerError, UnsureError
+from bftrainer.ports import NoRoomError, SchedulerError, UnsureError
 
 
 @dataclass
@@ -69,9 +69,10 @@ class MemoryScheduler:
 
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
         self._ask()
-        why = self.refuses(pilot) or ("" if pilot.node in self.machine.idle else f"{pilot.node} is busy")
-        if why:
+        if why := self.refuses(pilot):
             raise SchedulerError(why)
+        if pilot.node not in self.machine.idle:
+            raise NoRoomError(f"{pilot.node} is busy")
         self.machine.pilots.append(pilot)
         self.machine.submitted.append((pilot, limit_s))
         if self.loses(pilot):

@@ -169,6 +169,15 @@ def test_when_nothing_is_accepted_everything_waits_and_the_status_says_why(world
     assert world.pilots.trouble == "" and world.on() == {"n3": ""}
 
 
+def test_nodes_without_room_say_nothing_of_others(world: World) -> None:
+    for i in range(IN_A_ROW):
+        world.machine.take(f"n{i}")
+    world.hold({f"n{i}": "" for i in range(IN_A_ROW)})
+    assert world.pilots.trouble == "" and len(world.pilots.refused()) == IN_A_ROW
+    world.hold({"n3": ""})
+    assert world.on() == {"n3": ""}
+
+
 def test_a_pilot_called_off_while_it_is_submitted_does_not_stay(world: World) -> None:
     async def scenario() -> None:
         ordered = world.pilots.missing({"n0": ""})

@@ -222,18 +222,19 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
 def test_the_word_for_none_is_understood_from_everywhere(
     tmp_path: Path, nowhere: dict[str, str], name: str, word: str
 ) -> None:
+    number = "70"  # within the bounds of all of them
     environ = {**nowhere, f"BFTRAINER_{name.upper()}": word}
     for found in (
         load({name: word}, environ=nowhere),
         load({}, environ=environ),
         load({}, file=write(tmp_path / "c.yaml", f"{name}: {word}\n"), environ=nowhere),
         load({}, file=write(tmp_path / "d.yaml", f"{name}: null\n"), environ=nowhere),
-        load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": "7"}),
+        load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": number}),
     ):
         assert getattr(found, name) is None
         assert getattr(found.engine, name, None) is None
     others = {"max_parallel": "auto"} if name == "nodes_per_trainer" else {}
-    value = {"server": "login:7"}.get(name, "7")
+    value = {"server": "login:7"}.get(name, number)
     assert str(getattr(load({**others, name: value}, environ=environ), name)).removesuffix(".0") == value
     with pytest.raises(SettingsError, match=rf"{name}: 'some': .*; or give '{word}'"):
         load({name: "some"}, environ=nowhere)
@@ -337,3 +338,10 @@ def test_paths_hang_off_the_state_directory(tmp_path: Path, nowhere: dict[str, s
 def test_nodes_per_trainer_without_auto_is_refused(nowhere: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="nodes_per_trainer 8 counts with max_parallel auto only"):
         load({"nodes_per_trainer": 8}, environ=nowhere)
+
+
+def test_nodes_to_keep_out_are_a_range_or_a_list(nowhere: dict[str, str]) -> None:
+    for given in ("n[1-2],gpu", ["n[1-2]", "gpu"]):
+        assert load({"exclude_nodes": given}, environ=nowhere).excluded == {"n1", "n2", "gpu"}
+    with pytest.raises(SettingsError, match="n\\[01-08\\]"):
+        load({"exclude_nodes": "n[1-"}, environ=nowhere)
