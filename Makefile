@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 # Compares what this machine did with what it was predicted to do: nothing else may run beside it
 ALONE := tests/integration/test_calibration.py
+# Installs bftrainer on this machine, as an administrator would, and removes it again: nothing else may run beside it
+GUIDE := tests/cluster/test_admin_guide.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
 .PHONY: help install horovod demo slurm-demo test lint types unit integration cluster soak slurm wheel bench evaluation clean
@@ -61,7 +63,8 @@ integration: install  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest -n $(JOBS) $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
-	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(addprefix --ignore=,$(GUIDE)) tests/cluster
+	$(BIN)/python -m pytest $(GUIDE)
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
 	$(BIN)/python tests/cluster/soak.py --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
