@@ -165,13 +165,14 @@ class Site:
         ]
 
     def worker_on(self, node: str) -> int:
-        """The process that trains on a node."""
+        """The process that trains on a node, not what it may have forked just now to run something else."""
         forked, started = f" on {node}, ".encode(), f'"node": "{node}"'.encode()
-        (pid,) = (
+        found = {
             pid
             for pid in self.workers()
             if forked in _read(pid, "cmdline") or started in _read(pid, "environ")
-        )
+        }
+        (pid,) = (pid for pid in found if _parent(pid) not in found)
         return pid
 
     def warm_on(self, node: str) -> int | None:
@@ -188,6 +189,11 @@ class Site:
 
 def _pids() -> list[int]:
     return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and int(p.name) != os.getpid()]
+
+
+def _parent(pid: int) -> int:
+    words = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(words[1]) if words else 0
 
 
 def _read(pid: int, what: str) -> bytes:
