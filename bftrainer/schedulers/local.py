@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 AGENT = "bftrainer.agent"
 MAX_PASSES = 20
+SETTLED_S = 10.0
+"""So long after the start a pilot that an earlier daemon had just started may still have to get its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,8 @@ class LocalScheduler:
         self._idle: frozenset[str] = frozenset()
         self._next = next(self._changes, None)  # the change to come; None: the log is over
         self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
-        self._inherited: dict[int, Pilot] | None = None  # pid -> pilot that an earlier daemon started
+        self._inherited: dict[int, Pilot] = {}  # pid -> pilot that an earlier daemon started
+        self._born = time.monotonic()
         self._player: asyncio.Task[None] | None = None
 
     async def poll(self) -> Snapshot:
@@ -140,10 +144,9 @@ class LocalScheduler:
     def _running(self) -> list[tuple[int, Pilot]]:
         """Our pilots in the process table: (pid, pilot), whoever started them."""
         self._reap()
-        if self._inherited is None:  # nobody else starts any from now on
-            found = ((pid, self._pilot(pid)) for pid in _pids())
-            self._inherited = {pid: pilot for pid, pilot in found if pilot is not None}
-        self._inherited = {pid: own for pid, own in self._inherited.items() if self._pilot(pid) == own}
+        settled = time.monotonic() - self._born > SETTLED_S
+        found = ((pid, self._pilot(pid)) for pid in (self._inherited if settled else _pids()))
+        self._inherited = {pid: pilot for pid, pilot in found if pilot is not None}
         children = {child.pid: pilot for child, pilot in self._children}  # known before they have a name
         return sorted({**self._inherited, **children}.items())
 
