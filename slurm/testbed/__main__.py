@@ -122,7 +122,11 @@ def env(place: Path) -> None:
 @click.option(
     "--load", type=click.FloatRange(0.01, 1), default=0.4, show_default=True, help="Share for main jobs."
 )
-@click.option("--jobs", type=click.IntRange(2, 2000), help="Main jobs.  [default: one every 4 s]")
+@click.option(
+    "--jobs",
+    type=click.IntRange(2, 2000),
+    help="Main jobs.  [default: one every 4 s, at least 24 and 3 a node]",
+)
 @click.option("--seed", default=0, show_default=True, help="Of generated main jobs.")
 @click.option("--log", type=click.Path(path_type=Path, exists=True), help="Take main jobs from this SWF log.")
 @click.option("--first", default=0, show_default=True, help="How many jobs of the log to leave out.")
@@ -143,7 +147,7 @@ def demo(
     from slurm.testbed import demo, workload
     from slurm.testbed.harvest import Harvest
 
-    count = jobs or max(2, round(seconds / 4))
+    count = jobs or workload.enough(nodes, seconds)
     mains = workload.jobs_for(nodes, seconds, load, count=count, seed=seed, log=log, first=first)
     with Testbed(nodes) as bed, Harvest(bed, mains, specs) as harvest:
         demo.show(bed, harvest, seconds, Console())

@@ -121,6 +121,11 @@ def _solve(work: Callable[[float], float], wanted: float) -> float:
     return low
 
 
+def enough(nodes: int, seconds: float) -> int:
+    """So many main jobs make a good part of a testbed's load: one every 4 s, and some for every node."""
+    return max(24, 3 * nodes, round(seconds / 4))
+
+
 def jobs_for(
     nodes: int, seconds: float, load: float, *, count: int, seed: int, log: Path | None = None, first: int = 0
 ) -> tuple[MainJob, ...]:

@@ -123,3 +123,10 @@ def test_the_spread_of_waits() -> None:
     found = probe.spread([float(n) for n in range(101)])
     assert found == probe.Spread(101, 50, 50, 90, 99, 100)
     assert probe.spread([]) is None
+
+
+@pytest.mark.parametrize("seconds", [20.0, 30.0, 60.0, 90.0, 300.0, 3600.0])
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+def test_as_many_jobs_as_the_demonstration_takes_make_its_load(seconds: float, nodes: int) -> None:
+    count = workload.enough(nodes, seconds)
+    assert len(workload.jobs_for(nodes, seconds, 0.4, count=count, seed=0)) == count
