@@ -60,14 +60,6 @@ from bftrainer.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 FLUSH_S = 2.0
-LOOK_AGAIN_S = 0.02
-MAX_LOOK_AGAIN_S = 1.0
-MAX_POLL_S = 30.0
-POLL_SHARE = 0.2
-"""At most so much of the time goes into polls, however slow the scheduler is."""
-LEAD_S = 5.0
-"""So long before a node is expected to leave, or its pilot's time is over, its workers let go."""
-HOLD_S = 0.5
 
 
 class WallClock:

@@ -187,6 +187,8 @@ class Nodes:
         with self._daemon.telemetry.polling():
             snapshot = self._in_our_eyes(await self._daemon.scheduler.poll())
         self.seen = snapshot.nodes
+        # before any is dropped below: those are cancelled there
+        self._do(self.pilots.cancel(self.pilots.strays(snapshot.pilots, snapshot.time)))
         given_up = self._to_give_up(snapshot)
         self._pool, change = pool.observe(
             self._pool,
@@ -207,7 +209,6 @@ class Nodes:
                 self.pilots.refuse(node, reason)
             self.lose(node, reason)
             self.drop(node)
-        self._do(self.pilots.cancel(self.pilots.strays(snapshot.pilots, snapshot.time)))
         self._hold_now.set()
         return change is not None
 
