@@ -81,6 +81,17 @@ class Job:
     finished: bool = False
     reported: Progress | None = None
 
+    def kind(self, generation: int) -> str:
+        """What a membership that became real changed, with those before it that a later one overtook.
+
+        A newcomer may be ready before the survivors of a loss have met: the one pause is the loss's.
+        """
+        kind = self.kinds.get(generation, "join")
+        since = [k for g, k in self.kinds.items() if self.confirmed < g <= generation]
+        if kind != "restart" and "loss" in since:
+            kind = self.kinds[generation] = "loss"
+        return kind
+
 
 J = TypeVar("J", bound=Job)
 
@@ -348,8 +359,8 @@ class AgentLauncher(ABC, Generic[J]):
     def _joined(self, trainer: int, job: J, node: str, view: WorkerView, message: Message) -> None:
         """A member trains in a new membership, in the process in which it trained before, if it did."""
         view.phase, view.joined = "member", message["generation"]
+        kind = job.kind(message["generation"])
         job.confirmed = max(job.confirmed, message["generation"])
-        kind = job.kinds.get(message["generation"], "join")
         if not message["survivor"]:
             if message["size"] > 1 and kind != "restart":
                 return

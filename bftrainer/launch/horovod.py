@@ -233,7 +233,7 @@ class HorovodLauncher(AgentLauncher[HorovodJob]):
             return
         before = job.last_step_at
         fresh = not any(job.workers[n].joined for n in job.ranks if n in job.workers)
-        kind = "restart" if before is None or fresh else job.kinds.get(job.formed, "join")
+        kind = "restart" if before is None or fresh else job.kind(job.formed)
         pause_s = 0.0 if before is None else max(0.0, message["at"] - before)
         for member in self._present(job):
             job.workers[member].joined = job.formed

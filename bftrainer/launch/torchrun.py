@@ -189,7 +189,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunJob]):
         """Rank 0 has taken its first step in a run."""
         before = job.last_step_at
         pause_s = 0.0 if before is None else max(0.0, message["at"] - before)
-        kind = "restart" if before is None else job.kinds.get(message["generation"], "join")
+        kind = "restart" if before is None else job.kind(message["generation"])
         job.last_step_at = message["at"]
         self._paused(trainer, job, node, kind, {**message, "pause_s": pause_s})
 

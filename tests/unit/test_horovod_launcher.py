@@ -130,6 +130,20 @@ def test_a_change_is_over_with_the_first_step_of_rank_0() -> None:
     assert {n: v.joined for n, v in world.launcher.views(1).items()} == {"m": 4, "n": 4}
 
 
+def test_a_loss_that_a_join_overtakes_is_told_as_a_loss() -> None:
+    world = World()
+    world.train("m", "n")
+    world.exited("n", -9)
+    world.regroup(3, "m")
+    world.start(4, "n")
+    world.regroup(5, "m", "n")
+    world.form(5, "m", "n", at=6.0)
+    world.start(6, "o")
+    world.regroup(7, "m", "n", "o")
+    world.form(7, "m", "n", "o", at=7.0)
+    assert [pause.kind for pause in world.pauses[1:]] == ["loss", "join"]
+
+
 def test_rank_0_may_be_heard_before_the_driver() -> None:
     world = World()
     world.train("m")
