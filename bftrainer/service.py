@@ -20,7 +20,7 @@ from bftrainer.api.metrics import render
 from bftrainer.api.server import UnknownTrainerError
 from bftrainer.beliefs import Programs
 from bftrainer.errors import BftrainerError
-from bftrainer.model import Observed, Operation, Scalability, Trainer
+from bftrainer.model import Node, NodeState, Observed, Operation, Scalability, Trainer
 from bftrainer.ports import StoredTrainer
 
 if TYPE_CHECKING:
@@ -97,12 +97,13 @@ class DaemonService:
         for node in sorted({*seen, *daemon.state.pool}):
             trainer = holder.get(node)
             ours = node in daemon.state.pool or node not in seen
+            facts = seen.get(node) or Node(name=node, state=NodeState.BUSY)
             rows.append(
                 {
                     "node": node,
                     "state": "idle" if node in daemon.state.pool else "busy",
-                    "why": "" if ours else daemon.nodes.why_not(seen[node]),
-                    "until": seen[node].until if node in seen else None,
+                    "why": "" if ours else daemon.nodes.why_not(facts),
+                    "until": facts.until,
                     "pilot": "up"
                     if daemon.hub.connected(node)
                     else "starting"
@@ -110,6 +111,10 @@ class DaemonService:
                     else None,
                     "trainer": trainer.spec.name if trainer and caller.may_see(trainer.spec.user) else None,
                     "role": None if trainer is None else "member" if node in trainer.members else "joining",
+                    "partitions": list(facts.partitions),
+                    "features": list(facts.features),
+                    "gres": facts.gres,
+                    "gpus": facts.gpus,
                 }
             )
         return {"size": len(daemon.state.pool), "nodes": rows}

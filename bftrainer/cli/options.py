@@ -89,6 +89,19 @@ def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str
     return [CompletionItem(t["name"], help=t["status"]) for t in found if t["name"].startswith(incomplete)]
 
 
+def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tab completion of nodes' names; silent where no daemon answers."""
+    try:
+        found = connect(ctx.params.get("config"), ctx.params.get("state_dir")).call("GET", "pool")["nodes"]
+    except BftrainerError:
+        return []
+    return [
+        CompletionItem(n["node"], help=n["why"] or n["state"])
+        for n in found
+        if n["node"].startswith(incomplete)
+    ]
+
+
 trainer_argument = click.argument("trainer", shell_complete=complete_trainer)
 
 

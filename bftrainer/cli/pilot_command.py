@@ -8,14 +8,20 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.options import load_settings, setting_options
+from bftrainer.cli.options import complete_node, load_settings, setting_options
 
 TAG, SECRET = "0" * 32, "(secret)"
 
 
 @click.command("pilot")
 @click.option("--dry-run", is_flag=True, help="Print the job; submit nothing.")
-@click.option("--node", default="NODE", show_default=True, help="The node that it is to hold.")
+@click.option(
+    "--node",
+    default="NODE",
+    show_default=True,
+    shell_complete=complete_node,
+    help="The node that it is to hold.",
+)
 @click.option("--user", default="", help="As whom it is to run (mode site).")
 @click.option("--limit", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the hole is.")
 @setting_options("state_dir", "slurm_partition", "slurm_qos", "slurm_account", "slurm_mode")

@@ -11,8 +11,9 @@ from bftrainer.cli.options import client_options, connect, print_json, print_tab
 
 
 @click.command("pool")
+@click.option("--long", "-l", "long", is_flag=True, help="Partitions, features, GRES and GPUs as well.")
 @client_options
-def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+def command(config: Path | None, state_dir: str | None, as_json: bool, long: bool) -> None:
     """Show every node: idle or busy and why, its pilot, and the trainer that has it.
 
     Until is when a job or a reservation is expected to take the node.
@@ -21,8 +22,18 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    columns = ("node", "state", "pilot", "trainer", "role", "until", "why")
-    rows = [{**n, "until": _moment(n["until"])} for n in found["nodes"]]
+    columns = ["node", "state", "pilot", "trainer", "role", "until", "why"]
+    if long:
+        columns[2:2] = ["partitions", "features", "gres", "gpus"]
+    rows = [
+        {
+            **n,
+            "until": _moment(n["until"]),
+            "partitions": ",".join(n["partitions"]),
+            "features": ",".join(n["features"]),
+        }
+        for n in found["nodes"]
+    ]
     print_table(columns, [[n[column] for column in columns] for n in rows])
     click.echo(f"{found['size']} of {len(rows)} nodes in the pool")
 

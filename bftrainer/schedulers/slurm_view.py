@@ -132,9 +132,8 @@ def _why_not(
     coming = {pilot.node for pilot in ours if pilot.pending}
     planned = {name for job in main if job.state == "PENDING" for name in job.planned}
     known = machine.partitions[partition]
+    above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
     shut = "" if known.up else f"partition {partition} is not up"
-    if preempted and not known.preempted:
-        shut = f"nothing preempts jobs of partition {partition}"
     why: dict[str, str] = {}
     for name, row in machine.nodes.items():
         reason = unfit(row, held=name in held, only_we_plan=name in coming and name not in planned)
@@ -142,8 +141,10 @@ def _why_not(
             reason = f"job {running[name]}"
         if not reason and partition not in row.partitions:
             reason = f"not in partition {partition}"
-        if not reason and shut and name not in held:
+        if not reason and name not in held:
             reason = shut
+            if preempted and (not known.preempted or above.isdisjoint(row.partitions)):
+                reason = f"nothing preempts jobs of partition {partition}"
         if reason:
             why[name] = reason
     return why

@@ -47,12 +47,31 @@ def test_a_users_way(site: Site, tmp_path: Path) -> None:
     assert "completed" in bftrainer("show", "quick", state=site.state)
     assert "good enough" in bftrainer("logs", "quick", state=site.state)
     assert "n1" in bftrainer("pool", state=site.state)
+    assert "features" in bftrainer("pool", "--long", state=site.state)
     assert "ok" in bftrainer("status", state=site.state)
     events = bftrainer("events", "-n", "100", state=site.state)
     assert "TrainerSubmitted" in events and "proven" in events and "Regroup" in events
     assert "completed" in bftrainer("cancel", "quick", state=site.state), (
         "cancelling the ended changes nothing"
     )
+
+
+def test_tab_completes_what_the_daemon_knows(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "whole.yaml"
+    spec.write_text(SPEC.replace("quick", "whole") + f"workdir: {HERE / 'scripts'}\n")
+    bftrainer("submit", str(spec), state=site.state)
+
+    def completed(words: str) -> list[str]:
+        typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        environ = {"_BFTRAINER_COMPLETE": "bash_complete", "BFTRAINER_STATE_DIR": str(site.state), **typed}
+        program = str(Path(sys.executable).with_name("bftrainer"))
+        done = subprocess.run(
+            [program], check=False, capture_output=True, text=True, env=os.environ | environ, timeout=60
+        )
+        return done.stdout.split()
+
+    assert completed("bftrainer pilot --node n") == ["plain,n1", "plain,n2"]
+    assert "plain,whole" in completed("bftrainer show w")
 
 
 def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path: Path) -> None:

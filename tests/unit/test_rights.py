@@ -113,7 +113,11 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             )
         )
     daemon.state = engine.restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
-    daemon.nodes.seen = tuple(Node(name=name, state=NodeState.IDLE) for name in ("n1", "n2", "n3", "n4"))
+    facts = {"partitions": ("batch", "backfill"), "features": ("fast",), "gres": "gpu:2", "gpus": 2}
+    daemon.nodes.seen = tuple(
+        Node(name=name, state=NodeState.IDLE, **facts)  # type: ignore[arg-type]
+        for name in ("n1", "n2", "n3", "n4")
+    )
     daemon.last_plan = plan = Plan(
         allocator="knapsack",
         status=PlanStatus.OPTIMAL,
@@ -201,13 +205,16 @@ def test_rows_are_of_own_trainers(ask: Asked, what: str) -> None:
 
 
 def test_everybody_sees_the_nodes_and_not_whose_they_are(ask: Asked) -> None:
-    nodes = {n["node"]: (n["trainer"], n["role"]) for n in ask("alice", "GET", "/v1/pool")[1]["nodes"]}
+    rows = ask("alice", "GET", "/v1/pool")[1]["nodes"]
+    nodes = {n["node"]: (n["trainer"], n["role"]) for n in rows}
     assert nodes == {
         "n1": ("digits", "member"),
         "n2": (None, "member"),
         "n3": (None, None),
         "n4": (None, None),
     }
+    assert {tuple(row["partitions"]) for row in rows} == {("batch", "backfill")}
+    assert {(*row["features"], row["gres"], row["gpus"]) for row in rows} == {("fast", "gpu:2", 2)}
     status = ask("carol", "GET", "/v1/status")[1]
     assert (status["pool"], status["unused"], status["trainers"], status["settings"]) == (3, 1, {}, {})
     assert ask("ops", "GET", "/v1/status")[1]["settings"]["mode"] == "site"

@@ -248,3 +248,13 @@ def test_no_pilot_goes_where_main_jobs_could_not_take_its_node() -> None:
     assert why(see(firm, held, ours=ours)) == {"n1": "nothing preempts jobs of partition backfill", "n2": ""}
     assert why(see(firm, held)) == {"n1": "", "n2": ""}
     assert why(see(machine(n1="IDLE"), ours=ours)) == {"n1": ""}
+
+
+def test_no_pilot_goes_where_no_partition_of_the_node_has_a_higher_tier() -> None:
+    level = machine(n1="IDLE", n2="IDLE")
+    partitions = {name: replace(p, tier=1) for name, p in level.partitions.items()}
+    ours = replace(OURS, preempted=True)
+    shut = "nothing preempts jobs of partition backfill"
+    assert why(see(replace(level, partitions=partitions), ours=ours)) == {"n1": shut, "n2": shut}
+    alone = {**level.nodes, "n2": replace(level.nodes["n2"], partitions=("backfill",))}
+    assert why(see(replace(level, nodes=alone), ours=ours)) == {"n1": "", "n2": shut}
