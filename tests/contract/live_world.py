@@ -18,8 +18,8 @@ from bftrainer.model import TrainerStatus
 from bftrainer.testing.launcher import Moment, TrainerView
 
 NODES = ("a", "b", "c", "d")
-WORK = 16_000
-STEP_S = 0.1
+WORK = 4_000
+STEP_S = 0.4
 RESCALE = {"up": {"stall_s": 0.1, "init_s": 1.0}, "down": {"stall_s": 0.1}}
 
 
@@ -33,7 +33,7 @@ class LiveWorld:
     def __init__(self, launcher: str, script: str, *, keeps_steps: bool, gated: bool) -> None:
         self.keeps_steps = keeps_steps
         self._launcher, self._script, self._gated = launcher, script, gated
-        self.site = Site([], poll_s=0.01, t_fwd_s=60)
+        self.site = Site([], poll_s=0.05, t_fwd_s=60)
         self._orders, self._notes = self.site.root / "orders", self.site.root / "notes"
         self._orders.touch()
         self._notes.mkdir()
