@@ -13,7 +13,7 @@ from testbed import Site, always, running
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 
-SAMPLES = 30_000
+SAMPLES = 6_000
 NODES = ("n1", "n2", "n3", "n4")
 
 
@@ -29,7 +29,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def submit(site: Site, notes: Path, *, delay_s: float = 0.01, **more: object) -> None:
+def submit(site: Site, notes: Path, *, delay_s: float = 0.1, **more: object) -> None:
     site.submit(
         "t",
         "count_horovod.py",

@@ -172,7 +172,7 @@ class Site:
             for pid in self.workers()
             if forked in _read(pid, "cmdline") or started in _read(pid, "environ")
         }
-        (pid,) = (pid for pid in found if _parent(pid) not in found)
+        (pid,) = (pid for pid in found if _parent(pid) not in {*found, None})
         return pid
 
     def warm_on(self, node: str) -> int | None:
@@ -191,9 +191,10 @@ def _pids() -> list[int]:
     return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and int(p.name) != os.getpid()]
 
 
-def _parent(pid: int) -> int:
+def _parent(pid: int) -> int | None:
+    """None: there is no such process any more."""
     words = _read(pid, "stat").rpartition(b")")[2].split()
-    return int(words[1]) if words else 0
+    return int(words[1]) if words else None
 
 
 def _read(pid: int, what: str) -> bytes:
