@@ -60,7 +60,7 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 
 integration: install  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
-	$(BIN)/python -m pytest -n $(JOBS) $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(addprefix --ignore=,$(GUIDE)) tests/cluster

@@ -71,6 +71,7 @@ class Job:
     published: int = 0
     members: tuple[str, ...] = ()
     kinds: dict[int, str] = field(default_factory=dict)  # generation -> what it changed
+    lost: bool = False  # since the last generation, somebody who had joined
     workers: dict[str, WorkerView] = field(default_factory=dict)
     confirmed: int = 0  # the latest generation that a worker has joined
     committed: int = 0  # the last step that was reported as taken by all
@@ -233,7 +234,9 @@ class AgentLauncher(ABC, Generic[J]):
     def agent_down(self, node: str) -> None:
         """A node is gone with everything on it, or with what was to start there; no harm if said twice."""
         for trainer, job in self._jobs.items():
-            if job.workers.pop(node, None) is not None:
+            view = job.workers.pop(node, None)
+            if view is not None:
+                job.lost = job.lost or view.joined > 0
                 self._vacated(trainer, job)
 
     def said(self, node: str, message: Message) -> None:
@@ -313,8 +316,11 @@ class AgentLauncher(ABC, Generic[J]):
         newcomers = [n for n in action.members if n not in job.workers or not job.workers[n].joined]
         if newcomers:
             kind = "join" if len(newcomers) < len(action.members) else "restart"
+        elif action.leaving:
+            kind = "leave"
         else:
-            kind = "leave" if action.leaving else "loss"
+            kind = "loss" if job.lost else "join"  # of newcomers who never were members
+        job.lost = False
         job.kinds = {g: k for g, k in job.kinds.items() if g >= job.confirmed} | {action.generation: kind}
         job.published, job.members = action.generation, action.members
         for node in action.leaving:
@@ -470,6 +476,7 @@ class AgentLauncher(ABC, Generic[J]):
         if view.phase == "leaving" or job.finished:
             self._vacated(trainer, job)
             return
+        job.lost = job.lost or view.joined > 0
         log.info("trainer %d lost its worker on %s: %s", trainer, node, reason)
         self._emit(
             WorkerLost(

@@ -433,6 +433,7 @@ class LauncherContract:
         world.kill_daemon()
         world.kill_worker("b")
         world.start_daemon()
-        until_lost(world, "b")
+        # not always of b: where all start anew after a loss, whoever is heard of first was lost
+        world.until(lambda: told(world, "WorkerLost"), "a loss is told")
         until_trains_on(world, "a", "b")
         ends_well(world)

@@ -55,8 +55,12 @@ def disturb(site: Site, name: str, rng: random.Random) -> None:
             _rival(site)
             continue
         before = len(rescales(site, name))
-        _lose(site, name, event, rng)
-        site.until(lambda n=before: len(rescales(site, name)) > n, 120, f"{name} goes on without {event}")
+        site.until(lambda event=event: _lose(site, name, event, rng), 60, f"{name} loses {event}")
+        site.until(
+            lambda n=before: len(rescales(site, name)) > n or site.trainer(name)["ended_at"],
+            120,
+            f"{name} goes on without {event}",
+        )
 
 
 def _so_far(site: Site, name: str) -> int:
@@ -66,13 +70,17 @@ def _so_far(site: Site, name: str) -> int:
     return samples
 
 
-def _lose(site: Site, name: str, what: str, rng: random.Random) -> None:
+def _lose(site: Site, name: str, what: str, rng: random.Random) -> bool:
+    """Whether somebody was there to be lost, and is."""
     workers = site.trainer(name)["workers"]
     members = [node for node, phase in sorted(workers.items()) if phase == "member"]
     victims = members if what == "all workers" else rng.sample(members, min(1, len(members)))
+    lost = 0
     for node in victims:
         with contextlib.suppress(ProcessLookupError, ValueError):  # it is being replaced at this moment
             os.kill(site.agent_on(node) if what == "a node" else site.worker_on(node), signal.SIGKILL)
+            lost += 1
+    return lost > 0
 
 
 def _rival(site: Site) -> None:

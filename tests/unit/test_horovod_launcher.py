@@ -144,6 +144,19 @@ def test_a_loss_that_a_join_overtakes_is_told_as_a_loss() -> None:
     assert [pause.kind for pause in world.pauses[1:]] == ["loss", "join"]
 
 
+def test_a_newcomer_that_dies_before_it_joins_is_no_loss() -> None:
+    world = World()
+    world.train("m")
+    world.start(3, "n")
+    world.regroup(4, "m", "n")
+    world.exited("n", -9)
+    world.regroup(5, "m")
+    world.start(6, "n")
+    world.regroup(7, "m", "n")
+    world.form(7, "m", "n", at=6.0)
+    assert [pause.kind for pause in world.pauses[1:]] == ["join"]
+
+
 def test_rank_0_may_be_heard_before_the_driver() -> None:
     world = World()
     world.train("m")
