@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +22,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ is not installed
 
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.pictures import COLOURS

@@ -278,7 +278,7 @@ def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(660)
 def test_chaos() -> None:
-    seconds = os.environ.get("CHAOS_SECONDS", "60")
+    seconds = os.environ.get("CHAOS_SECONDS", "40")
     command = [sys.executable, str(HERE / "chaos.py"), "--seconds", seconds]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr[-8000:]

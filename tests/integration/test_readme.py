@@ -58,6 +58,28 @@ def test_links_lead_somewhere(page: str) -> None:
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
 
 
+COMMANDS = sorted(
+    {
+        script
+        for page in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
+        for script in re.findall(
+            r"python ((?:benchmarks|tests)/[\w/]+\.py)", page.read_text(encoding="utf-8")
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_programs_that_the_docs_name_explain_themselves_wherever_one_is(script: str, tmp_path: Path) -> None:
+    environ = {k: v for k, v in ENVIRON.items() if k != "PYTHONPATH"}
+    command = [sys.executable, str(ROOT / script), "--help"]
+    done = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, env=environ, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout
+
+
 def test_commands_and_targets_that_the_readme_names_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"make ([a-z]+)", README)):
