@@ -319,7 +319,9 @@ class AgentLauncher(ABC, Generic[J]):
         elif action.leaving:
             kind = "leave"
         else:
-            kind = "loss" if job.lost else "join"  # of newcomers who never were members
+            staying = job.workers.keys() & set(action.members)
+            lost = job.lost or any(view.joined for n, view in job.workers.items() if n not in staying)
+            kind = "loss" if lost else "join"  # of newcomers who never were members
         job.lost = False
         job.kinds = {g: k for g, k in job.kinds.items() if g >= job.confirmed} | {action.generation: kind}
         job.published, job.members = action.generation, action.members

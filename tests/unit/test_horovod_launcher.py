@@ -157,6 +157,15 @@ def test_a_newcomer_that_dies_before_it_joins_is_no_loss() -> None:
     assert [pause.kind for pause in world.pauses[1:]] == ["join"]
 
 
+def test_a_node_that_the_scheduler_takes_before_its_agent_is_gone_is_a_loss() -> None:
+    world = World()
+    world.train("m", "n")
+    world.regroup(3, "m")
+    world.launcher.agent_down("n")
+    world.form(3, "m", at=6.0)
+    assert [pause.kind for pause in world.pauses[1:]] == ["loss"]
+
+
 def test_rank_0_may_be_heard_before_the_driver() -> None:
     world = World()
     world.train("m")
