@@ -82,24 +82,26 @@ def connect(config: Path | None, state_dir: str | None) -> Client:
 
 def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Tab completion of trainers' names; silent where no daemon answers."""
-    try:
-        found = connect(ctx.params.get("config"), ctx.params.get("state_dir")).call("GET", "trainers")
-    except BftrainerError:
-        return []
+    found = _known(ctx, "trainers") or []
     return [CompletionItem(t["name"], help=t["status"]) for t in found if t["name"].startswith(incomplete)]
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Tab completion of nodes' names; silent where no daemon answers."""
-    try:
-        found = connect(ctx.params.get("config"), ctx.params.get("state_dir")).call("GET", "pool")["nodes"]
-    except BftrainerError:
-        return []
+    rows = (_known(ctx, "pool") or {"nodes": []})["nodes"]
     return [
         CompletionItem(n["node"], help=n["why"] or n["state"])
-        for n in found
+        for n in rows
         if n["node"].startswith(incomplete)
     ]
+
+
+def _known(ctx: click.Context, what: str) -> Any:
+    """What the daemon answers while a command is typed; None where none does."""
+    try:
+        return connect(ctx.params.get("config"), ctx.params.get("state_dir")).call("GET", what)
+    except BftrainerError:
+        return None
 
 
 trainer_argument = click.argument("trainer", shell_complete=complete_trainer)

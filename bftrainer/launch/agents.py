@@ -93,6 +93,13 @@ class Job:
             kind = self.kinds[generation] = "loss"
         return kind
 
+    def forget(self, node: str) -> WorkerView:
+        """The worker on a node, which is there no more."""
+        view = self.workers.pop(node)
+        if view.phase != "leaving":
+            self.lost = self.lost or view.joined > 0
+        return view
+
 
 J = TypeVar("J", bound=Job)
 
@@ -234,9 +241,8 @@ class AgentLauncher(ABC, Generic[J]):
     def agent_down(self, node: str) -> None:
         """A node is gone with everything on it, or with what was to start there; no harm if said twice."""
         for trainer, job in self._jobs.items():
-            view = job.workers.pop(node, None)
-            if view is not None:
-                job.lost = job.lost or view.joined > 0
+            if node in job.workers:
+                job.forget(node)
                 self._vacated(trainer, job)
 
     def said(self, node: str, message: Message) -> None:
@@ -474,11 +480,10 @@ class AgentLauncher(ABC, Generic[J]):
 
     def _gone(self, trainer: int, node: str, reason: str, *, blame: bool) -> None:
         job = self._jobs[trainer]
-        view = job.workers.pop(node)
+        view = job.forget(node)
         if view.phase == "leaving" or job.finished:
             self._vacated(trainer, job)
             return
-        job.lost = job.lost or view.joined > 0
         log.info("trainer %d lost its worker on %s: %s", trainer, node, reason)
         self._emit(
             WorkerLost(

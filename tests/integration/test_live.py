@@ -67,6 +67,35 @@ def test_every_sample_is_used_once_while_nodes_come_and_go() -> None:
         assert not site.processes()
 
 
+def test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    worker = site.worker_on("n2")
+    kill(site.agent_on("n2"))
+    site.until(lambda: worker not in site.workers(), 10, "the kernel kills the worker of a dead agent")
+    site.until(
+        lambda: any(n["node"] == "n2" and n["pilot"] == "up" for n in site.get("pool")["nodes"]),
+        20,
+        "n2 is back",
+    )
+    assert site.until_ended("count")["samples"] == SAMPLES
+    assert lost_steps(site) == 0
+    audit(notes, SAMPLES)
+
+
+def test_goes_on_from_the_checkpoint_when_all_nodes_are_lost_at_once(site: Site) -> None:
+    notes = count(site)
+    site.until_members("count", "n1", "n2", "n3")
+    folder = Path(site.trainer("count")["checkpoint_dir"])
+    site.until(lambda: list(folder.glob("*.pt")), 20, "a checkpoint")
+    for pid in site.workers():
+        kill(pid)
+    ended = site.until_ended("count")
+    assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
+    assert any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
+    audit(notes, SAMPLES)
+
+
 def test_a_killed_daemon_takes_its_running_workers_over(site: Site) -> None:
     notes = count(site)
     site.until_members("count", "n1", "n2", "n3")
