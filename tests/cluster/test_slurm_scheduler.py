@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -340,20 +341,22 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
     python.chmod(0o755)
     pilot = Pilot(tag="t", node="n1")
     log = tmp_path / "agent-n1.log"
+    word = f"$word{secrets.token_hex(16)}"  # no other process has one like it on its command line
+    secret = f"pass {word}"
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
-        await scheduler.submit(pilot, "pass $word")
+        await scheduler.submit(pilot, secret)
         snapshot = await until(scheduler, lambda s: log.exists() and log.read_text() != "")
         assert log.read_text().startswith(
-            "pass $word -m bftrainer.agent --node n1 --tag t --daemon 127.0.0.1:1 "
+            f"{secret} -m bftrainer.agent --node n1 --tag t --daemon 127.0.0.1:1 "
         )
         shown = clean.run(["scontrol", "show", "job", snapshot.pilots[0].job]).stdout
-        assert "$word" not in shown
+        assert word not in shown
         assert "Requeue=0" in shown
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                assert b"$word" not in line.read_bytes()
+                assert word.encode() not in line.read_bytes()
 
     own = jobscripts.find("slurm-pilot.sh.j2")
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
