@@ -27,7 +27,7 @@ LOOK_AGAIN_S = 0.02
 MAX_LOOK_AGAIN_S = 1.0
 MAX_POLL_S = 30.0
 POLL_SHARE = 0.2
-"""At most so much of the time goes into polls, however slow the scheduler is."""
+"""At most so much of the time goes into polls, however slow the scheduler is and whoever wants to look."""
 LEAD_S = 5.0
 """So long before a node is expected to leave, or its pilot's time is over, its workers let go."""
 HOLD_S = 0.5
@@ -66,6 +66,7 @@ class Nodes:
         self._pool = pool.Pool()
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[bool] | None = None  # that has not begun yet
+        self._rests_until = 0.0  # on the monotonic clock: the scheduler is not asked before
         self._poll_now = asyncio.Event()
         self._hold_now = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,7 +147,6 @@ class Nodes:
         quiet = self._daemon.settings.poll_s
         while True:
             self._poll_now.clear()
-            began = time.monotonic()
             try:
                 changed = await self._look()
                 self.looks.failed, self.looks.trouble = 0, ""
@@ -166,11 +166,8 @@ class Nodes:
                     self._daemon.telemetry.condition("scheduler", self.looks.trouble)
                 self._daemon.emit(PollFailed(time=self._daemon.clock.now(), reason=str(error)))
                 wait = min(MAX_POLL_S, self._daemon.settings.poll_s * 2 ** min(self.looks.failed, 16))
-            self.looks.poll_s = time.monotonic() - began
-            least = min(MAX_POLL_S, self.looks.poll_s * (1 / POLL_SHARE - 1))
-            await asyncio.sleep(min(least, wait))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._poll_now.wait(), max(0.0, wait - least))
+                await asyncio.wait_for(self._poll_now.wait(), wait)
 
     async def _look(self) -> bool:
         """Look at the machine once, from now on; whether anything has changed. Others share the look."""
@@ -180,8 +177,16 @@ class Nodes:
 
     async def _look_in_turn(self) -> bool:
         async with self._looking:
+            await asyncio.sleep(self._rests_until - time.monotonic())
             self._next_look = None
-            return await self._poll()
+            began = time.monotonic()
+            try:
+                changed = await self._poll()
+                rest = (time.monotonic() - began) * (1 / POLL_SHARE - 1)
+                self._rests_until = time.monotonic() + min(MAX_POLL_S, rest)
+                return changed
+            finally:
+                self.looks.poll_s = time.monotonic() - began
 
     async def _poll(self) -> bool:
         with self._daemon.telemetry.polling():

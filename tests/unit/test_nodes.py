@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,8 @@ from typing import Any
 import pytest
 
 from bftrainer.daemon import Daemon
-from bftrainer.model import Claim, Pilot, Scalability, TrainerSpec
-from bftrainer.nodes import LEAD_S, Operation
+from bftrainer.model import Claim, Pilot, Scalability, Snapshot, TrainerSpec
+from bftrainer.nodes import LEAD_S, POLL_SHARE, Operation
 from bftrainer.settings import load
 from bftrainer.store import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
@@ -225,6 +227,31 @@ def test_nothing_is_ordered_while_the_scheduler_cannot_be_asked(make: Make) -> N
         world.nodes.looks.trouble = ""
         await world.turn()
         assert world.held() == "n0 n1 n2"
+
+    run(scenario)
+
+
+def test_a_slow_scheduler_is_asked_the_less_whoever_wants_to_look(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        polls: list[tuple[float, float]] = []
+        poll = world.scheduler.poll
+
+        async def slow() -> Snapshot:
+            began = time.monotonic()
+            await asyncio.sleep(0.02)
+            snapshot = await poll()
+            polls.append((began, time.monotonic()))
+            return snapshot
+
+        world.scheduler.poll = slow  # type: ignore[method-assign]
+        looks = asyncio.create_task(world.nodes.poll_for_ever())
+        while len(polls) < 4:
+            world.nodes.hurry()
+            await world.nodes._look()
+        looks.cancel()
+        for (began, ended), (again, _) in itertools.pairwise(polls):
+            assert again - ended >= (ended - began) * (1 / POLL_SHARE - 1)
 
     run(scenario)
 
