@@ -69,7 +69,7 @@ def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
         queue.append(SEPARATOR.join((MARK, *fields.values())))
 
     for i in range(held):
-        name = f"bftrainer-0a1b2c3d-tag{i}"
+        name = f"bftrainer-0a1b2c3d-{i:032x}"
         add(i, "backfill", "RUNNING", 1, _u="bft", _N=names[i], _n=names[i], _j=name, _e=str(NOW + 3600))
     running = max(0, jobs // 3 - held)
     first, busy = held + planned + idle, nodes - held - planned - idle

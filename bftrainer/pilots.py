@@ -21,11 +21,12 @@ from bftrainer.ports import Clock, NoRoomError, Scheduler, SchedulerError, Unsur
 AT_ONCE = 8
 """So many orders are under way at a time."""
 LISTED_S = 5.0
-"""A pilot that was submitted so long ago and is not listed does not exist; one that was cancelled so long ago
-and is still listed is cancelled again."""
+"""A pilot that was submitted so long ago and is not listed does not exist."""
 IN_A_ROW = 3
 """So many submissions refused in a row are not their nodes' fault."""
 BACKOFF_S = 5.0
+"""What failed is tried again so much later, twice as much at every failure, and `MAX_BACKOFF_S` at most: a
+submission that was refused, and a cancellation after which the pilot is still listed."""
 MAX_BACKOFF_S = 300.0
 
 
@@ -41,7 +42,7 @@ class Held:
 
 @dataclass(slots=True)
 class Refusals:
-    """Why and until when no pilot is ordered for a node, or for any."""
+    """Why and until when something is not tried again."""
 
     count: int = 0
     until: float = 0.0
@@ -76,7 +77,7 @@ class Pilots:
     _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
     _everywhere: Refusals = field(default_factory=Refusals)
     _failed: int = 0  # submissions in a row
-    _cancelled: dict[Pilot, float] = field(default_factory=dict)  # when
+    _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # that are still listed, as far as known
 
     def secret_of(self, tag: str) -> str:
         return secret.of_pilot(self.key, tag)
@@ -119,12 +120,9 @@ class Pilots:
                 held.listed = True
                 held.pilot = shown[held.pilot]
         ours = {held.pilot for held in self.held.values()}
-        self._cancelled = {pilot: t for pilot, t in self._cancelled.items() if pilot in shown}
-        return [
-            pilot
-            for pilot in shown.values()
-            if pilot not in ours and time - self._cancelled.get(pilot, 0.0) > LISTED_S
-        ]
+        self._cancelled = {pilot: tries for pilot, tries in self._cancelled.items() if pilot in shown}
+        waiting = {pilot for pilot, tries in self._cancelled.items() if tries.until >= time}
+        return [pilot for pilot in shown.values() if pilot not in ours and pilot not in waiting]
 
     def lost(self, listed: Collection[Pilot], time: float) -> dict[str, str]:
         """The nodes whose pilots are gone or were never born, as of a look at `time`, with the reason."""
@@ -221,14 +219,14 @@ class Pilots:
         return failed
 
     async def cancel(self, pilots: Collection[Pilot]) -> None:
-        """Cancel pilots; what fails is tried again as long as they are listed."""
+        """Cancel pilots; as long as they are listed it is tried again, less and less often: somebody's job
+        that looks like a pilot may be one that we cannot end."""
         if not pilots:
             return
-        self._cancelled |= dict.fromkeys(pilots, self.clock.now())
+        for pilot in pilots:
+            self._cancelled.setdefault(pilot, Refusals()).more(self.clock.now(), "")
         try:
             await self.scheduler.cancel(tuple(pilots))
             self.tell("cancelled", pilots, "")
         except SchedulerError as error:
             self.tell("cancel_failed", pilots, str(error))
-            for pilot in pilots:
-                self._cancelled.pop(pilot, None)

@@ -14,7 +14,7 @@ import os
 import secrets
 import signal
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer.model import Pilot, Snapshot
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 STEERING = ("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_")
 KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
 PRINTED = {"LC_ALL": "C", "TERM": "dumb", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
-"""So that commands print what the parsers read: times as seconds since 1970, lists in full."""
+"""So that commands print what the parsers read: times as seconds since 1970, lists in full. Not for sbatch,
+whoever runs it: jobs inherit its environment."""
 UNANSWERED = (
     "Socket timed out",
     "Unexpected message received",
@@ -83,7 +84,7 @@ class SlurmScheduler:
         self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
 
     async def poll(self) -> Snapshot:
-        shown = await self._run(["scontrol", "-o"], slurm_text.SHOW, hopeless=HOPELESS)
+        shown = await self._run(["scontrol", "-a", "-o"], slurm_text.SHOW, hopeless=HOPELESS)
         try:
             machine = slurm_text.machine(shown.out)
         except TextError as error:
@@ -128,14 +129,23 @@ class SlurmScheduler:
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        for user, jobs in numbers.items():
-            if jobs:
-                done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
-                if done.code != 0 and "Invalid job id" not in done.err:
-                    raise SchedulerError(_reason(done, "scancel failed"))
+        # all at once: nobody's pilots are to wait for a user as whom nothing can be run
+        failed = await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
+        if reasons := list(dict.fromkeys(filter(None, failed))):
+            raise SchedulerError("; ".join(reasons))
 
     async def close(self) -> None:
         pass
+
+    async def _scancel(self, user: str, jobs: Collection[str]) -> str:
+        """End a user's jobs; returns why that failed, "" if it did not."""
+        try:
+            done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
+        except SchedulerError as error:
+            return str(error)
+        if done.code == 0 or "Invalid job id" in done.err:
+            return ""
+        return _reason(done, f"scancel as {user} failed" if user else "scancel failed")
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return slurm_pilot.as_user(self._job, user, words)
@@ -182,7 +192,7 @@ class SlurmScheduler:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**self._environ, **({} if words[0] == "sbatch" else PRINTED)},
+                env={**self._environ, **({} if "sbatch" in words else PRINTED)},
                 cwd="/",
                 start_new_session=True,
             )

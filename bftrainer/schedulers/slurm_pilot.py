@@ -17,7 +17,9 @@ PREFIX = "bftrainer-"
 MINUTE_S = 60.0
 START_S = 15.0
 """Between the end of a pilot's time limit and that of its hole: Slurm starts it a little later."""
-TAG = re.compile(r"\w+")
+TAG = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
+"""What pilots are called, whichever daemon's they are: any other job is a main job."""
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
 

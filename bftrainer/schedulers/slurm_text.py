@@ -1,7 +1,7 @@
 """Text of Slurm's commands in, frozen dataclasses out. Nothing here runs a command.
 
-Two commands show the whole machine: `scontrol -o`, told on its standard input what to show, and `squeue` with
-the format below. Job names are the users' own and may hold anything, line breaks included: every
+Two commands show the whole machine: `scontrol -a -o`, told on its standard input what to show, and `squeue
+-a` with the format below. Job names are the users' own and may hold anything, line breaks included: every
 line of `squeue` begins with a mark that nobody can guess, and the name comes last.
 """
 
@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice, product
 
 SHOW = "show node\nshow reservation\nshow partition\n"
-"""What `scontrol -o` is told on its standard input."""
+"""What `scontrol -a -o` is told on its standard input."""
 
 SEPARATOR = "\x1f"
 FIELDS = tuple(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbrj")
@@ -104,7 +104,7 @@ def squeue_format(mark: str) -> str:
 
 
 def machine(text: str) -> Machine:
-    """What `scontrol -o` printed for `SHOW`.
+    """What `scontrol -a -o` printed for `SHOW`.
 
     Raises:
         TextError: a part of the answer is missing: an empty machine is never believed.

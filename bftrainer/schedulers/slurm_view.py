@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bftrainer.model import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers import slurm_claims
 from bftrainer.schedulers.slurm_claims import Rooms
-from bftrainer.schedulers.slurm_pilot import PREFIX, TAG, job_name
+from bftrainer.schedulers.slurm_pilot import NAME, TAG, job_name
 from bftrainer.schedulers.slurm_text import JobRow, Machine, NodeRow, TextError
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
@@ -59,7 +59,7 @@ def look(
         raise TextError(f"Slurm has no partition {name!r}, only {', '.join(sorted(machine.partitions))}")
     found = pilots(jobs, ours)
     own = {pilot.job for pilot in found}
-    main = [job for job in jobs if job.id not in own and not job.name.startswith(PREFIX)]
+    main = [job for job in jobs if job.id not in own and not NAME.fullmatch(job.name)]
     running = {
         name: job.id
         for job in jobs

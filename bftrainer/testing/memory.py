@@ -36,7 +36,8 @@ class Machine:
 class MemoryScheduler:
     """Implements `ports.Scheduler` over a `Machine`.
 
-    `refuses` and `loses` say why a pilot is not accepted, or that the answer to its submission gets lost.
+    `refuses` and `loses` say why a pilot is not accepted, or that the answer to its submission gets lost;
+    `keeps` why it cannot be cancelled.
     """
 
     def __init__(self, machine: Machine, now: Callable[[], float]) -> None:
@@ -44,6 +45,7 @@ class MemoryScheduler:
         self.down = ""  # why nothing can be asked
         self.refuses: Callable[[Pilot], str] = lambda pilot: ""
         self.loses: Callable[[Pilot], bool] = lambda pilot: False
+        self.keeps: Callable[[Pilot], str] = lambda pilot: ""
 
     async def poll(self) -> Snapshot:
         self._ask()
@@ -80,8 +82,11 @@ class MemoryScheduler:
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         self._ask()
-        self.machine.cancelled += [pilot.tag for pilot in pilots]
-        self.machine.pilots = [pilot for pilot in self.machine.pilots if pilot not in pilots]
+        kept = {pilot: why for pilot in pilots if (why := self.keeps(pilot))}
+        self.machine.cancelled += [pilot.tag for pilot in pilots if pilot not in kept]
+        self.machine.pilots = [p for p in self.machine.pilots if p in kept or p not in pilots]
+        if kept:
+            raise SchedulerError("; ".join(kept.values()))
 
     async def close(self) -> None:
         """Nothing runs."""

@@ -11,6 +11,7 @@ import pytest
 from bftrainer.model import Pilot
 from bftrainer.ports import Scheduler, SchedulerError
 
+TAG = "0123abcd" * 4
 LONG_S = 60.0
 """For what takes a batch system seconds, on a busy machine."""
 
@@ -44,7 +45,7 @@ class SchedulerContract:
         _run(machine, scenario)
 
     def test_a_pilot_lives_until_it_is_cancelled(self, machine: SchedulerUnderTest) -> None:
-        pilot = Pilot(tag="0123abcd", node=machine.idle)
+        pilot = Pilot(tag=TAG, node=machine.idle)
 
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
@@ -62,8 +63,8 @@ class SchedulerContract:
         _run(machine, scenario)
 
     def test_several_pilots_end_together_and_others_live_on(self, machine: SchedulerUnderTest) -> None:
-        here, there = Pilot(tag="0123abcd", node=machine.idle), Pilot(tag="89abcdef", node=machine.other)
-        never = Pilot(tag="4567cdef", node=machine.idle)
+        here, there = Pilot(tag=TAG, node=machine.idle), Pilot(tag="89abcdef" * 4, node=machine.other)
+        never = Pilot(tag="4567cdef" * 4, node=machine.idle)
 
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
@@ -79,7 +80,7 @@ class SchedulerContract:
         _run(machine, scenario)
 
     def test_a_pilot_survives_the_daemon_and_is_found_again(self, machine: SchedulerUnderTest) -> None:
-        pilot = Pilot(tag="0123abcd", node=machine.idle)
+        pilot = Pilot(tag=TAG, node=machine.idle)
 
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
@@ -98,14 +99,14 @@ class SchedulerContract:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
             with pytest.raises(SchedulerError, match=machine.busy):
-                await scheduler.submit(Pilot(tag="0123abcd", node=machine.busy), "a secret")
+                await scheduler.submit(Pilot(tag=TAG, node=machine.busy), "a secret")
 
         _run(machine, scenario)
 
     def test_a_taken_node_loses_its_pilot(self, machine: SchedulerUnderTest) -> None:
         async def scenario(scheduler: Scheduler) -> None:
             await scheduler.poll()
-            await scheduler.submit(Pilot(tag="0123abcd", node=machine.idle), "a secret")
+            await scheduler.submit(Pilot(tag=TAG, node=machine.idle), "a secret")
             await _until(scheduler, lambda found: [p.pending for p in found] == [""])
             machine.take()
             async with asyncio.timeout(LONG_S):

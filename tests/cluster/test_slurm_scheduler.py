@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,10 @@ def submit(bed: Testbed, *options: str, script: str = MAIN) -> str:
     return bed.run(words, input=script).stdout.strip()
 
 
+def pilot_on(node: str) -> Pilot:
+    return Pilot(tag=uuid.uuid4().hex, node=node)
+
+
 def run(scheduler: SlurmScheduler, scenario: Callable[[SlurmScheduler], Coroutine[Any, Any, object]]) -> None:
     asyncio.run(_whole(scheduler, scenario))
 
@@ -165,7 +170,7 @@ def test_what_is_said_of_every_node(clean: Testbed, tmp_path: Path) -> None:
 def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
     """A job holds n1; one that needs all four waits for it. Idle nodes are planned for it; one that we hold
     is ours until it is expected to start, and is given when it could start."""
-    pilot = Pilot(tag="t", node="n4")
+    pilot = pilot_on("n4")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
@@ -197,7 +202,7 @@ def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
 
 
 def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(clean: Testbed, tmp_path: Path) -> None:
-    pilot = Pilot(tag="lost", node="n1")
+    pilot = pilot_on("n1")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
@@ -218,7 +223,7 @@ def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(clean: Testbed, 
 
 
 def test_slurmctld_stopped_and_started(clean: Testbed, tmp_path: Path) -> None:
-    pilot = Pilot(tag="t", node="n1")
+    pilot = pilot_on("n1")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
@@ -229,7 +234,7 @@ def test_slurmctld_stopped_and_started(clean: Testbed, tmp_path: Path) -> None:
             with pytest.raises(SchedulerError, match="slurmctld is down"):
                 await scheduler.poll()
             with pytest.raises(SchedulerError, match="slurmctld is down") as caught:
-                await scheduler.submit(Pilot(tag="u", node="n2"), "a secret")
+                await scheduler.submit(pilot_on("n2"), "a secret")
             assert not isinstance(caught.value, UnsureError), "nobody has heard of it"
             with pytest.raises(SchedulerError, match="slurmctld is down"):
                 await scheduler.pilots()
@@ -242,7 +247,7 @@ def test_slurmctld_stopped_and_started(clean: Testbed, tmp_path: Path) -> None:
 
 
 def test_duplicates_are_listed_and_go_together(clean: Testbed, tmp_path: Path) -> None:
-    pilot = Pilot(tag="twice", node="n1")
+    pilot = pilot_on("n1")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
@@ -273,7 +278,7 @@ def test_what_slurm_refuses_is_said_in_its_words(
 ) -> None:
     async def scenario(scheduler: SlurmScheduler) -> None:
         with pytest.raises(SchedulerError, match=said) as caught:
-            await scheduler.submit(Pilot(tag="t", node="n1"), "a secret")
+            await scheduler.submit(pilot_on("n1"), "a secret")
         assert not isinstance(caught.value, UnsureError)
         assert await scheduler.pilots() == ()
 
@@ -288,7 +293,7 @@ def test_a_pilot_that_is_held_or_over_a_limit_says_so(
 ) -> None:
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
-        await scheduler.submit(Pilot(tag="t", node="n2"), "a secret")
+        await scheduler.submit(pilot_on("n2"), "a secret")
         snapshot = await until(scheduler, lambda s: any(said in p.pending for p in s.pilots))
         assert "n2" in snapshot.idle, "nobody else is to have it"
         assert [p.ends for p in snapshot.pilots] == [None]
@@ -301,7 +306,7 @@ def test_a_pilot_that_is_held_or_over_a_limit_says_so(
 
 
 def test_a_node_that_goes_down_takes_its_pilot_along(clean: Testbed, tmp_path: Path) -> None:
-    pilot, other = Pilot(tag="t", node="n1"), Pilot(tag="u", node="n2")
+    pilot, other = pilot_on("n1"), pilot_on("n2")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         await scheduler.poll()
@@ -319,7 +324,7 @@ def test_a_node_that_goes_down_takes_its_pilot_along(clean: Testbed, tmp_path: P
 
 
 def test_a_pilot_ends_before_its_hole_does(clean: Testbed, tmp_path: Path) -> None:
-    pilot = Pilot(tag="t", node="n1")
+    pilot = pilot_on("n1")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
         with pytest.raises(SchedulerError, match="no time limit fits"):
@@ -339,7 +344,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$BFTRAINER_SECRET $*"\nexec sleep 600\n')
     python.chmod(0o755)
-    pilot = Pilot(tag="t", node="n1")
+    pilot = pilot_on("n1")
     log = tmp_path / "agent-n1.log"
     word = f"$word{secrets.token_hex(16)}"  # no other process has one like it on its command line
     secret = f"pass {word}"
@@ -349,7 +354,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
         await scheduler.submit(pilot, secret)
         snapshot = await until(scheduler, lambda s: log.exists() and log.read_text() != "")
         assert log.read_text().startswith(
-            f"{secret} -m bftrainer.agent --node n1 --tag t --daemon 127.0.0.1:1 "
+            f"{secret} -m bftrainer.agent --node n1 --tag {pilot.tag} --daemon 127.0.0.1:1 "
         )
         shown = clean.run(["scontrol", "show", "job", snapshot.pilots[0].job]).stdout
         assert word not in shown
@@ -363,7 +368,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
 
 
 def test_two_daemons_leave_each_other_alone(clean: Testbed, tmp_path: Path) -> None:
-    pilot = Pilot(tag="t", node="n1")
+    pilot = pilot_on("n1")
     other = schedulers(clean, tmp_path, instance="ffffffff")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
@@ -376,6 +381,6 @@ def test_two_daemons_leave_each_other_alone(clean: Testbed, tmp_path: Path) -> N
         await other.cancel([pilot])
         assert await scheduler.pilots() == (pilot,)
         with pytest.raises(SchedulerError, match="n1 is not free: allocated"):
-            await other.submit(Pilot(tag="u", node="n1"), "a secret")
+            await other.submit(pilot_on("n1"), "a secret")
 
     run(schedulers(clean, tmp_path), scenario)

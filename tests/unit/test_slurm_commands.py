@@ -7,6 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,19 @@ from bftrainer.model import Pilot
 from bftrainer.ports import SchedulerError, UnsureError
 from bftrainer.schedulers import slurm
 from bftrainer.schedulers.slurm import SlurmScheduler, command_environment
+from bftrainer.schedulers.slurm_pilot import PilotJob
 
 SCONTROL = DATA / "22.05" / "scontrol.txt"
 SQUEUE = DATA / "22.05" / "squeue.txt"
 DOWN = (DATA / "24.11" / "down.err").read_text().strip()
 HUNG = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
-PILOT = Pilot(tag="t", node="n9")
+T, U, SIX = "1" * 32, "2" * 32, "6" * 32
+PILOT = Pilot(tag=T, node="n9")
+SITE = replace(JOB, exec_prefix=("become", "{user}"))
+BECOME = """\
+if [ "$1" = eve ]; then echo 'sudo: a password is required' >&2; exit 1; fi
+shift; exec "$@"
+"""
 
 
 class Clock:
@@ -56,10 +64,10 @@ class Commands:
         lines = (self.folder / "calls").read_text().splitlines()
         return [line.removeprefix(f"{self.folder}/") for line in lines]
 
-    def scheduler(self, **environ: str) -> SlurmScheduler:
+    def scheduler(self, job: PilotJob = JOB, **environ: str) -> SlurmScheduler:
         path = f"{self.folder}:{os.environ['PATH']}"
         return SlurmScheduler(
-            JOB,
+            job,
             command_timeout_s=5.0,
             claim_patience_s=120.0,
             clock=self.clock,
@@ -86,6 +94,8 @@ def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands)
     snapshot = asyncio.run(scheduler.poll())
     assert snapshot.idle == {"n6", "n9", "n10", "n11", "n12"}
     assert [call.split()[0] for call in commands.calls()] == ["scontrol", "squeue"]
+    shown, queue = commands.calls()
+    assert "-a" in shown.split() and "-a" in queue.split(), "hidden partitions have main jobs as well"
     said = (commands.folder / "squeue.env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/c"} <= set(said)
     assert not any(line.startswith(("SQUEUE_", "SBATCH_", "SLURM_CLUSTERS")) for line in said)
@@ -98,6 +108,21 @@ def test_what_the_pilot_inherits_is_the_daemons_environment(commands: Commands) 
     assert not any(line.startswith(("SLURM_", "LC_ALL")) for line in said)
     assert "secret" in (commands.folder / "script").read_text()
     assert "secret" not in "".join(commands.calls())
+
+
+def test_whatever_becomes_the_user_the_pilot_does_not_inherit_what_our_parsers_want(
+    commands: Commands,
+) -> None:
+    commands.set("become", BECOME)
+
+    async def scenario() -> None:
+        scheduler = commands.scheduler(SITE, LANG="de", LC_ALL="de_DE")
+        await scheduler.submit(replace(PILOT, user="ann"), "secret", 600.0)
+
+    asyncio.run(scenario())
+    said = (commands.folder / "sbatch.env").read_text().splitlines()
+    assert {"LANG=de", "LC_ALL=de_DE"} <= set(said)
+    assert not any(line.startswith(("SLURM_", "TERM=dumb")) for line in said)
 
 
 def test_an_empty_answer_is_no_empty_machine(commands: Commands) -> None:
@@ -167,21 +192,32 @@ def test_several_pilots_are_cancelled_by_number_in_one_command(commands: Command
     async def scenario() -> None:
         scheduler = commands.scheduler()
         await scheduler.submit(PILOT, "s")
-        await scheduler.cancel([PILOT, Pilot(tag="u", node="n1", job="12")])
+        await scheduler.cancel([PILOT, Pilot(tag=U, node="n1", job="12")])
 
     asyncio.run(scenario())
     assert commands.calls()[-1] == "scancel 12 4711"
 
 
+def test_a_user_as_whom_nothing_can_be_run_keeps_nobody_elses_pilots(commands: Commands) -> None:
+    commands.set("become", BECOME)
+    pilots = [
+        Pilot(tag=f"{i}" * 32, node=f"n{i}", user=user, job=f"{i}")
+        for i, user in enumerate(["ann", "eve", "-x", "bob", "ann"])
+    ]
+    said = fails(lambda: commands.scheduler(SITE).cancel(pilots))
+    assert said == "scancel as eve failed: sudo: a password is required; '-x' is no name of a user"
+    done = [call for call in commands.calls() if call.startswith("scancel")]
+    assert sorted(done) == ["scancel 0 4", "scancel 3"]
+
+
 def test_a_pilot_of_unknown_number_is_looked_up_and_all_of_its_jobs_go(commands: Commands) -> None:
-    queue = SQUEUE.read_text().replace("bftrainer-0a1b2c3d-again", "bftrainer-0a1b2c3d-tag6")
-    commands.show(queue)
+    commands.show(SQUEUE.read_text().replace("a" * 32, SIX))
 
     async def scenario() -> None:
         scheduler = commands.scheduler()
-        await scheduler.cancel([Pilot(tag="tag6", node="n6")])
-        await scheduler.cancel([Pilot(tag="never", node="n6")])
-        await scheduler.cancel([Pilot(tag="tag6", node="n6", job="7")])
+        await scheduler.cancel([Pilot(tag=SIX, node="n6")])
+        await scheduler.cancel([Pilot(tag=T, node="n6")])
+        await scheduler.cancel([Pilot(tag=SIX, node="n6", job="7")])
 
     asyncio.run(scenario())
     assert [call for call in commands.calls() if "scancel" in call] == ["scancel 2 7", "scancel 2 7"]

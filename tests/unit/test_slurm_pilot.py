@@ -27,7 +27,8 @@ JOB = PilotJob(
     partition="backfill",
     options=("--constraint=ib",),
 )
-PILOT = Pilot(tag="c0ffee", node="n7")
+TAG = "c0ffee" + "0" * 26
+PILOT = Pilot(tag=TAG, node="n7")
 WINDOW = replace(JOB, window=True)
 
 
@@ -37,8 +38,8 @@ def test_the_whole_command_line() -> None:
         "--parsable",
         "--exclusive",
         "--no-requeue",
-        "--job-name=bftrainer-0a1b2c3d-c0ffee",
-        "--comment=bftrainer pilot c0ffee",
+        f"--job-name=bftrainer-0a1b2c3d-{TAG}",
+        f"--comment=bftrainer pilot {TAG}",
         "--partition=backfill",
         "--nodes=1",
         "--ntasks=1",
@@ -87,7 +88,14 @@ def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
 
 
 @pytest.mark.parametrize(
-    "pilot", [replace(PILOT, node="n1 --wrap=x"), replace(PILOT, node="-w"), replace(PILOT, tag="")]
+    "pilot",
+    [
+        replace(PILOT, node="n1 --wrap=x"),
+        replace(PILOT, node="-w"),
+        replace(PILOT, tag=""),
+        replace(PILOT, tag="eval"),
+        replace(PILOT, tag=f"{TAG}\n"),
+    ],
 )
 def test_odd_names_never_reach_a_command_line(pilot: Pilot) -> None:
     with pytest.raises(SchedulerError):
@@ -105,7 +113,7 @@ def test_whatever_the_values_are_the_shell_takes_them_as_they_are(python: str, s
     assert words[:3] == ["export", f"BFTRAINER_SECRET={secret}", "exec"]
     assert words[3] == python
     assert words[4:] == [
-        *("-m", "bftrainer.agent", "--node", "n7", "--tag", "c0ffee"),
+        *("-m", "bftrainer.agent", "--node", "n7", "--tag", TAG),
         *("--daemon", "10.0.0.1:4000", "--orphan-s", "60"),
     ]
 

@@ -32,7 +32,7 @@ def machine(*reservations: Reservation, **states: str) -> Machine:
 
 def pilot(number: int, node: str, tag: str, **others: object) -> JobRow:
     change = {"state": "RUNNING", "nodes": (node,), "partitions": ("backfill",), "user": "root", **others}
-    name = f"bftrainer-0a1b2c3d-{tag}"
+    name = f"bftrainer-0a1b2c3d-{tag * 32}"
     return replace(JOB, id=str(number), required=(node,), name=name, **change)  # type: ignore[arg-type]
 
 
@@ -67,9 +67,9 @@ def test_a_recorded_machine() -> None:
     assert until["n9"] is None
     assert view.snapshot.claims == ()
     assert [(p, p.job, p.pending[:5]) for p in view.snapshot.pilots] == [
-        (Pilot(tag="again", node="n6"), "7", "Nodes"),
-        (Pilot(tag="tag7", node="n7"), "8", "Prior"),
-        (Pilot(tag="tag6", node="n6"), "2", ""),
+        (Pilot(tag="a" * 32, node="n6"), "7", "Nodes"),
+        (Pilot(tag="7" * 32, node="n7"), "8", "Prior"),
+        (Pilot(tag="6" * 32, node="n6"), "2", ""),
     ]
     node = next(n for n in view.snapshot.nodes if n.name == "n9")
     assert (node.partitions, node.features) == (("batch", "backfill"), ("skylake",))
@@ -120,14 +120,14 @@ def test_whatever_is_said_of_a_node_beside_idle_means_hands_off(state: str, said
     ],
 )
 def test_a_node_that_we_hold_is_ours_while_it_is_healthy(state: str, said: str) -> None:
-    assert why(see(machine(n1=state), pilot(1, "n1", "t")))["n1"] == said
+    assert why(see(machine(n1=state), pilot(1, "n1", "a")))["n1"] == said
 
 
 def test_planned_for_our_own_pilot_is_ours() -> None:
     planned = machine(n1="IDLE+PLANNED")
-    assert why(see(planned, pending(1, "n1", "t")))["n1"] == ""
+    assert why(see(planned, pending(1, "n1", "a")))["n1"] == ""
     main = replace(JOB, id="2", planned=("n1",), start=NOW + 60, count=2, reason="Dependency")
-    assert why(see(planned, pending(1, "n1", "t"), main))["n1"] == "planned"
+    assert why(see(planned, pending(1, "n1", "a"), main))["n1"] == "planned"
 
 
 def test_a_job_that_started_between_the_two_commands_is_seen() -> None:
@@ -164,10 +164,10 @@ def test_what_ends_between_the_two_commands_costs_no_other_pilot() -> None:
 
 
 def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:
-    theirs = replace(pilot(1, "n1", "t"), name="bftrainer-ffffffff-t")
+    theirs = replace(pilot(1, "n1", "a"), name=f"bftrainer-ffffffff-{'a' * 32}")
     waiting = replace(theirs, id="2", state="PENDING", nodes=(), required=())
-    joker = replace(pilot(3, "n2", "t"), user="eve")
-    wide = replace(pilot(4, "n3", "t"), nodes=("n3", "n4"))
+    joker = replace(pilot(3, "n2", "a"), user="eve")
+    wide = replace(pilot(4, "n3", "a"), nodes=("n3", "n4"))
     view = see(
         machine(n1="ALLOCATED", n2="ALLOCATED", n3="ALLOCATED", n4="ALLOCATED"), theirs, waiting, joker, wide
     )
@@ -176,14 +176,33 @@ def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:
     assert view.snapshot.claims == ()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bftrainer-eval",
+        "bftrainer-0a1b2c3d-eval",
+        f"bftrainer-0a1b2c3d-{'a' * 31}",
+        f"bftrainer-0a1b2c3d-{'a' * 33}",
+        f"bftrainer-0A1B2C3D-{'a' * 32}",
+        f"bftrainer-my-{'a' * 32}",
+        f"my-bftrainer-0a1b2c3d-{'a' * 32}",
+    ],
+)
+def test_a_main_job_whose_name_merely_begins_like_a_pilots_is_a_main_job(name: str) -> None:
+    waiting = replace(JOB, id="9", count=1, name=name)
+    view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "a"), waiting)
+    assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1"}), count=1),)
+    assert [p.job for p in see(machine(n1="IDLE"), replace(waiting, required=("n1",))).snapshot.pilots] == []
+
+
 def test_pilots_of_all_users_in_site_mode() -> None:
     site = replace(OURS, users=None)
-    view = see(machine(n1="ALLOCATED"), replace(pilot(1, "n1", "t"), user="ann"), ours=site)
-    assert view.snapshot.pilots == (Pilot(tag="t", node="n1", user="ann"),)
+    view = see(machine(n1="ALLOCATED"), replace(pilot(1, "n1", "a"), user="ann"), ours=site)
+    assert view.snapshot.pilots == (Pilot(tag="a" * 32, node="n1", user="ann"),)
 
 
 def test_a_pilot_submitted_twice_is_listed_twice() -> None:
-    view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "t"), pending(2, "n1", "t", reason="Resources"))
+    view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "a"), pending(2, "n1", "a", reason="Resources"))
     assert [(p.job, p.pending) for p in view.snapshot.pilots] == [("1", ""), ("2", "Resources")]
     assert len(set(view.snapshot.pilots)) == 1
 
@@ -195,9 +214,9 @@ def test_pilots_that_end_are_gone_and_others_say_why_they_wait() -> None:
     running = pilot(4, "n4", "d", end=NOW + 5)
     view = see(machine(n1="IDLE", n2="IDLE", n3="ALLOCATED", n4="ALLOCATED"), ending, held, booting, running)
     assert [(p.tag, p.pending, p.ends) for p in view.snapshot.pilots] == [
-        ("b", "QOSMaxJobsPerUserLimit", None),
-        ("c", "configuring", None),
-        ("d", "", NOW + 5),
+        ("b" * 32, "QOSMaxJobsPerUserLimit", None),
+        ("c" * 32, "configuring", None),
+        ("d" * 32, "", NOW + 5),
     ]
 
 
@@ -215,7 +234,7 @@ def test_only_watched_partitions_and_only_where_pilots_can_go() -> None:
 def test_a_partition_that_is_shut_takes_no_pilots() -> None:
     known = machine(n1="IDLE", n2="ALLOCATED")
     shut = replace(known, partitions={"backfill": replace(known.partitions["backfill"], up=False)})
-    assert why(see(shut, pilot(1, "n2", "t"))) == {"n1": "partition backfill is not up", "n2": ""}
+    assert why(see(shut, pilot(1, "n2", "a"))) == {"n1": "partition backfill is not up", "n2": ""}
 
 
 def test_past_reservations_end_no_hole() -> None:
@@ -244,7 +263,7 @@ def test_no_pilot_goes_where_main_jobs_could_not_take_its_node() -> None:
     partitions = {name: replace(p, preempted=False) for name, p in firm.partitions.items()}
     firm = replace(firm, partitions=partitions)
     ours = replace(OURS, preempted=True)
-    held = pilot(1, "n2", "t")
+    held = pilot(1, "n2", "a")
     assert why(see(firm, held, ours=ours)) == {"n1": "nothing preempts jobs of partition backfill", "n2": ""}
     assert why(see(firm, held)) == {"n1": "", "n2": ""}
     assert why(see(machine(n1="IDLE"), ours=ours)) == {"n1": ""}
