@@ -6,6 +6,7 @@ daemon as any user does, through the API.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -25,8 +26,10 @@ from bftrainer.api.client import Client, DaemonError
 from bftrainer.errors import BftrainerError
 from bftrainer.settings import PREFIX
 
-START_S = 30.0
-STOP_S = 40.0
+START_S = 120.0
+STOP_S = 120.0
+DYING_S = 10.0
+"""What the daemon has told to end may still be about it when the daemon has gone."""
 RESCALES = ("join", "leave", "loss")
 
 
@@ -139,7 +142,7 @@ class Demo:
             steps_lost=sum(p["lost_steps"] for p in pauses if p["kind"] in RESCALES),
             steps_repeated=sum(p["lost_steps"] for p in pauses if p["kind"] == "restart"),
             trainers=self._last,
-            strays=self._strays(),
+            strays=self._settled_strays(),
         )
 
     def close(self) -> None:
@@ -148,7 +151,8 @@ class Demo:
             self._daemon.kill()
             self._daemon.wait()
         for pid in self._strays():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         self._log.close()
         if self._keep is not None:
             shutil.copytree(self._state, self._keep, ignore=shutil.ignore_patterns("*.sock"))
@@ -175,6 +179,13 @@ class Demo:
             self._daemon.wait(STOP_S)
         except subprocess.TimeoutExpired:
             raise BftrainerError(f"the daemon did not stop within {STOP_S:.0f} s") from None
+
+    def _settled_strays(self) -> list[int]:
+        """The strays, once the dying have died."""
+        deadline = time.monotonic() + DYING_S
+        while (found := self._strays()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
 
     def _strays(self) -> list[int]:
         """Processes that belong to this demonstration: its directory is in their words or environment."""
