@@ -12,27 +12,35 @@ from bftrainer.settings import PREFIX
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
 SPECS = ("digits.yaml", "digits-gentle.yaml", "spirals.yaml")  # as `make demo`
+ENOUGH = 300_000
+"""Samples: fewer would be little to predict."""
 
 
 def test_a_replay_predicts_the_samples_of_the_demonstration_that_it_replays(tmp_path: Path) -> None:
-    # cut off before the trainers have done their work, or there would be little to predict
-    kept = tmp_path / "kept"
+    for seconds in (60, 240):  # cut off before the trainers have done their work; a slow machine takes longer
+        comparison = demonstrate(seconds, tmp_path / f"kept-{seconds}")
+        if comparison.total.recorded > ENOUGH:
+            break
+    said = [(line.name, line.recorded, line.predicted) for line in comparison.trainers]
+    assert comparison.total.recorded > ENOUGH, said
+    assert comparison.total.difference is not None
+    assert abs(comparison.total.difference) < 0.05, said
+    for line in comparison.trainers:
+        assert abs(line.predicted - line.recorded) < 0.05 * comparison.total.recorded, said
+
+
+def demonstrate(seconds: int, kept: Path) -> recorded.Comparison:
+    """A demonstration, and what a replay of its record predicts."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "bftrainer", "demo", *(str(TRAINERS / name) for name in SPECS)),
-            *("--seconds", "60", "--keep", str(kept)),
+            *("--seconds", str(seconds), "--keep", str(kept)),
         ],
         check=False,
         capture_output=True,
         text=True,
         env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
-        timeout=200,
+        timeout=seconds + 300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    comparison = recorded.compare(recorded.load(kept))
-    said = [(line.name, line.recorded, line.predicted) for line in comparison.trainers]
-    assert comparison.total.recorded > 300_000, said
-    assert comparison.total.difference is not None
-    assert abs(comparison.total.difference) < 0.05, said
-    for line in comparison.trainers:
-        assert abs(line.predicted - line.recorded) < 0.05 * comparison.total.recorded, said
+    return recorded.compare(recorded.load(kept))
