@@ -25,8 +25,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TESTS = HERE.parent / "tests"
-sys.path[:0] = [str(TESTS / "contract"), str(TESTS / "integration"), str(HERE)]
+sys.path[:0] = [str(HERE.parent / "tests" / "integration"), str(HERE)]
 
 import elastic_baselines as baselines  # noqa: E402
 from elastic_baselines import Change, System  # noqa: E402
@@ -44,12 +43,9 @@ class Ours(System):
         self.name = f"bftrainer {launcher}"
         self._launcher = launcher
         self._site = Site([], poll_s=0.01, t_fwd_s=60)
-        self._orders = self._site.root / "orders"
-        self._orders.touch()
         self._rivals: list[Path] = []
         self._count = 0
-        program = TESTS / "contract" / "daemon_at_will.py"
-        self._site.command = [sys.executable, str(program), str(self._site.state), str(self._orders), *NODES]
+        self._site.at_will(*NODES)
         self._site.start()
         self._submit(
             "ours",
@@ -67,17 +63,13 @@ class Ours(System):
         body = {"spec": json.dumps(spec), "name": name, "base": str(self._site.root)}
         self._site.client.call("POST", "trainers", body=body)
 
-    def _change(self, *, give: list[str], take: list[str]) -> None:
-        with self._orders.open("a") as file:
-            file.write(json.dumps({"give": give, "take": take}) + "\n")
-
     def join(self, host: str) -> None:
         self.hosts.append(host)
-        self._change(give=[host], take=[])
+        self._site.change(give=[host])
 
     def kill(self, host: str) -> None:
         self.hosts.remove(host)
-        self._change(give=[], take=[host])
+        self._site.change(take=[host])
 
     def leave(self, host: str) -> None:
         """A heavier trainer takes one node, whichever the plan gives it."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from audit import audit
-from testbed import Site
+from testbed import LONG_S, Site
 
 from bftrainer.model import TrainerStatus
 from bftrainer.testing.launcher import Moment, TrainerView
@@ -34,11 +33,9 @@ class LiveWorld:
         self.keeps_steps = keeps_steps
         self._launcher, self._script, self._gated = launcher, script, gated
         self.site = Site([], poll_s=0.05, t_fwd_s=60)
-        self._orders, self._notes = self.site.root / "orders", self.site.root / "notes"
-        self._orders.touch()
+        self.site.at_will(*NODES)
+        self._notes = self.site.root / "notes"
         self._notes.mkdir()
-        program = Path(__file__).with_name("daemon_at_will.py")
-        self.site.command = [sys.executable, str(program), str(self.site.state), str(self._orders), *NODES]
 
     def submit(self) -> None:
         self.site.submit(
@@ -73,8 +70,7 @@ class LiveWorld:
         (self.site.root / "over").touch()
 
     def change(self, *, give: Collection[str] = (), take: Collection[str] = ()) -> None:
-        with self._orders.open("a") as file:
-            file.write(json.dumps({"give": list(give), "take": list(take)}) + "\n")
+        self.site.change(give=give, take=take)
 
     def kill_worker(self, *nodes: str) -> None:
         for node in nodes:
@@ -116,7 +112,7 @@ class LiveWorld:
             self._order(moment, node).unlink()
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        self.site.until(condition, 120, what)
+        self.site.until(condition, LONG_S, what)
 
     def trainer(self) -> TrainerView:
         found = self.site.trainer("ours")

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from audit import audit
-from testbed import Site, always, running
+from testbed import LONG_S, Site, always, running
 
 
 def torment(site: Site, seconds: float, rng: random.Random) -> Counter[str]:
@@ -48,7 +48,7 @@ def main() -> None:
     options = parser.parse_args()
     rng = random.Random(options.seed)
     wanted = dict.fromkeys(("one", "two"), int(1500 * options.seconds))
-    with running(always("n01", "n02", "n03", "n04")) as site:
+    with running(always("n01", "n02", "n03", "n04"), reconnect_s=5) as site:
         for name, samples in wanted.items():
             notes = site.root / name
             notes.mkdir()
@@ -58,7 +58,7 @@ def main() -> None:
         killed = torment(site, options.seconds, rng)
         print("killed", dict(killed))
         for name, samples in wanted.items():
-            ended = site.until_ended(name, seconds=240)
+            ended = site.until_ended(name)
             assert ended["status"] == "completed", site.story()
             assert ended["samples"] == samples, ended
             steps = audit(site.root / name, samples)
@@ -68,7 +68,7 @@ def main() -> None:
         pauses = sorted(p["pause_s"] for p in site.get("pauses", limit=10_000) if p["kind"] != "restart")
         print(f"{len(pauses)} pauses, median {pauses[len(pauses) // 2]:.3f} s, max {pauses[-1]:.3f} s")
         site.stop()
-        site.until(lambda: not site.processes(), 10, "no process is left")
+        site.until(lambda: not site.processes(), LONG_S, "no process is left")
 
 
 if __name__ == "__main__":

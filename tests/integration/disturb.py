@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 import yaml
-from testbed import Site
+from testbed import LONG_S, Site
 
 RIVAL = "rival"
 LOSSES = ("a worker", "a worker", "all workers", "a node")
@@ -33,7 +33,9 @@ def cancel(site: Site, *names: str) -> None:
     for trainer in site.get("trainers"):
         if trainer["name"] in names and not trainer["ended_at"]:
             site.client.call("DELETE", f"trainers/{trainer['name']}")
-    site.until(lambda: not any(t["workers"] for t in site.get("trainers") if t["name"] in names), 60, "left")
+    site.until(
+        lambda: not any(t["workers"] for t in site.get("trainers") if t["name"] in names), LONG_S, "they left"
+    )
 
 
 def rescales(site: Site, name: str) -> dict[int, int]:
@@ -55,10 +57,10 @@ def disturb(site: Site, name: str, rng: random.Random) -> None:
             _rival(site)
             continue
         before = len(rescales(site, name))
-        site.until(lambda event=event: _lose(site, name, event, rng), 60, f"{name} loses {event}")
+        site.until(lambda event=event: _lose(site, name, event, rng), LONG_S, f"{name} loses {event}")
         site.until(
             lambda n=before: len(rescales(site, name)) > n or site.trainer(name)["ended_at"],
-            120,
+            LONG_S,
             f"{name} goes on without {event}",
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed import HERE, Site, always, running
+from testbed import HERE, LONG_S, Site, always, running
 
 SPEC = """\
 name: quick
@@ -29,11 +29,11 @@ def site() -> Iterator[Site]:
 
 def bftrainer(*words: str, state: Path | None = None, code: int = 0) -> str:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
-    environ["COLUMNS"] = "200"
+    environ |= {"COLUMNS": "200", "XDG_CONFIG_HOME": "/nonexistent"}
     if state is not None:
         environ["BFTRAINER_STATE_DIR"] = str(state)
     command = [sys.executable, "-m", "bftrainer", *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environ, timeout=60)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environ, timeout=LONG_S)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
 
@@ -66,7 +66,7 @@ def test_tab_completes_what_the_daemon_knows(site: Site, tmp_path: Path) -> None
         environ = {"_BFTRAINER_COMPLETE": "bash_complete", "BFTRAINER_STATE_DIR": str(site.state), **typed}
         program = str(Path(sys.executable).with_name("bftrainer"))
         done = subprocess.run(
-            [program], check=False, capture_output=True, text=True, env=os.environ | environ, timeout=60
+            [program], check=False, capture_output=True, text=True, env=os.environ | environ, timeout=LONG_S
         )
         return done.stdout.split()
 
@@ -81,7 +81,7 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
         f"workdir: {HERE / 'scripts'}\n"
     )
     bftrainer("submit", str(spec), state=site.state)
-    site.until(lambda: site.trainer("told")["metrics"].get("loss") == 0.25, 60, "the script's words")
+    site.until(lambda: site.trainer("told")["metrics"].get("loss") == 0.25, LONG_S, "the script's words")
     assert "loss=0.25" in bftrainer("show", "told", state=site.state)
     assert "loss=0.25" in bftrainer("status", state=site.state)
     with socket.socket(socket.AF_UNIX) as connection:
@@ -91,7 +91,7 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     user = pwd.getpwuid(os.getuid()).pw_name
     assert f'bftrainer_trainer_metric{{metric="loss",trainer="told",user="{user}"}} 0.25' in text
     assert "bftrainer_pool_nodes" in text
-    site.until(lambda: site.get("reports", limit=10), 10, "reports are stored")
+    site.until(lambda: site.get("reports", limit=10), LONG_S, "reports are stored")
     (*_, last) = site.get("reports", limit=10, trainer="told")
     assert last["metrics"]["loss"] == 0.25 and last["step"] > 0 and last["time"] > 0
     bftrainer("cancel", "told", state=site.state)
@@ -114,16 +114,16 @@ def test_an_admin_pauses_drains_and_resumes(site: Site, tmp_path: Path) -> None:
         f"workdir: {HERE / 'scripts'}\n"
     )
     bftrainer("submit", str(spec), state=site.state)
-    site.until(lambda: site.trainer("long")["samples"] > 0, 60, "it trains")
+    site.until(lambda: site.trainer("long")["samples"] > 0, LONG_S, "it trains")
     assert bftrainer("admin", "pause", state=site.state).startswith("paused; ")
     assert "paused" in bftrainer("status", state=site.state)
     assert site.trainer("long")["members"], "what runs goes on"
     assert json.loads(bftrainer("admin", "drain", "--json", state=site.state))["operation"] == "draining"
-    site.until(lambda: not site.workers() and not site.agents(), 60, "all nodes are given back")
+    site.until(lambda: not site.workers() and not site.agents(), LONG_S, "all nodes are given back")
     reached = site.trainer("long")["samples"]
     assert list(Path(site.trainer("long")["checkpoint_dir"]).glob("*.pt"))
     assert bftrainer("admin", "resume", state=site.state).startswith("running; ")
-    site.until(lambda: site.trainer("long")["samples"] > reached, 60, "it goes on from there")
+    site.until(lambda: site.trainer("long")["samples"] > reached, LONG_S, "it goes on from there")
     bftrainer("cancel", "long", state=site.state)
 
 
@@ -133,7 +133,7 @@ def test_an_admin_pauses_drains_and_resumes(site: Site, tmp_path: Path) -> None:
 def test_json(site: Site, command: list[str]) -> None:
     if not site.get("trainers"):  # the tests before this one run elsewhere
         site.submit("shown", "count.py", str(site.root))
-        site.until(lambda: site.trainer("shown")["members"], 120, "it runs")
+        site.until(lambda: site.trainer("shown")["members"], LONG_S, "it runs")
         bftrainer("cancel", "shown", state=site.state)
     assert json.loads(bftrainer(*command, "--json", state=site.state)) is not None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from audit import audit
-from testbed import Site, always, running
+from testbed import LONG_S, Site, always, read, running
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 
@@ -44,14 +44,14 @@ def submit(site: Site, notes: Path, *, delay_s: float = 0.1, **more: object) -> 
 
 def ends_well(site: Site, notes: Path) -> None:
     """The work is done once, and nothing of the trainer is left."""
-    trainer = site.until_ended("t", 240)
+    trainer = site.until_ended("t")
     assert (trainer["status"], trainer["samples"]) == ("completed", SAMPLES), site.story()
     audit(notes, SAMPLES)
-    site.until(lambda: not site.workers() and not drivers(site), 20, "no worker and no driver")
+    site.until(lambda: not site.workers() and not drivers(site), LONG_S, "no worker and no driver")
 
 
 def drivers(site: Site) -> list[int]:
-    return [pid for pid in site.processes() if b"horovod_driver" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in site.processes() if b"horovod_driver" in read(pid, "cmdline")]
 
 
 def test_peers_of_the_dead_do_not_wait_for_horovods_time_out(site: Site, notes: Path) -> None:
@@ -60,7 +60,7 @@ def test_peers_of_the_dead_do_not_wait_for_horovods_time_out(site: Site, notes: 
     site.until_members("t", *NODES)
     victim = site.trainer("t")["members"][-1]
     os.kill(site.worker_on(victim), signal.SIGKILL)
-    site.until(lambda: victim not in site.trainer("t")["members"], 60, "the loss is told")
+    site.until(lambda: victim not in site.trainer("t")["members"], LONG_S, "the loss is told")
     ends_well(site, notes)
     logs = [path.read_text() for path in site.trainers.glob("*-t-*/*.log")]
     assert len(logs) == len(NODES)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testbed import Site, always, running
+from testbed import LONG_S, Site, always, running
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")
 def test_the_script_in_the_readme_trains(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (tmp_path / "script.py").write_text(code, encoding="utf-8")
-    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=ENVIRON, timeout=120)
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True, env=ENVIRON, timeout=LONG_S)
 
 
 def test_the_script_in_the_readme_is_elastic() -> None:
@@ -38,7 +38,7 @@ def test_the_specs_in_the_repository_learn() -> None:
         for path in sorted((ROOT / "trainers").glob("*.yaml")):
             _submit_shortened(site, path)
         for name, least in {"digits": 0.95, "digits-gentle": 0.93, "spirals": 0.95}.items():
-            ended = site.until_ended(name, 200)
+            ended = site.until_ended(name)
             assert ended["status"] == "completed", site.story()
             assert ended["metrics"]["accuracy"] >= least, ended
 
@@ -74,7 +74,7 @@ def test_programs_that_the_docs_name_explain_themselves_wherever_one_is(script: 
     environ = {k: v for k, v in ENVIRON.items() if k != "PYTHONPATH"}
     command = [sys.executable, str(ROOT / script), "--help"]
     done = subprocess.run(
-        command, cwd=tmp_path, check=False, capture_output=True, text=True, env=environ, timeout=120
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, env=environ, timeout=LONG_S
     )
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout

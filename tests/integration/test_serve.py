@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
-from testbed import Site, always
+from testbed import LONG_S, Site, always
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_settings_are_read_again_on_sighup(site: Site) -> None:
     site.start()
     configure(site, "max_failures: 7\norphan_s: 61\n")
     hang_up(site)
-    site.until(lambda: site.get("status")["settings"]["max_failures"] == 7, 30, "taken over")
+    site.until(lambda: site.get("status")["settings"]["max_failures"] == 7, LONG_S, "taken over")
     assert lines(site, "reloaded") == ["<6>event=reloaded max_failures=7"]
     refused = "<4>event=setting_refused name=orphan_s kept=60 wanted=61 why="
     assert lines(site, "setting_refused")[0].startswith(refused)
@@ -79,7 +79,7 @@ def test_settings_are_read_again_on_sighup(site: Site) -> None:
 
     configure(site, "max_failures: many\n")
     hang_up(site)
-    site.until(lambda: lines(site, "reload_failed"), 30, "said so")
+    site.until(lambda: lines(site, "reload_failed"), LONG_S, "said so")
     (line,) = lines(site, "reload_failed")
     assert line.startswith("<3>")
     assert "config.yaml: max_failures: 'many': input should be a valid integer" in line

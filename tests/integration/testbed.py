@@ -11,17 +11,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from bftrainer.api.client import Client, DaemonError
 
 HERE = Path(__file__).parent
+LONG_S = 240.0
+"""Nothing that happens at all takes so long, however slow and busy the machine is."""
+DYING_S = 5.0
 
 
 class Site:
-    """`intervals` are (start, end, node) in seconds after the daemon's first start."""
+    """`intervals` are (start, end, node) in seconds after the daemon's first start; or see `at_will`."""
 
     def __init__(self, intervals: list[tuple[float, float, str]], **settings: object) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="bft-"))  # short: sockets have short paths
@@ -37,19 +40,33 @@ class Site:
         values = {
             "trainer_dir": self.trainers,
             "poll_s": 0.1,
+            "reconnect_s": 30,  # on a slow machine agents take longer than by default
             "t_fwd_s": 20,
             "objective": "efficiency",
             **settings,
         }
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
         self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
+        self.environ["XDG_CONFIG_HOME"] = str(self.root)  # nobody's own settings
         self.client = Client(self.state / "daemon.sock")
         self.daemon: subprocess.Popen[bytes] | None = None
+
+    def at_will(self, *nodes: str) -> None:
+        """Before the first start: these nodes come and go as `change` says, and none is idle at first."""
+        self._orders = self.root / "orders"
+        self._orders.touch()
+        program = HERE / "daemon_at_will.py"
+        self.command = [sys.executable, str(program), str(self.state), str(self._orders), *nodes]
+
+    def change(self, *, give: Collection[str] = (), take: Collection[str] = ()) -> None:
+        """Nodes become idle, and others are taken with all that runs there: one change, and at once."""
+        with self._orders.open("a") as file:
+            file.write(json.dumps({"give": list(give), "take": list(take)}) + "\n")
 
     def start(self) -> None:
         with (self.root / "daemon.log").open("ab") as log:
             self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environ)
-        self.until(self.answers, 120, "the daemon answers")
+        self.until(self.answers, LONG_S, "the daemon answers")
 
     def answers(self) -> bool:
         assert self.daemon is not None
@@ -64,9 +81,13 @@ class Site:
         self.daemon.wait()
 
     def stop(self) -> None:
+        """As an operator would; what the daemon has told to end gets a moment for it."""
         assert self.daemon is not None
         self.daemon.terminate()
-        self.daemon.wait(40)
+        self.daemon.wait(LONG_S)
+        deadline = time.monotonic() + DYING_S
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def close(self) -> None:
         if self.daemon is not None and self.daemon.poll() is None:
@@ -107,7 +128,7 @@ class Site:
                 raise AssertionError(f"not within {seconds} s: {what}\n{self.story()}")
             time.sleep(0.05)
 
-    def until_members(self, name: str, *nodes: str, seconds: float = 60) -> None:
+    def until_members(self, name: str, *nodes: str, seconds: float = LONG_S) -> None:
         self.until(
             lambda: sorted(self.trainer(name)["members"]) == sorted(nodes) and self._joined(name, len(nodes)),
             seconds,
@@ -119,11 +140,11 @@ class Site:
         workers = self.trainer(name)["workers"]
         return sum(phase == "member" for phase in workers.values()) == size
 
-    def until_ended(self, name: str, seconds: float = 90) -> dict[str, Any]:
+    def until_ended(self, name: str, seconds: float = LONG_S) -> dict[str, Any]:
         self.until(lambda: self.trainer(name)["ended_at"], seconds, f"{name} has ended")
         return self.trainer(name)
 
-    def until_ended_in_memory(self, name: str, seconds: float = 90) -> None:
+    def until_ended_in_memory(self, name: str, seconds: float = LONG_S) -> None:
         """The engine is done with a trainer, whether or not the store knows."""
         self.until(
             lambda: (t := self.trainer(name))["samples"] == t["work"] and not t["workers"],
@@ -149,28 +170,25 @@ class Site:
         return [
             pid
             for pid in _pids()
-            if mine in _read(pid, "cmdline") + _read(pid, "environ")
+            if mine in read(pid, "cmdline") + read(pid, "environ")
             and (self.daemon is None or pid != self.daemon.pid)
         ]
 
     def agents(self) -> list[int]:
-        return [pid for pid in self.processes() if b"bftrainer.agent" in _read(pid, "cmdline")]
+        return [pid for pid in self.processes() if b"bftrainer.agent" in read(pid, "cmdline")]
 
     def workers(self) -> list[int]:
         return [
             pid
             for pid in self.processes()
-            if b"(bftrainer: trainer " in _read(pid, "cmdline")
-            or b"BFTRAINER_WORKER" in _read(pid, "environ")
+            if b"(bftrainer: trainer " in read(pid, "cmdline") or b"BFTRAINER_WORKER" in read(pid, "environ")
         ]
 
     def worker_on(self, node: str) -> int:
         """The process that trains on a node, not what it may have forked just now to run something else."""
         forked, started = f" on {node}, ".encode(), f'"node": "{node}"'.encode()
         found = {
-            pid
-            for pid in self.workers()
-            if forked in _read(pid, "cmdline") or started in _read(pid, "environ")
+            pid for pid in self.workers() if forked in read(pid, "cmdline") or started in read(pid, "environ")
         }
         (pid,) = (pid for pid in found if _parent(pid) not in {*found, None})
         return pid
@@ -178,12 +196,12 @@ class Site:
     def warm_on(self, node: str) -> int | None:
         """The process that workers are forked from on a node, if it is there yet."""
         wanted = (b"bftrainer.elastic.warm", f"\0{node} ".encode())
-        found = (pid for pid in self.processes() if all(part in _read(pid, "cmdline") for part in wanted))
+        found = (pid for pid in self.processes() if all(part in read(pid, "cmdline") for part in wanted))
         return next(found, None)
 
     def agent_on(self, node: str) -> int:
         wanted = f"--node\0{node}\0".encode()
-        (pid,) = (pid for pid in self.agents() if wanted in _read(pid, "cmdline"))
+        (pid,) = (pid for pid in self.agents() if wanted in read(pid, "cmdline"))
         return pid
 
 
@@ -193,11 +211,12 @@ def _pids() -> list[int]:
 
 def _parent(pid: int) -> int | None:
     """None: there is no such process any more."""
-    words = _read(pid, "stat").rpartition(b")")[2].split()
+    words = read(pid, "stat").rpartition(b")")[2].split()
     return int(words[1]) if words else None
 
 
-def _read(pid: int, what: str) -> bytes:
+def read(pid: int, what: str) -> bytes:
+    """A file of /proc/PID; b"" of a process that has ended."""
     try:
         return Path(f"/proc/{pid}/{what}").read_bytes()
     except OSError:
@@ -206,7 +225,21 @@ def _read(pid: int, what: str) -> bytes:
 
 @contextlib.contextmanager
 def running(intervals: list[tuple[float, float, str]], **settings: object) -> Iterator[Site]:
-    site = Site(intervals, **settings)
+    with _started(Site(intervals, **settings)) as site:
+        yield site
+
+
+@contextlib.contextmanager
+def running_at_will(*nodes: str, **settings: object) -> Iterator[Site]:
+    """Nodes come and go as the test says with `Site.change`; none is idle at first."""
+    site = Site([], **settings)
+    site.at_will(*nodes)
+    with _started(site):
+        yield site
+
+
+@contextlib.contextmanager
+def _started(site: Site) -> Iterator[Site]:
     try:
         site.start()
         yield site
