@@ -2,7 +2,8 @@
 
 Environment variables are `BFTRAINER_<NAME>`. Files are YAML with the names below: what the user's own
 `$XDG_CONFIG_HOME/bftrainer/config.yaml` does not say, the site's `/etc/bftrainer/config.yaml` may (or the
-file that `BFTRAINER_SITE_CONFIG` names); a file that is named on the command line is read instead of both.
+file that `BFTRAINER_SITE_CONFIG` names), unless the user's own says `mode: single`: who has a daemon of their
+own wants nothing of the site's. A file that is named on the command line is read instead of both.
 An unknown name is an error that names the nearest valid one.
 """
 
@@ -53,9 +54,13 @@ NO_VALUE: Mapping[str, str] = {
     "user_max_nodes": "none",
     "metrics_port": "none",
     "server": "none",
-    "pilot_max_s": "none",
+    "pilot_max_s": "auto",
 }
 """The words for None, where a setting may be left open."""
+
+PILOT_MAX_S: Mapping[str, float] = {"preempt": 86_400.0, "window": 900.0}
+"""What `pilot_max_s` is if left open, by `slurm_mode`: without preemption nothing else bounds for how long a
+main job waits if the daemon is gone."""
 
 
 class SettingsError(BftrainerError, ValueError):
@@ -216,8 +221,11 @@ class Settings(BaseModel):
     ] = sys.executable
     pilot_max_s: Annotated[
         Annotated[float, Field(ge=60, le=1e7, allow_inf_nan=False)] | None,
-        Field(description="longest time limit of a pilot; none: its hole's, or the partition's"),
-    ] = 86_400.0
+        Field(
+            description="longest time limit of a pilot; auto: "
+            + ", ".join(f"{limit_s:.0f} with slurm_mode {mode}" for mode, limit_s in PILOT_MAX_S.items())
+        ),
+    ] = None
     claim_patience_s: Annotated[
         Positive,
         Field(description="how long nodes are kept free for a main job that should start and does not"),
@@ -450,6 +458,11 @@ class Settings(BaseModel):
         return frozenset(nodeset(self.exclude_nodes)) if self.exclude_nodes else frozenset()
 
     @property
+    def pilot_limit_s(self) -> float:
+        """The longest time limit of a pilot."""
+        return PILOT_MAX_S[self.slurm_mode] if self.pilot_max_s is None else self.pilot_max_s
+
+    @property
     def database(self) -> Path:
         return self.state_dir / "bftrainer.db"
 
@@ -466,7 +479,7 @@ def load(
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, values in (
-        *(_from_file(path) for path in ([file] if file else _files(environ))),
+        *([_from_file(file)] if file else _files(environ)),
         (f"environment {PREFIX}*", _from_environment(environ)),
         ("command line", {k: v for k, v in overrides.items() if v is not None}),
     ):
@@ -495,14 +508,14 @@ def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: M
     return f"{sources.get(name, 'settings')}: {place}: {value!r}: {said}"
 
 
-def _files(environ: Mapping[str, str]) -> list[Path]:
-    """The files that are there to be read without being asked for, later ones over earlier ones."""
-    own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [
-        path
-        for path in (Path(environ.get(SITE_VARIABLE, SITE_FILE)), own / "bftrainer" / "config.yaml")
-        if os.access(path, os.F_OK)
-    ]
+def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """What is read without being asked for, where it is there; later ones go over earlier ones."""
+    own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "bftrainer" / "config.yaml"
+    found = [_from_file(own)] if os.access(own, os.F_OK) else []
+    site = Path(environ.get(SITE_VARIABLE, SITE_FILE))
+    if os.access(site, os.F_OK) and not any(values.get("mode") == "single" for _, values in found):
+        found.insert(0, _from_file(site))
+    return found
 
 
 def _from_file(path: Path) -> tuple[str, dict[str, Any]]:

@@ -61,6 +61,7 @@ LOCAL = ("log", "speed", "nodes", "start", "seed")
     "slurm_qos",
     "slurm_account",
     "slurm_mode",
+    "pilot_max_s",
     "listen",
     "address",
 )
@@ -116,7 +117,7 @@ def command(
             daemon = Daemon(settings, machines.local_scheduler(settings, played, store, clock), store, clock)
         else:
             bound, agents_at = machines.bind_for_agents(settings, store)
-            slurm = machines.slurm_scheduler(settings, agents_at, clock)
+            slurm = machines.slurm_scheduler(settings, agents_at, clock, make=True)
             daemon = Daemon(settings, slurm, store, clock, bound)
         systemd = Systemd.of(os.environ, os.getpid())
         asyncio.run(serve(daemon, lambda: load_settings(config, overrides), systemd))

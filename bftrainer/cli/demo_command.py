@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,7 +70,7 @@ def command(
 
     from bftrainer.demo import Demo, summary_lines
 
-    if keep is not None and keep.exists():
+    if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
 
     options = [

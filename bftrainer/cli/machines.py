@@ -76,12 +76,15 @@ def local_scheduler(settings: Settings, log: Log, store: Store, clock: Clock) ->
     )
 
 
-def slurm_scheduler(settings: Settings, agents_at: str, clock: Clock) -> SlurmScheduler:
+def slurm_scheduler(settings: Settings, agents_at: str, clock: Clock, *, make: bool) -> SlurmScheduler:
+    """Slurm as the settings have it; `agents_at` is where agents find the daemon. `make`: this is the daemon,
+    and what is missing in its state directory is made."""
     from bftrainer.schedulers.slurm import SlurmScheduler
 
-    (settings.state_dir / "logs").mkdir(exist_ok=True)
+    if make:
+        (settings.state_dir / "logs").mkdir(exist_ok=True)
     return SlurmScheduler(
-        pilot_job(settings, agents_at, instance(settings, make=True)),
+        _pilot_job(settings, agents_at, instance(settings, make=make)),
         watch=frozenset(name for name in settings.slurm_watch.split(",") if name),
         command_timeout_s=settings.command_timeout_s,
         claim_patience_s=settings.claim_patience_s,
@@ -89,9 +92,8 @@ def slurm_scheduler(settings: Settings, agents_at: str, clock: Clock) -> SlurmSc
     )
 
 
-def pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
-    """What the settings say of pilots on Slurm; `agents_at` is where they find the daemon, `instance` tells
-    them from other daemons' pilots."""
+def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
+    """What the settings say of pilots on Slurm."""
     from bftrainer import jobscripts
     from bftrainer.schedulers.slurm_pilot import PilotJob
 
@@ -107,31 +109,45 @@ def pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
         qos=settings.slurm_qos,
         account=settings.slurm_account,
         options=tuple(shlex.split(settings.slurm_options)),
-        max_s=settings.pilot_max_s,
+        max_s=settings.pilot_limit_s,
         exec_prefix=settings.exec_prefix,
     )
 
 
-def instance(settings: Settings, *, make: bool = False) -> str:
-    """The word in our pilots' names that tells them from those of other daemons; made once."""
+def instance(settings: Settings, *, make: bool) -> str:
+    """The word in our pilots' names that tells them from those of other daemons. The daemon makes it once;
+    others are told INSTANCE where there is none or only the daemon can read it.
+
+    Raises:
+        BftrainerError: it is there, and cannot be read.
+    """
     path = settings.state_dir / "instance"
-    if path.exists():
+    try:
         return path.read_text(encoding="ascii").strip()
+    except (FileNotFoundError, PermissionError) as error:
+        if not make:
+            return "INSTANCE"
+        if isinstance(error, PermissionError):
+            raise BftrainerError(f"{path}: {error.strerror}; it is another user's daemon's") from error
     made = secrets.token_hex(4)
-    if make:
-        path.write_text(made, encoding="ascii")
+    path.write_text(made, encoding="ascii")
     return made
+
+
+def place_for_agents(settings: Settings) -> tuple[str, str]:
+    """Where agents are told to find the daemon, as far as the settings say: host and port; PORT where it is
+    any."""
+    named, _, port = settings.listen.rpartition(":")
+    host = settings.address if named in {"", "0.0.0.0", "[::]"} else named  # noqa: S104  no place to call
+    return host, port if int(port or 0) else "PORT"
 
 
 def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, str]:
     """The socket where agents connect and its host:port, the same after a restart: they come back there."""
     from bftrainer.api.server import bind
 
-    host = settings.address
     if settings.listen:
         bound = bind(settings.listen)
-        named = settings.listen.rpartition(":")[0]
-        host = host if named in {"", "0.0.0.0", "[::]"} else named  # noqa: S104  no place to call
     else:
         try:
             bound = bind(f"{settings.address}:{store.get('port') or 0}")
@@ -140,4 +156,4 @@ def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, st
     port = bound.getsockname()[1]
     if str(port) != store.get("port"):  # to start does not need a disk with room on it
         store.put("port", str(port))
-    return bound, f"{host}:{port}"
+    return bound, f"{place_for_agents(settings)[0]}:{port}"

@@ -2,52 +2,105 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pwd
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bftrainer.cli.options import complete_node, load_settings, setting_options
 
-TAG, SECRET = "0" * 32, "(secret)"
+if TYPE_CHECKING:
+    from bftrainer.ports import Scheduler
+    from bftrainer.settings import Settings
+
+TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
 
 
 @click.command("pilot")
 @click.option("--dry-run", is_flag=True, help="Print the job; submit nothing.")
 @click.option(
     "--node",
-    default="NODE",
+    default=ANY_NODE,
     show_default=True,
     shell_complete=complete_node,
     help="The node that it is to hold.",
 )
-@click.option("--user", default="", help="As whom it is to run (mode site).")
-@click.option("--limit", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the hole is.")
-@setting_options("state_dir", "slurm_partition", "slurm_qos", "slurm_account", "slurm_mode")
+@click.option("--user", default="", help="Mode site: as whom it is to run.  [default: you]")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long the hole is.  [default: what Slurm expects]",
+)
+@setting_options(
+    "state_dir", "slurm_partition", "slurm_qos", "slurm_account", "slurm_mode", "pilot_max_s", "address"
+)
 def command(
     dry_run: bool, node: str, user: str, limit: float | None, config: Path | None, **overrides: Any
 ) -> None:
     """Show the batch job that would hold a node on Slurm: the exact command line of sbatch, and the script
     that it gets on its standard input, without the secret.
+
+    Slurm is asked for the partition's limit and for the node; what is wrong with them, or that Slurm does
+    not answer, is said on standard error. Words in capitals stand for what only the daemon knows.
     """
 
     from bftrainer.cli import machines
+    from bftrainer.daemon import WallClock
     from bftrainer.errors import BftrainerError
     from bftrainer.model import Pilot
     from bftrainer.ports import SchedulerError
-    from bftrainer.schedulers import slurm_pilot
 
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load_settings(config, overrides)
-    pilot = Pilot(tag=TAG, node=node, user=user)
-    agents_at = settings.listen or f"{settings.address}:PORT"
-    job = machines.pilot_job(settings, agents_at, machines.instance(settings))
+    pilot = Pilot(tag=TAG, node=node, user=user or _whose(settings))
+    slurm = machines.slurm_scheduler(
+        settings, ":".join(machines.place_for_agents(settings)), WallClock(), make=False
+    )
+    hole_s, warning = _look(slurm, node)
     try:
-        words = slurm_pilot.command(job, pilot, limit, None)
-        said = shlex.join(slurm_pilot.as_user(job, user, words))
-        script = slurm_pilot.script(job, pilot, SECRET)
+        words, script = slurm.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error
-    click.echo(f"{said} <<'EOF'\n{script.rstrip()}\nEOF")
+    if warning:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
+
+
+def _whose(settings: Settings) -> str:
+    """As whom a pilot of the caller's trainers would run; empty: as the daemon itself.
+
+    Raises:
+        BftrainerError: nothing is ever trained as root.
+    """
+    from bftrainer.errors import BftrainerError
+
+    if settings.mode != "site":
+        return ""
+    if os.geteuid() == 0:
+        raise BftrainerError("in mode site pilots run as users, and none as root; name one with --user")
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _look(slurm: Scheduler, node: str) -> tuple[float | None, str]:
+    """How long a node's hole is, None where nothing is planned or it is not known, and what stands against
+    a pilot there."""
+    from ClusterShell.NodeSet import NodeSet
+
+    from bftrainer.ports import SchedulerError
+
+    try:
+        snapshot = asyncio.run(slurm.poll())
+    except SchedulerError as error:
+        return None, f"{error}; so neither the partition's limit nor the node is known"
+    found = next((n for n in snapshot.nodes if n.name == node), None)
+    if found is None:
+        names = NodeSet.fromlist([n.name for n in snapshot.nodes])
+        return None, "" if node == ANY_NODE else f"Slurm shows no node {node!r} there, only {names}"
+    against = f"{node} is not free: {found.why}; the daemon would submit nothing now" if found.why else ""
+    return None if found.until is None else found.until - snapshot.time, against

@@ -109,10 +109,9 @@ class SlurmScheduler:
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
         if pilot.node in self._busy:
             raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
-        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
-        script = slurm_pilot.script(self._job, pilot, secret)
+        words, script = self.request(pilot, secret, limit_s)
         try:
-            done = await self._run(self._as(pilot.user, words), script)
+            done = await self._run(words, script)
         except SchedulerError as error:
             raise UnsureError(str(error)) from error
         if done.code != 0:
@@ -122,6 +121,16 @@ class SlurmScheduler:
         if not number.isdecimal():
             raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
         self._jobs.setdefault(pilot, set()).add(number)
+
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> tuple[list[str], str]:
+        """The command that submits a pilot, with the limit of the partition as of the last poll, and its
+        standard input.
+
+        Raises:
+            SchedulerError: there can be no such pilot.
+        """
+        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
+        return self._as(pilot.user, words), slurm_pilot.script(self._job, pilot, secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         if any(not pilot.job and not self._jobs.get(pilot) for pilot in pilots):

@@ -25,7 +25,8 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotJob:
-    """What all pilots have in common. `window`: there is no preemption, so no pilot goes without a limit."""
+    """What all pilots have in common. `max_s` is the longest time limit of any; `window`: there is no
+    preemption, so none may last longer than its hole."""
 
     instance: str
     template: Path
@@ -33,12 +34,12 @@ class PilotJob:
     daemon: str  # where agents find it: host:port or a socket's path
     orphan_s: float
     log_dir: Path
+    max_s: float
     window: bool = False
     partition: str = ""
     qos: str = ""
     account: str = ""
     options: tuple[str, ...] = ()
-    max_s: float | None = None
     exec_prefix: tuple[str, ...] = ()
 
 
@@ -47,18 +48,14 @@ def job_name(instance: str, tag: str) -> str:
     return f"{PREFIX}{instance}-{tag}"
 
 
-def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int | None:
-    """The time limit in Slurm's whole minutes, never longer than the hole; None: there is none.
+def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int:
+    """The time limit in Slurm's whole minutes, never longer than the hole.
 
     Raises:
-        SchedulerError: without preemption a pilot must end by itself before the hole does.
+        NoRoomError: without preemption a pilot must end by itself before the hole does.
     """
     hole_s = None if limit_s is None else limit_s - START_S
     bounds = [bound for bound in (hole_s, job.max_s, partition_max_s) if bound is not None]
-    if not bounds:
-        if job.window:
-            raise SchedulerError("without preemption a pilot needs a time limit; set pilot_max_s")
-        return None
     minutes = int(min(bounds) // MINUTE_S)
     if minutes < 1 and job.window:
         raise NoRoomError(
@@ -72,7 +69,7 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
     """The command line of sbatch, whose script comes on its standard input.
 
     Raises:
-        SchedulerError: a name that no shell or scheduler should see, or no limit where one is needed.
+        SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
     """
     for what, value, fit in (("node", pilot.node, NODE_NAME), ("tag", pilot.tag, TAG)):
         if not fit.fullmatch(value):
@@ -91,8 +88,8 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
         "ntasks": "1",
         "nodelist": pilot.node,
         "mem": "0",  # all of it
-        "time": "" if minutes is None else str(minutes),
-        "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * (minutes or 1) + START_S):.0f}",
+        "time": str(minutes),
+        "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * minutes + START_S):.0f}",
         "chdir": "/",
         "output": str(log).replace("%", "%%"),  # Slurm fills in what follows a %
         "open-mode": "append",

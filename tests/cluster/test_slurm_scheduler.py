@@ -44,6 +44,7 @@ def schedulers(bed: Testbed, folder: Path, **others: object) -> SlurmScheduler:
             "daemon": "127.0.0.1:1",
             "orphan_s": 60.0,
             "log_dir": folder,
+            "max_s": 86_400.0,
             "partition": "backfill",
             **others,
         }

@@ -71,6 +71,26 @@ def test_a_sites_file_stands_below_the_users_own(tmp_path: Path, nowhere: dict[s
         load({}, environ=environ)
 
 
+def test_who_has_a_daemon_of_their_own_wants_nothing_of_the_sites(
+    tmp_path: Path, nowhere: dict[str, str]
+) -> None:
+    site = write(
+        tmp_path / "site.yaml",
+        "mode: site\nexec_prefix: sudo -u {user} --\nsocket: /run/x/sock\nserver: login1:4711\n",
+    )
+    environ = {**nowhere, "BFTRAINER_SITE_CONFIG": str(site)}
+    own = write(Path(nowhere["XDG_CONFIG_HOME"]) / "bftrainer" / "config.yaml", "mode: single\npoll_s: 2\n")
+    assert load({}, environ=environ) == load({}, file=own, environ=nowhere)
+    own.write_text("poll_s: 2\n")
+    assert load({}, environ=environ).mode == "site"
+
+
+def test_without_preemption_pilots_are_short_unless_told_otherwise(nowhere: dict[str, str]) -> None:
+    assert load({}, environ=nowhere).pilot_limit_s == 86_400
+    assert load({"slurm_mode": "window"}, environ=nowhere).pilot_limit_s == 900
+    assert load({"slurm_mode": "window", "pilot_max_s": 60}, environ=nowhere).pilot_limit_s == 60
+
+
 PREFIXED = {"mode": "site", "socket": "/run/bft/sock", "exec_prefix": "sudo -n -u {user} --"}
 
 
@@ -254,6 +274,7 @@ def test_whatever_may_be_none_has_a_word_for_it_that_the_help_shows(nowhere: dic
     for name in ("user-max-nodes", "nodes-per-trainer"):
         assert told.split(f"--{name} ")[1].split("[default: ")[1].startswith("none]")
     assert "the MILP" in told
+    assert "auto: 86400 with slurm_mode preempt, 900 with slurm_mode window" in told
 
 
 # --- what is more than a number ------------------------------------------------------------------

@@ -24,6 +24,7 @@ JOB = PilotJob(
     daemon="10.0.0.1:4000",
     orphan_s=60.0,
     log_dir=Path("/state/50%/logs"),
+    max_s=86_400.0,
     partition="backfill",
     options=("--constraint=ib",),
 )
@@ -58,15 +59,15 @@ def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
     words = command(replace(JOB, qos="scavenger", account="lab"), replace(PILOT, user="ann"), None, None)
     assert "--output=/dev/null" in words
     assert {"--qos=scavenger", "--account=lab"} <= set(words)
-    assert not [word for word in words if word.startswith(("--time", "--deadline"))]
+    assert not [word for word in words if word.startswith("--deadline")]
 
 
 @pytest.mark.parametrize(
     ("limit_s", "max_s", "partition_s", "minutes"),
-    [(None, None, None, None), (719.0, None, None, 11), (None, 3600.0, 1800.0, 30), (59.0, None, None, 1)],
+    [(None, 900.0, None, 15), (719.0, 1e7, None, 11), (None, 3600.0, 1800.0, 30), (59.0, 1e7, None, 1)],
 )
 def test_limits_are_whole_minutes_and_never_longer(
-    limit_s: float | None, max_s: float | None, partition_s: float | None, minutes: int | None
+    limit_s: float | None, max_s: float, partition_s: float | None, minutes: int
 ) -> None:
     assert limit_minutes(replace(JOB, max_s=max_s), limit_s, partition_s) == minutes
 
@@ -83,8 +84,7 @@ def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
     assert limit_minutes(WINDOW, 119.0, None) == 1
     with pytest.raises(SchedulerError, match="there are 59 s"):
         limit_minutes(WINDOW, 74.0, None)
-    with pytest.raises(SchedulerError, match="pilot_max_s"):
-        limit_minutes(WINDOW, None, None)
+    assert limit_minutes(WINDOW, None, None) == 24 * 60
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.cli.daemon_command import command as daemon
+from bftrainer.settings import load
 from bftrainer.systemd import Pulse, Systemd, report
 
 JOBSCRIPTS = Path(__file__).parent.parent.parent / "jobscripts"
@@ -166,6 +168,21 @@ def test_units_are_valid_and_as_closed_as_promised(
     )
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
     print(done.stdout.splitlines()[-1])
+
+
+def test_a_users_daemon_is_not_what_the_sites_file_says(tmp_path: Path) -> None:
+    """%E is the folder of the user's settings."""
+    unit = (JOBSCRIPTS / "bftrainer-user.service").read_text().replace("%E", str(tmp_path))
+    (line,) = re.findall(r"^ExecStart=\S+ daemon (.*)$", unit, re.MULTILINE)
+    (asserted,) = re.findall(r"^AssertPathExists=(.*)$", unit, re.MULTILINE)
+    file = daemon.make_context("daemon", line.split()).params["config"]
+    assert file == Path(asserted) == tmp_path / "bftrainer" / "config.yaml"
+    file.parent.mkdir()
+    file.write_text("slurm_partition: backfill\n")
+    site = tmp_path / "site.yaml"
+    site.write_text("mode: site\nexec_prefix: sudo -u {user} --\nstate_dir: /nowhere\nsocket: /run/x\n")
+    found = load({}, file=file, environ={"BFTRAINER_SITE_CONFIG": str(site)})
+    assert (found.mode, found.slurm_partition) == ("single", "backfill")
 
 
 def test_only_the_drop_in_has_options_with_which_sudo_would_not_run() -> None:
