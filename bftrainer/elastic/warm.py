@@ -232,7 +232,10 @@ def _wait_for_go(channel: int) -> None:
         if not byte:
             os._exit(AGENT_GONE)
         line += byte
-    _set(json.loads(line)["env"], channel)
+    order = json.loads(line)
+    if order["type"] != "go":  # it is to leave, and has begun nothing
+        os._exit(0)
+    _set(order["env"], channel)
 
 
 def _set(environ: dict[str, str], channel: int) -> None:

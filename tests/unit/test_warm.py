@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from bftrainer.agent.process import Program
 from bftrainer.elastic import warm
+from bftrainer.elastic.channel import AGENT_GONE
 
 
 def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> None:
@@ -28,6 +31,20 @@ def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path
     script = tmp_path / "train.py"
     script.write_text("import sys, wave, broken, no_such\n")
     assert warm.imports_of(script) == ["sys", "json", "csv", "no_such"]
+
+
+@pytest.mark.parametrize(
+    ("order", "code"), [('{"type": "regroup", "leaving": ["n1"]}\n', 0), ("", AGENT_GONE)]
+)
+def test_who_leaves_before_it_was_let_run_goes_quietly(order: str, code: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.sendall(order.encode())
+    ours.shutdown(socket.SHUT_WR)
+    waiting = f"from bftrainer.elastic import warm; warm._wait_for_go({theirs.fileno()})"
+    done = subprocess.run(
+        [sys.executable, "-c", waiting], pass_fds=[theirs.fileno()], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, b"")
 
 
 @pytest.mark.parametrize(
