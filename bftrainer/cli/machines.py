@@ -143,7 +143,8 @@ def place_for_agents(settings: Settings) -> tuple[str, str]:
 
 
 def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, str]:
-    """The socket where agents connect and its host:port, the same after a restart: they come back there."""
+    """The socket where agents connect and its host:port, the same after a restart: they come back there.
+    Whatever it is called, a loopback address is named as one."""
     from bftrainer.api.server import bind
 
     if settings.listen:
@@ -153,7 +154,7 @@ def bind_for_agents(settings: Settings, store: Store) -> tuple[socket.socket, st
             bound = bind(f"{settings.address}:{store.get('port') or 0}")
         except BftrainerError:  # somebody else has it now: agents out there end by themselves
             bound = bind(f"{settings.address}:0")
-    port = bound.getsockname()[1]
+    at, port = bound.getsockname()[:2]
     if str(port) != store.get("port"):  # to start does not need a disk with room on it
         store.put("port", str(port))
-    return bound, f"{place_for_agents(settings)[0]}:{port}"
+    return bound, f"{at if at.startswith('127.') else place_for_agents(settings)[0]}:{port}"

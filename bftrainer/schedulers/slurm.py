@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import signal
+import socket
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,8 +76,15 @@ class SlurmScheduler:
         self._environ = command_environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
         self._ours = Ours(
-            job.instance, user, users, job.partition, watch, preempted=not job.window and not job.qos
+            job.instance,
+            user,
+            users,
+            job.partition,
+            watch,
+            preempted=not job.window and not job.qos,
+            here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
+        self._warned = False
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
@@ -176,6 +184,9 @@ class SlurmScheduler:
         self._note(view.snapshot.pilots)
         self._partition_max_s = view.pilot_partition_max_s
         self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
+        if slurm_view.UNREACHED in self._busy.values() and not self._warned:
+            self._warned = True
+            log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
         now = view.snapshot.time
         self._expected = {job: self._expected.get(job, now) for job in view.expected}
         for job, since in list(self._expected.items()):
@@ -222,6 +233,12 @@ class SlurmScheduler:
         finally:
             await _end(process)
         return Output(code, out.decode(errors="replace"), said.decode(errors="replace"))
+
+
+def names_of_here() -> frozenset[str]:
+    """What this machine is called."""
+    name = socket.gethostname()
+    return frozenset({name, name.partition(".")[0]})
 
 
 def command_environment(environ: Mapping[str, str]) -> dict[str, str]:

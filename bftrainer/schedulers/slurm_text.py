@@ -42,6 +42,7 @@ class NodeRow:
     gpus: int
     cpus: int
     memory_mb: int
+    hosts: tuple[str, ...] = ()  # the address that Slurm calls it by, and its machine's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _node(line: str) -> NodeRow:
         gpus(gres),
         _count(_field(line, " CPUTot=")),
         _count(_field(line, " RealMemory=")),
+        (_field(line, " NodeAddr="), _field(line, " NodeHostName=")),
     )
 
 

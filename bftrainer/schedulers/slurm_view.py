@@ -18,6 +18,7 @@ HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
+UNREACHED = "agents there cannot reach the daemon at a loopback address: set address"
 GONE = frozenset({"COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"})
 
 
@@ -27,7 +28,8 @@ class Ours:
 
     `users` None: of any user. `partition` is where pilots go, "" the default one; only nodes of the
     partitions in `watch` are looked at, those of `partition` if it is empty. With `preempted` pilots only go
-    where main jobs may take their nodes.
+    where main jobs may take their nodes. `here`: agents reach the daemon only from this machine, which has
+    these names; empty: from everywhere.
     """
 
     instance: str
@@ -36,6 +38,7 @@ class Ours:
     partition: str = ""
     watch: frozenset[str] = frozenset()
     preempted: bool = False
+    here: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def look(
         if job.id not in own and job.state != "PENDING" and job.state not in GONE
         for name in job.nodes
     }
-    why = _why_not(machine, main, found, running, partition, ours.preempted)
+    why = _why_not(machine, main, found, running, partition, ours)
     rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
     waiting = [job for job in main if slurm_claims.waits_for_nodes(job) and job.id not in lapsed]
     held = {pilot.node for pilot in found if not pilot.pending}
@@ -82,6 +85,11 @@ def look(
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
     snapshot = Snapshot(time=now, nodes=nodes, claims=wanted.claims, pilots=found)
     return View(snapshot, wanted.jobs, machine.partitions[partition].max_s)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, or a host:port, is this machine from wherever one looks."""
+    return host.startswith("127.") or host.partition(":")[0] == "localhost"
 
 
 def pilot_partition(machine: Machine, ours: Ours) -> str:
@@ -122,14 +130,14 @@ def _pilot(job: JobRow, ours: Ours) -> Pilot | None:
 def _why_not(
     machine: Machine,
     main: Collection[JobRow],
-    ours: Collection[Pilot],
+    found: Collection[Pilot],
     running: Mapping[str, str],
     partition: str,
-    preempted: bool,
+    ours: Ours,
 ) -> dict[str, str]:
     """Nodes that are not ours -> why."""
-    held = {pilot.node for pilot in ours if not pilot.pending}
-    coming = {pilot.node for pilot in ours if pilot.pending}
+    held = {pilot.node for pilot in found if not pilot.pending}
+    coming = {pilot.node for pilot in found if pilot.pending}
     planned = {name for job in main if job.state == "PENDING" for name in job.planned}
     known = machine.partitions[partition]
     above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
@@ -143,7 +151,9 @@ def _why_not(
             reason = f"not in partition {partition}"
         if not reason and name not in held:
             reason = shut
-            if preempted and (not known.preempted or above.isdisjoint(row.partitions)):
+            if ours.here and not any(is_loopback(host) or host in ours.here for host in row.hosts):
+                reason = UNREACHED
+            if ours.preempted and (not known.preempted or above.isdisjoint(row.partitions)):
                 reason = f"nothing preempts jobs of partition {partition}"
         if reason:
             why[name] = reason

@@ -187,6 +187,15 @@ def test_agents_find_the_daemon_at_the_same_place_after_a_restart(tmp_path: Path
     store.close()
 
 
+def test_a_loopback_address_is_named_as_one(tmp_path: Path) -> None:
+    settings = given(tmp_path, address="localhost")
+    store = SqlStore(settings.database)
+    bound, place = machines.bind_for_agents(settings, store)
+    assert place == f"127.0.0.1:{bound.getsockname()[1]}"
+    bound.close()
+    store.close()
+
+
 def test_an_address_that_agents_can_call(tmp_path: Path) -> None:
     settings = given(tmp_path, listen="0.0.0.0:0", address="login1")
     store = SqlStore(settings.database)

@@ -125,6 +125,25 @@ def test_whatever_becomes_the_user_the_pilot_does_not_inherit_what_our_parsers_w
     assert not any(line.startswith(("SLURM_", "TERM=dumb")) for line in said)
 
 
+def test_agents_that_cannot_reach_the_daemon_are_warned_of_once(
+    commands: Commands, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def idle(daemon: str, hosts: str) -> int:
+        shown = SCONTROL.read_text().replace("NodeAddr=127.0.0.1 NodeHostName=localhost", hosts)
+        (commands.folder / "shown").write_text(shown)
+        commands.set("scontrol", "cat > /dev/null; cat shown")
+        scheduler = commands.scheduler(replace(JOB, daemon=daemon))
+        await scheduler.poll()
+        return len((await scheduler.poll()).idle)
+
+    far, near = "NodeAddr=n NodeHostName=n", "NodeAddr=127.0.0.1 NodeHostName=localhost"
+    for daemon, hosts in (("10.0.0.1:4000", far), ("127.0.0.1:4000", near), ("localhost:4000", near)):
+        assert asyncio.run(idle(daemon, hosts)) == 5
+    assert not caplog.messages
+    assert asyncio.run(idle("127.0.0.1:4000", far)) == 1  # where a pilot of ours already runs
+    assert caplog.messages == ["agents on the nodes cannot reach 127.0.0.1:4000: set address (or listen)"]
+
+
 def test_an_empty_answer_is_no_empty_machine(commands: Commands) -> None:
     commands.set("scontrol", f"echo '{DOWN}' >&2")
     said = fails(commands.scheduler().poll)

@@ -48,6 +48,21 @@ def see(machine_: Machine, *jobs: JobRow, ours: Ours = OURS, **others: object) -
     return look(machine_, jobs, ours, now=NOW, **others)  # type: ignore[arg-type]
 
 
+def test_nodes_from_which_no_agent_could_call_are_left_alone() -> None:
+    """Only where the daemon listens on a loopback address."""
+    machine_ = machine(n1="IDLE", n2="IDLE", n3="IDLE", n4="IDLE", n5="IDLE")
+    hosts = {"n1": ("10.0.0.1", "n1"), "n2": ("127.0.0.1", "localhost"), "n3": ("10.0.0.3", "login1")}
+    hosts |= {"n4": ("login1", "n4"), "n5": ("n5", "n5")}
+    rows = {name: replace(row, hosts=hosts[name]) for name, row in machine_.nodes.items()}
+    machine_ = replace(machine_, nodes=rows)
+    local = replace(OURS, here=frozenset({"login1"}))
+    assert set(why(see(machine_)).values()) == {""}
+    assert {name for name, reason in why(see(machine_, ours=local)).items() if reason} == {"n1", "n5"}
+    assert why(see(machine_, ours=local))["n1"].endswith("set address")
+    held = pilot(1, "n1", "a")  # it has reached us, however it did
+    assert why(see(machine_, held, ours=local))["n1"] == ""
+
+
 def test_a_recorded_machine() -> None:
     jobs, _ = slurm_text.jobs((DATA / "22.05" / "squeue.txt").read_text(), MARK)
     view = see(slurm_text.machine((DATA / "22.05" / "scontrol.txt").read_text()), *jobs)
