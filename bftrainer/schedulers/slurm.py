@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from bftrainer.model import Pilot, Snapshot
 from bftrainer.ports import Clock, NoRoomError, SchedulerError, UnsureError
-from bftrainer.schedulers import slurm_pilot, slurm_text, slurm_view
+from bftrainer.schedulers import slurm_pilot, slurm_private, slurm_text, slurm_view
 from bftrainer.schedulers.slurm_pilot import PilotJob
 from bftrainer.schedulers.slurm_text import JobRow, TextError
 from bftrainer.schedulers.slurm_view import Ours, View
@@ -85,6 +85,7 @@ class SlurmScheduler:
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
         self._warned = False
+        self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
@@ -92,6 +93,9 @@ class SlurmScheduler:
         self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
 
     async def poll(self) -> Snapshot:
+        if not self._sees_all:
+            await self._see_all()
+        self._sees_all = False  # after a poll that fails Slurm may come back with another configuration
         shown = await self._run(["scontrol", "-a", "-o"], slurm_text.SHOW, hopeless=HOPELESS)
         try:
             machine = slurm_text.machine(shown.out)
@@ -106,6 +110,7 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(str(error)) from error
         self._remember(view)
+        self._sees_all = True
         return view.snapshot
 
     async def pilots(self) -> tuple[Pilot, ...]:
@@ -166,6 +171,25 @@ class SlurmScheduler:
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return slurm_pilot.as_user(self._job, user, words)
+
+    async def _see_all(self) -> None:
+        """Raises SchedulerError if Slurm hides from us what we need to see."""
+        done = await self._run(["scontrol", "show", "config"], hopeless=HOPELESS)
+        try:
+            hidden = slurm_private.hidden(done.out, os.geteuid())
+        except TextError as error:
+            raise SchedulerError(_reason(done, str(error))) from error
+        if not hidden:
+            return
+        user, unknown = self._ours.user, ""
+        try:
+            asked = await self._run(["sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"])
+            if asked.out.strip() in slurm_private.SEES_ALL:
+                return
+            unknown = asked.words if asked.err.strip() else ""
+        except SchedulerError as error:
+            unknown = str(error)
+        raise SchedulerError(slurm_private.complaint(hidden, user, unknown))
 
     async def _queue(self) -> tuple[JobRow, ...]:
         mark = secrets.token_hex(8)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_slurm_commands import DOWN, SCONTROL, Commands
+from test_slurm_commands import ANSWERS, DOWN, SCONTROL, Commands
 
 from bftrainer.cli import app, machines
 from bftrainer.errors import BftrainerError
@@ -40,7 +40,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     commands = Commands(folder)
     shown = SCONTROL.read_text()
     (folder / "shown").write_text(re.sub(r"(PartitionName=backfill .*?MaxTime=)\S+", r"\g<1>02:00:00", shown))
-    commands.set("scontrol", "cat > /dev/null; cat shown")
+    commands.set("scontrol", f"{ANSWERS}cat > /dev/null; cat shown")
     return commands
 
 

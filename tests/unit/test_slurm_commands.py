@@ -26,6 +26,7 @@ DOWN = (DATA / "24.11" / "down.err").read_text().strip()
 HUNG = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 T, U, SIX = "1" * 32, "2" * 32, "6" * 32
 PILOT = Pilot(tag=T, node="n9")
+ANSWERS = 'if [ "$*" = "show config" ]; then /bin/cat config; exit; fi\n'
 SITE = replace(JOB, exec_prefix=("become", "{user}"))
 BECOME = """\
 if [ "$1" = eve ]; then echo 'sudo: a password is required' >&2; exit 1; fi
@@ -45,7 +46,8 @@ class Commands:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, Clock()
-        self.set("scontrol", f"cat > /dev/null; cat {SCONTROL}")
+        self.configure()
+        self.set("scontrol", f"{ANSWERS}cat > /dev/null; cat {SCONTROL}")
         self.show(SQUEUE.read_text())
         self.set("sbatch", "cat > script; echo 4711")
         self.set("scancel", "")
@@ -54,6 +56,13 @@ class Commands:
         path = self.folder / name
         path.write_text(f'#!/bin/sh\ncd {self.folder}\necho "$0 $*" >> calls\nenv > {name}.env\n{body}\n')
         path.chmod(0o755)
+
+    def configure(self, private: str = "none", slurm_user: str = "slurm(64030)") -> None:
+        """What scontrol says of the configuration."""
+        lines = ("Configuration data as of 2026-11-21T03:45:18", f"PrivateData             = {private}")
+        (self.folder / "config").write_text(
+            "\n".join([*lines, f"SlurmUser               = {slurm_user}", ""])
+        )
 
     def show(self, queue: str) -> None:
         """What squeue shows; the mark is the one that it is called with."""
@@ -93,8 +102,11 @@ def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands)
     scheduler = commands.scheduler(SQUEUE_USERS="eve", SBATCH_WAIT="1", SLURM_CONF="/c", SLURM_CLUSTERS="x")
     snapshot = asyncio.run(scheduler.poll())
     assert snapshot.idle == {"n6", "n9", "n10", "n11", "n12"}
-    assert [call.split()[0] for call in commands.calls()] == ["scontrol", "squeue"]
-    shown, queue = commands.calls()
+    asyncio.run(scheduler.poll())
+    first, *calls = commands.calls()
+    assert first == "scontrol show config", "once"
+    assert [call.split()[0] for call in calls] == ["scontrol", "squeue"] * 2
+    shown, queue = calls[:2]
     assert "-a" in shown.split() and "-a" in queue.split(), "hidden partitions have main jobs as well"
     said = (commands.folder / "squeue.env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/c"} <= set(said)
@@ -131,7 +143,7 @@ def test_agents_that_cannot_reach_the_daemon_are_warned_of_once(
     async def idle(daemon: str, hosts: str) -> int:
         shown = SCONTROL.read_text().replace("NodeAddr=127.0.0.1 NodeHostName=localhost", hosts)
         (commands.folder / "shown").write_text(shown)
-        commands.set("scontrol", "cat > /dev/null; cat shown")
+        commands.set("scontrol", f"{ANSWERS}cat > /dev/null; cat shown")
         scheduler = commands.scheduler(replace(JOB, daemon=daemon))
         await scheduler.poll()
         return len((await scheduler.poll()).idle)
@@ -148,8 +160,80 @@ def test_an_empty_answer_is_no_empty_machine(commands: Commands) -> None:
     commands.set("scontrol", f"echo '{DOWN}' >&2")
     said = fails(commands.scheduler().poll)
     assert said.startswith("slurmctld is down: slurm_load_partitions: Unable to contact")
-    commands.set("scontrol", "true")
+    commands.set("scontrol", f"{ANSWERS}true")
     assert "no nodes and no partitions" in fails(commands.scheduler().poll)
+    commands.set("scontrol", "true")
+    assert "scontrol showed no configuration" in fails(commands.scheduler().poll)
+
+
+@pytest.mark.parametrize(
+    ("private", "level", "hidden"),
+    [
+        ("none", "None", ""),
+        ("accounts,events,users", "None", ""),
+        ("jobs", "None", "jobs"),
+        ("accounts,jobs,usage", "", "jobs"),
+        ("all", "None", "jobs,nodes,partitions"),
+        ("Nodes", "None", "nodes"),
+        ("jobs", "Operator", ""),
+        ("jobs,nodes", "Administrator", ""),
+    ],
+)
+def test_who_cannot_see_everybodys_jobs_holds_nothing(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, private: str, level: str, hidden: str
+) -> None:
+    monkeypatch.setattr(slurm.os, "geteuid", lambda: 1000)
+    commands.configure(private)
+    commands.set("sacctmgr", f"echo {level}")
+    if not hidden:
+        assert asyncio.run(commands.scheduler().poll()).idle
+        return
+    said = fails(commands.scheduler().poll)
+    assert said.startswith(f"PrivateData={hidden} hides ")
+    assert said.endswith("sacctmgr modify user root set adminlevel=operator")
+    assert [call.split()[0] for call in commands.calls()] == ["scontrol", "sacctmgr"], "nothing else is asked"
+
+
+@pytest.mark.parametrize(
+    ("uid", "slurm_user"), [(0, "slurm(64030)"), (64030, "slurm(64030)"), (7, "a(b)(7)")]
+)
+def test_nothing_is_hidden_from_root_and_slurms_own_user(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, uid: int, slurm_user: str
+) -> None:
+    monkeypatch.setattr(slurm.os, "geteuid", lambda: uid)
+    commands.configure("jobs,nodes", slurm_user)
+    assert asyncio.run(commands.scheduler().poll()).idle
+
+
+def test_without_accounting_nobody_is_an_operator(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.os, "geteuid", lambda: 1000)
+    commands.configure("jobs")
+    commands.set("sacctmgr", "echo 'You are not running a supported accounting_storage plugin' >&2; exit 1")
+    assert "supported accounting_storage plugin" in fails(commands.scheduler().poll)
+    monkeypatch.setenv("PATH", str(commands.folder))
+    (commands.folder / "sacctmgr").unlink()
+    said = fails(commands.scheduler().poll)
+    assert "adminlevel=operator" in said and "cannot run sacctmgr" in said
+
+
+def test_what_is_hidden_is_asked_again_when_slurm_comes_back(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.os, "geteuid", lambda: 1000)
+    commands.set("sacctmgr", "echo None")
+    scheduler = commands.scheduler()
+    asyncio.run(scheduler.poll())
+    commands.configure("jobs")
+    assert asyncio.run(scheduler.poll()).idle, "slurmctld has not been away"
+    commands.set("squeue", "exit 1")
+    assert fails(scheduler.poll) == "squeue failed"
+    commands.show(SQUEUE.read_text())
+    for _ in range(2):
+        assert "PrivateData=jobs" in fails(scheduler.poll)
+    commands.set("sacctmgr", "echo Operator")
+    assert asyncio.run(scheduler.poll()).idle
 
 
 def test_a_queue_that_fails_is_no_empty_queue(commands: Commands) -> None:
