@@ -3,6 +3,10 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3))
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
+# Tests at a time: more than four daemons with their trainers are too much for most memories
+AT_ONCE := $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4)))
+# Tests start hundreds of processes, each of which would compile bftrainer anew
+unexport PYTHONDONTWRITEBYTECODE
 # CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
@@ -56,14 +60,14 @@ types: install  ## mypy, strict
 	$(BIN)/mypy
 
 unit: install  ## The tests of the pure core and of everything that needs no daemon
-	$(BIN)/python -m pytest -n $(JOBS) tests/unit
+	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit
 
 integration: install  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(addprefix --ignore=,$(GUIDE)) tests/cluster
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile $(addprefix --ignore=,$(GUIDE)) tests/cluster
 	$(BIN)/python -m pytest $(GUIDE)
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
