@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ MADE = [
         "/srv/testbed",
     )
 ]
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LIMIT_S = 500
 
 
@@ -65,6 +67,10 @@ def test_the_guide_has_steps() -> None:
 def nothing_installed() -> Iterator[None]:
     if any(path.exists() for path in MADE):
         pytest.skip("bftrainer is installed on this machine: the guide would change it")
+    asked = [shutil.which("python3", path=PATH) or "false", "-c", "import sys; print(*sys.version_info[:2])"]
+    version = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.split()
+    if version != [str(number) for number in sys.version_info[:2]]:
+        pytest.skip("this machine's python3 is not the version that these tests run on and lend packages of")
     yield
     subprocess.run(["bash", "-c", CLEAN], check=False, cwd=ROOT, capture_output=True)
 
@@ -96,7 +102,7 @@ def test_every_step_of_the_guide_works(nothing_installed: None, tmp_path: Path) 
         script += [f": '### {block.title}'", re.sub(r"(-m venv .*)", rf"\1\n{borrow}", block.code)]
     environ = {
         "HOME": "/root",
-        "PATH": f"{tmp_path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{tmp_path}:{PATH}",
         "DEBIAN_FRONTEND": "noninteractive",
         "PIP_NO_DEPS": "1",
         "CAPABILITIES": ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in line.split()),
