@@ -10,6 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 # Compares what this machine did with what it was predicted to do: nothing else may run beside it
@@ -30,7 +31,7 @@ $(VENV)/installed: setup.cfg pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		test "$$(id -u)" = 0 || { echo "install python3-venv first, or run make as root once"; exit 1; }; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; }
+		apt-get update -qq && $(APT_INSTALL) python3-venv; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --retries 1 --extra-index-url $(TORCH_INDEX) "$(TORCH)"
 	$(PIP) --editable '.[torch,dev]'
@@ -73,14 +74,15 @@ cluster: install slurm  ## The tests on a real Slurm, which they bring up themse
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
 	$(BIN)/python tests/cluster/soak.py --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
 
-slurm:  ## Install Debian's Slurm, munge and sudo where they are missing and we are root
-	@missing=; for program in sbatch slurmctld slurmd munged sudo; do \
+slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
+	@missing=; for program in sbatch slurmctld slurmd munged sudo slurmdbd mariadbd; do \
 		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if test -z "$$missing"; then :; \
 	elif test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null; then \
-		echo "$$missing missing, and no root or apt-get to install them: the tests on Slurm are skipped"; \
-	else apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-		slurm-wlm munge sudo; fi
+		echo "$$missing missing, and no root or apt-get to install them: the tests that need them are skipped"; \
+	else apt-get update -qq && $(APT_INSTALL) slurm-wlm munge sudo && { \
+		$(APT_INSTALL) slurmdbd mariadb-server-core mariadb-client-core || \
+		echo "no database beside what is installed here: the tests of Slurm's accounting are skipped"; }; fi
 
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

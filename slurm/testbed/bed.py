@@ -35,7 +35,7 @@ def why_not(*, slurmdbd: bool = False) -> str | None:
     if missing:
         return f"{', '.join(missing)} not installed: say make slurm"
     if slurmdbd and (missing := [name for name in accounting.PROGRAMS if _program(name) is None]):
-        return f"{', '.join(missing)} not installed: Debian's packages are slurmdbd and mariadb-server"
+        return f"{', '.join(missing)} not installed: Debian's packages are slurmdbd and mariadb-server-core"
     return None
 
 
