@@ -102,7 +102,7 @@ def status(place: Path) -> None:
     """Which processes are alive, and in which state the nodes are; exit 1 if a process is gone."""
     bed = Testbed.at(place)
     alive = bed.status()
-    states = bed.states() if bed.answers() else {}
+    states = bed.states() if bed.answers(within_s=5) else {}
     for name, lives in alive.items():
         click.echo(f"{name}\t{'alive' if lives else 'gone'}\t{states.get(name, '')}".rstrip())
     sys.exit(0 if all(alive.values()) else 1)

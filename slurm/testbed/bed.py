@@ -18,10 +18,10 @@ from slurm.testbed import plan as plans
 from slurm.testbed.plan import Plan, TestbedError
 from slurm.testbed.ports import free_ports
 
-START_S = 30.0
+START_S = 120.0
 PER_NODE_S = 0.25
 """So long a start may take on a busy machine: START_S, and this for each node."""
-STOP_S = 10.0
+STOP_S = 30.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
 SBIN = "/usr/sbin:/usr/local/sbin"
 CONTROLLER, MUNGED = "slurmctld", "munged"
@@ -270,10 +270,10 @@ class Testbed:
             said = (error.stderr or error.stdout or "").strip()
             raise TestbedError(f"{' '.join(command)}: exit {error.returncode}: {said}") from error
 
-    def answers(self) -> bool:
-        """Whether slurmctld does, within a second."""
+    def answers(self, within_s: float = 1.0) -> bool:
+        """Whether slurmctld does, in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return "is UP" in self.run(["scontrol", "ping"], check=False, timeout=1).stdout
+            return "is UP" in self.run(["scontrol", "ping"], check=False, timeout=within_s).stdout
         return False
 
     def states(self) -> dict[str, str]:

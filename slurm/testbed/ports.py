@@ -10,7 +10,9 @@ from pathlib import Path
 
 from slurm.testbed.plan import TestbedError
 
-LOWEST = 15000
+LOWEST, HIGHEST = 15000, 32000
+ROOM = 2000
+"""Ports, among which even a large testbed finds its own."""
 TRIES = 200
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -25,7 +27,7 @@ def free_ports(count: int) -> Iterator[tuple[int, ...]]:
     Raises:
         TestbedError: none are found.
     """
-    highest = int(RANGE.read_text().split()[0]) - count
+    highest = _highest(int(RANGE.read_text().split()[0])) - count
     for _ in range(TRIES):
         first = random.randrange(LOWEST, highest)  # noqa: S311  not for secrets
         with contextlib.ExitStack() as held:
@@ -36,6 +38,11 @@ def free_ports(count: int) -> Iterator[tuple[int, ...]]:
             yield ports
             return
     raise TestbedError(f"no {count} free ports in a row between {LOWEST} and {highest}; stop other testbeds")
+
+
+def _highest(outgoing: int) -> int:
+    """Where the kernel gives nearly all ports to outgoing connections, ours have to be among them."""
+    return outgoing if outgoing > LOWEST + ROOM else HIGHEST
 
 
 def _bind(held: contextlib.ExitStack, port: int) -> int:

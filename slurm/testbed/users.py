@@ -13,9 +13,10 @@ from typing import Any
 from slurm.testbed.plan import TestbedError
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
-TRIES = 20
-LOCKED = 10
-"""useradd's and userdel's way to say that somebody else changes /etc/group or (1) /etc/passwd now."""
+TRIES = 50
+FOR_NOW = (1, 8, 10)
+"""How useradd and userdel say that somebody else changes /etc/passwd or (10) /etc/group now, or (8) that a
+process of the user is still there."""
 
 
 def make(names: Iterable[str]) -> tuple[str, ...]:
@@ -53,7 +54,7 @@ def _repeat(command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return
-        if done.returncode not in (1, LOCKED):
+        if done.returncode not in FOR_NOW:
             break
         time.sleep(0.1)
     raise TestbedError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,9 @@ def bed(slurm_is_there: None) -> Iterator[Testbed]:
 
 @pytest.fixture(scope="session")
 def users(bed: Testbed, worker_id: str) -> Iterator[tuple[str, str]]:
-    """Two Unix users, this worker's own."""
-    names = (f"bft-a-{worker_id}", f"bft-b-{worker_id}")
+    """Two Unix users, this worker's own: another checkout's tests may run on this machine, too."""
+    suffix = f"{worker_id}-{secrets.token_hex(2)}"
+    names = (f"bft-a-{suffix}", f"bft-b-{suffix}")
     with bed.with_users(names):
         yield names
 

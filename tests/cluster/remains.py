@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slurm.testbed.processes import started
+from slurm.testbed.processes import started, until
+
+DYING_S = 10.0
+
+
+def left(directory: Path) -> list[int]:
+    """Processes that stay where all should go: the dying get a moment."""
+    until(lambda: not mentioned(directory), DYING_S)
+    return mentioned(directory)
 
 
 def mentioned(directory: Path) -> list[int]:

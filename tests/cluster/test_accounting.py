@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import pytest
@@ -14,10 +15,16 @@ PILOT = ("-p", "backfill", "--account=bftrainer", "--qos=bftrainer")
 
 
 @pytest.fixture(scope="module")
-def site(worker_id: str) -> Iterator[Testbed]:
+def user() -> str:
+    """Of this run alone."""
+    return f"bft-c-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="module")
+def site(user: str) -> Iterator[Testbed]:
     if why := why_not(slurmdbd=True):
         pytest.skip(why)
-    with Testbed(nodes=2, slurmdbd=True, users=[f"bft-c-{worker_id}"]) as bed:
+    with Testbed(nodes=2, slurmdbd=True, users=[user]) as bed:
         yield bed
 
 
@@ -28,11 +35,10 @@ def submit(site: Testbed, user: str, *options: str) -> str:
 
 def shows(site: Testbed, number: str, wanted: str) -> bool:
     command = ["squeue", "-h", "-j", number, "-o", "%T %r %a %q"]
-    return until(lambda: site.run(command).stdout.strip() == wanted, 30)
+    return until(lambda: site.run(command).stdout.strip() == wanted, 240)
 
 
-def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, worker_id: str) -> None:
-    user = f"bft-c-{worker_id}"
+def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, user: str) -> None:
     site.run([str(FRAGMENTS / "bftrainer-qos.sh"), "1", user])  # again, with fewer nodes
     factor = site.run(["sacctmgr", "-n", "-P", "show", "qos", "bftrainer", "format=UsageFactor,GrpTRES"])
     assert factor.stdout.strip() == "0.000000|node=1"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from slurm.testbed.ports import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -35,7 +39,21 @@ MADE = [
     )
 ]
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LIMIT_S = 500
+ACCOUNTS = ("bftrainer", "user1", "user2")
+GROUP = "trainers"
+PORTS = ("9464", "7464")
+PASSED_ON = re.compile(r"PIP_\w+|\w+_proxy|SSL_\w+|(REQUESTS|CURL)_CA_BUNDLE", re.IGNORECASE)
+"""Variables without which this machine may reach no package index."""
+APT = """\
+apt-get() {
+    for try in 1 2 3 4 5 6 7 8 9 10; do  # another apt-get may have the lists, for which it does not wait
+        if command apt-get -o DPkg::Lock::Timeout=60 "$@"; then return; fi
+        sleep 3
+    done
+    return 1
+}
+"""
+LIMIT_S = 800
 
 
 @dataclass(frozen=True)
@@ -71,19 +89,33 @@ def nothing_installed() -> Iterator[None]:
     version = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.split()
     if version != [str(number) for number in sys.version_info[:2]]:
         pytest.skip("this machine's python3 is not the version that these tests run on and lend packages of")
+    if taken := [name for name in (*ACCOUNTS, GROUP) if is_there(name)]:
+        pytest.skip(f"{', '.join(taken)}: this machine has them already, and the guide would remove them")
     yield
     subprocess.run(["bash", "-c", CLEAN], check=False, cwd=ROOT, capture_output=True)
+
+
+def is_there(name: str) -> bool:
+    """Whether there is an account or a group of this name."""
+    return name in {*(u.pw_name for u in pwd.getpwall()), *(g.gr_name for g in grp.getgrall())}
+
+
+@pytest.fixture
+def free() -> Iterator[dict[str, str]]:
+    """The guide's ports -> some that nobody has."""
+    with free_ports(len(PORTS)) as found:
+        yield dict(zip(PORTS, map(str, found), strict=True))
 
 
 CLEAN = f"""
 {sys.executable} -m slurm.testbed down --dir /srv/testbed
 rm -rf {" ".join(map(str, MADE))} /etc/systemd/system/bftrainer.service.d /var/log/bftrainer.log
-userdel bftrainer; userdel -r user1; userdel -r user2; groupdel trainers
+userdel bftrainer; userdel -r user1; userdel -r user2; groupdel {GROUP}
 """
 
 
 @pytest.mark.timeout(LIMIT_S + 100)
-def test_every_step_of_the_guide_works(nothing_installed: None, tmp_path: Path) -> None:
+def test_every_step_of_the_guide_works(nothing_installed: None, free: dict[str, str], tmp_path: Path) -> None:
     """One shell runs all blocks. bftrainer's dependencies come from this test's own Python, as links below
     /opt: a checkout may be where neither the daemon nor users can look, such as /tmp or /root.
 
@@ -97,10 +129,15 @@ def test_every_step_of_the_guide_works(nothing_installed: None, tmp_path: Path) 
         f"cp -al {own} {there} || {{ rm -rf {there}; cp -a {own} {there}; }}\n"
         f"echo {there} > $(echo /opt/bftrainer/lib/python3.*/site-packages)/borrowed.pth"
     )
-    script = ["set -euxo pipefail"]
+    script = ["set -euxo pipefail", APT]
     for block in blocks():
-        script += [f": '### {block.title}'", re.sub(r"(-m venv .*)", rf"\1\n{borrow}", block.code)]
+        code = re.sub("|".join(PORTS), lambda port: free[port[0]], block.code)
+        script += [f": '### {block.title}'", re.sub(r"(-m venv .*)", rf"\1\n{borrow}", code)]
     environ = {
+        **{name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)},
+        "no_proxy": ",".join(
+            filter(None, ("127.0.0.1", os.environ.get("no_proxy", os.environ.get("NO_PROXY"))))
+        ),
         "HOME": "/root",
         "PATH": f"{tmp_path}:{PATH}",
         "DEBIAN_FRONTEND": "noninteractive",

@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from remains import mentioned
+import pytest
+from remains import left, mentioned
+
+from slurm.testbed import Testbed
+from slurm.testbed.processes import kill, until
 
 ROOT = Path(__file__).parent.parent.parent
+LONG_S = 240.0
 
 
-def test_ctrl_c_leaves_nothing_running(place: Path) -> None:
+@pytest.fixture
+def demo(place: Path) -> Iterator[subprocess.Popen[str]]:
+    """All that it starts has the directory in its environment. Nothing of it outlives a failed test."""
     place.mkdir()
     place.chmod(0o755)
-    demo = subprocess.Popen(
+    running = subprocess.Popen(
         [sys.executable, "-m", "slurm.testbed", "demo", "--nodes", "2", str(ROOT / "trainers/digits.yaml")],
-        env={**os.environ, "TMPDIR": str(place)},  # which tells everything that it starts
+        env={**os.environ, "TMPDIR": str(place)},
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert demo.stdout is not None
-    seen = next(line for line in demo.stdout if "n1=(digits)" in line)  # pilots are up, workers start
-    assert "main jobs: 0 submitted" in seen
-    assert mentioned(place)
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.communicate()
+        for directory in place.glob("bftrainer-slurm-*"):
+            Testbed.at(directory).down()
+        kill(mentioned(place))
+
+
+def agents(place: Path) -> list[int]:
+    """Pilots that are up."""
+    found = []
+    for pid in mentioned(place):
+        with contextlib.suppress(OSError):
+            if b"bftrainer.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def test_ctrl_c_leaves_nothing_running(demo: subprocess.Popen[str], place: Path) -> None:
+    assert until(lambda: bool(agents(place)) or demo.poll() is not None, LONG_S)  # workers start
+    assert agents(place)
     demo.send_signal(signal.SIGINT)
-    demo.communicate(timeout=90)
+    said, _ = demo.communicate(timeout=LONG_S)
     assert demo.returncode == 1
-    assert not mentioned(place)
+    assert "submitted" not in said.replace("main jobs: 0 submitted", "")
+    assert not left(place)
     assert not list(place.iterdir())

@@ -12,15 +12,17 @@ from slurm.testbed.probe import waits
 from slurm.testbed.processes import until
 from slurm.testbed.workload import MainJob
 
+LONG_S = 240.0
+
 
 def job(number: int, submit_s: float, size: int, run_s: float = 0.5) -> MainJob:
     return MainJob(number=number, submit_s=submit_s, size=size, run_s=run_s, limit_s=30)
 
 
 def test_jobs_of_a_user_run_as_planned(bed: Testbed, users: tuple[str, str]) -> None:
-    jobs = [job(1, 0, 4, 2.0), job(2, 0.5, 1), job(3, 0.5, 2)]
+    jobs = [job(1, 0, 4, 6.0), job(2, 3, 1), job(3, 3, 2)]  # so far apart that none overtakes the first
     with Load(bed, jobs, user=users[0]) as load:
-        load.wait(60)
+        load.wait(LONG_S)
         runs = load.runs()
     assert [(run.number, run.size, run.state) for run in runs] == [
         (1, 4, "COMPLETED"),
@@ -33,7 +35,7 @@ def test_jobs_of_a_user_run_as_planned(bed: Testbed, users: tuple[str, str]) -> 
     first, second, third = runs
     assert first.started is not None
     assert first.ended is not None
-    assert first.ended - first.started >= 2.0
+    assert first.ended - first.started >= 6.0
     for behind in (second, third):  # the whole machine was taken
         assert behind.started is not None
         assert behind.started > first.ended
@@ -42,10 +44,10 @@ def test_jobs_of_a_user_run_as_planned(bed: Testbed, users: tuple[str, str]) -> 
 
 def test_what_is_left_is_cancelled(bed: Testbed) -> None:
     with Load(bed, [job(1, 0, 4, 1000), job(2, 0, 4, 1000), job(3, 1000, 1)]) as load:
-        assert until(lambda: len(load.runs()) == 2, 30)
+        assert until(lambda: len(load.runs()) == 2, LONG_S)
         with pytest.raises(TestbedError, match="3 of 3 main jobs have not ended"):
             load.wait(0.1)
-    assert until(lambda: all(run.state.startswith("CANCELLED") for run in load.runs()), 30)
+    assert until(lambda: all(run.state.startswith("CANCELLED") for run in load.runs()), LONG_S)
     bed.wait_idle()
 
 
@@ -56,7 +58,7 @@ def test_a_paused_controller_loses_and_doubles_no_job(bed: Testbed) -> None:
             # sbatch gives up only after 10 s: its submission waits in the paused controller's queue
             assert not until(lambda: bool(load.runs()), 12)
             bed.continue_controller()
-            load.wait(60)
+            load.wait(LONG_S)
     finally:
         if not bed.answers():
             bed.continue_controller()
@@ -68,4 +70,4 @@ def test_a_paused_controller_loses_and_doubles_no_job(bed: Testbed) -> None:
 
 def test_a_refused_job_is_told(bed: Testbed) -> None:
     with Load(bed, [job(1, 0, 0)]) as load, pytest.raises(TestbedError, match=r"exit 1: .*ode count"):
-        load.wait(30)
+        load.wait(LONG_S)

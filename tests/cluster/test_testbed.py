@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from remains import mentioned
+from remains import left
 
 from slurm.testbed import Testbed, TestbedError
 from slurm.testbed.processes import until
 
+LONG_S = 240.0
 FOREVER = "sleep 1000 & sleep 1000"
 
 
@@ -26,7 +27,7 @@ def state(bed: Testbed, number: str) -> str:
 
 
 def becomes(bed: Testbed, number: str, wanted: str) -> None:
-    assert until(lambda: state(bed, number) == wanted, 60), f"{state(bed, number)} is not {wanted}"
+    assert until(lambda: state(bed, number) == wanted, LONG_S), f"{state(bed, number)} is not {wanted}"
 
 
 def test_two_side_by_side_with_jobs_and_nothing_is_left() -> None:
@@ -41,7 +42,7 @@ def test_two_side_by_side_with_jobs_and_nothing_is_left() -> None:
             becomes(bed, job(bed, "-N2"), "RUNNING")
         assert len(one.run(["squeue", "-h"]).stdout.splitlines()) == 1
     for bed in (one, two):
-        assert not mentioned(bed.plan.directory)
+        assert not left(bed.plan.directory)
         assert not bed.plan.directory.exists()
 
 
@@ -63,7 +64,7 @@ def test_another_process_takes_it_down(place: Path) -> None:
     assert status.returncode == 1
     assert status.stdout.splitlines() == ["munged\talive", "slurmctld\talive", "n1\tgone\talloc"]
     subprocess.run([*command, "down", "--dir", str(place)], check=True)
-    assert not mentioned(place)
+    assert not left(place)
     with pytest.raises(TestbedError, match="no testbed there"):
         Testbed.at(place)
 
@@ -141,4 +142,4 @@ def test_a_slurm_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, p
         Testbed(nodes=1, directory=place).up()
     assert "no_such_plugin" in str(caught.value)
     assert not place.exists()
-    assert not mentioned(place)
+    assert not left(place)

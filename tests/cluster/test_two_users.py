@@ -9,7 +9,6 @@ import contextlib
 import json
 import pwd
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +22,7 @@ import pytest
 
 import bftrainer
 from slurm.testbed import Testbed
+from slurm.testbed.ports import free_ports
 
 ROOT = Path(bftrainer.__file__).parent.parent
 START_S = 180.0
@@ -53,15 +53,13 @@ checkpoint: {{every_s: 0.5}}
 class Site:
     """A daemon of the service account, and the command line as any user has it."""
 
-    def __init__(self, bed: Testbed, users: tuple[str, str], service: str) -> None:
+    def __init__(self, bed: Testbed, users: tuple[str, str], service: str, port: int) -> None:
         self.bed, self.users, self.service = bed, users, service
         self.place = Path(tempfile.mkdtemp(prefix="bft-site-"))
         self.place.chmod(0o755)
         self.python = self.place / "bin" / "python"
         self.state, self.socket = self.place / "state", self.place / "run" / "daemon.sock"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.server = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.server = f"127.0.0.1:{port}"
         self.daemon: subprocess.Popen[bytes] | None = None
         self._write_python()
         for folder, mode in ((self.state, 0o700), (self.socket.parent, 0o755)):
@@ -120,7 +118,7 @@ class Site:
         if self.daemon is not None:
             self.daemon.terminate()
             try:
-                self.daemon.wait(60)
+                self.daemon.wait(START_S)
             except subprocess.TimeoutExpired:
                 self.daemon.kill()
                 self.daemon.wait()
@@ -187,10 +185,11 @@ def system_python() -> str:
 
 
 def others_can(command: list[str]) -> bool:
-    return (
-        subprocess.run(command, user="nobody", extra_groups=[], capture_output=True, check=False).returncode
-        == 0
+    nobody = pwd.getpwnam("nobody")
+    done = subprocess.run(
+        command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], capture_output=True, check=False
     )
+    return done.returncode == 0
 
 
 def until(condition: Callable[[], object], seconds: float, story: Callable[[], str]) -> None:
@@ -243,16 +242,17 @@ def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[Site]:
     """Both users train, each on a node, and have written checkpoints."""
     if not others_can(["test", "-r", str(ROOT / "bftrainer" / "__init__.py")]):
         pytest.skip(f"other users cannot read {ROOT}")
-    site = Site(bed, users, service)
-    try:
-        site.start()
-        for user in users:
-            site.submit(user, site.name(user))
-        for user in users:
-            until(lambda u=user: list(checkpoints(site, u)), START_S, site.story)
-        yield site
-    finally:
-        site.stop()
+    with free_ports(1) as (port,):
+        site = Site(bed, users, service, port)
+        try:
+            site.start()
+            for user in users:
+                site.submit(user, site.name(user))
+            for user in users:
+                until(lambda u=user: list(checkpoints(site, u)), START_S, site.story)
+            yield site
+        finally:
+            site.stop()
 
 
 def checkpoints(site: Site, user: str) -> Iterator[Path]:
@@ -266,8 +266,7 @@ def test_everything_of_a_trainer_runs_as_its_user(site: Site, users: tuple[str, 
     for user in users:
         _, _, agent = site.pilot(user)
         uid = pwd.getpwnam(user).pw_uid
-        workers = [pid for pid in pids() if "train.py" in words_of(pid)]
-        mine = [pid for pid in workers if Path(f"/proc/{pid}").stat().st_uid == uid]
+        mine = [pid for pid in pids() if "train.py" in words_of(pid) and is_of(pid, uid)]
         assert Path(f"/proc/{agent}").stat().st_uid == uid and len(mine) == 1
         assert variable(mine[0], "TOKEN") == f"{site.name(user)}-token"
         folder = Path(site.trainer(user)["log_dir"])
@@ -446,7 +445,9 @@ def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(site: Site, use
     )
     number = fake.stdout.strip()
     assert fake.returncode == 0, fake.stderr
-    until(lambda: number not in site.bed.run(["squeue", "-h", "-o", "%i"]).stdout.split(), 60, site.story)
+    until(
+        lambda: number not in site.bed.run(["squeue", "-h", "-o", "%i"]).stdout.split(), START_S, site.story
+    )
     assert site.pilot(bob) == (job, tag, agent)
     assert site.trainer(bob)["generation"] == before["generation"]
 
@@ -458,7 +459,8 @@ import sys, urllib.error, urllib.request
 method, url, credential = sys.argv[1:4]
 headers = {"Authorization": f"Munge {credential}"} if credential else {}
 try:
-    with urllib.request.urlopen(urllib.request.Request(url, method=method, headers=headers)) as answer:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(urllib.request.Request(url, method=method, headers=headers)) as answer:
         print(answer.status, answer.read().decode())
 except urllib.error.HTTPError as error:
     print(error.code, error.read().decode())
@@ -516,4 +518,4 @@ def refused(done: subprocess.CompletedProcess[str]) -> bool:
 def test_in_the_end_both_still_train(site: Site, users: tuple[str, str]) -> None:
     for user in users:
         step = site.trainer(user)["step"]
-        until(lambda u=user, s=step: site.trainer(u)["step"] > s, 60, site.story)
+        until(lambda u=user, s=step: site.trainer(u)["step"] > s, START_S, site.story)

@@ -12,6 +12,8 @@ import aiohttp
 import pytest
 from testbed import LONG_S, Site, always
 
+from slurm.testbed.ports import free_ports
+
 
 @pytest.fixture
 def site() -> Iterator[Site]:
@@ -86,13 +88,16 @@ def test_settings_are_read_again_on_sighup(site: Site) -> None:
     assert site.get("status")["settings"]["max_failures"] == 7
 
 
-def test_probes_and_metrics_are_served_on_the_socket_and_on_a_port(site: Site) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    site.environ["BFTRAINER_METRICS_PORT"] = str(port)
-    site.start()
+@pytest.fixture
+def port(site: Site) -> Iterator[int]:
+    """Of a daemon that has been started."""
+    with free_ports(1) as (port,):
+        site.environ["BFTRAINER_METRICS_PORT"] = str(port)
+        site.start()
+        yield port
 
+
+def test_probes_and_metrics_are_served_on_the_socket_and_on_a_port(site: Site, port: int) -> None:
     async def ask(path: str, connector: aiohttp.BaseConnector | None) -> tuple[int, str]:
         async with (
             aiohttp.ClientSession(connector=connector) as session,

@@ -17,7 +17,7 @@ from bftrainer.testing.workers import Workers
 
 SCRIPT = str(Path(__file__).parent / "scripts" / "shadow.py")
 SAMPLES = 5_000
-SLOW = ("0.005", "262144")  # so few bytes a step that there is time for accidents
+SLOW = ("0.02", "262144")  # so few bytes a step that there is time for accidents
 STATE = 10_600_000  # bytes of parameters and momenta
 
 

@@ -60,10 +60,10 @@ def rows(folder: Path) -> dict[str, tuple[str, int | None, int]]:
 
 
 def until_first_row(folder: Path, running: subprocess.Popen[str]) -> dict[str, tuple[str, int | None, int]]:
-    while not rows(folder):
+    while not (found := rows(folder)):
         assert running.poll() is None, running.communicate()
         time.sleep(0.02)
-    return rows(folder)
+    return found
 
 
 def children(pid: int) -> list[int]:
@@ -135,7 +135,7 @@ def test_a_worker_that_is_killed_costs_no_run(folder: Path) -> None:
     running = subprocess.Popen(
         sweep(folder, "--jobs", "1", "--json"), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    (first,) = until_first_row(folder, running).values()
+    first, *_ = until_first_row(folder, running).values()
     os.kill(first[2], signal.SIGKILL)
     out, said = running.communicate(timeout=250)
     assert running.returncode == 0, said

@@ -33,6 +33,7 @@ from bftrainer.model import (
 from bftrainer.ports import Pause, Progress
 from bftrainer.service import DaemonService
 from bftrainer.store import SqlStore
+from slurm.testbed.ports import free_ports
 
 CALLERS = {
     "alice": Caller("alice", 1001),
@@ -331,21 +332,14 @@ def test_bad_requests_are_told_what_is_wrong(
 
 def test_a_port_for_metrics_tells_what_its_reader_may_know(daemon: Daemon) -> None:
     async def read(caller: Caller) -> str:
-        runner = await export(DaemonService(daemon), port := _free_port(), caller)
+        runner = await export(DaemonService(daemon), port, caller)
         try:
             async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
                 return await answer.text()
         finally:
             await runner.cleanup()
 
-    told = asyncio.run(read(NOBODY))
-    assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
-    assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with free_ports(1) as (port,):
+        told = asyncio.run(read(NOBODY))
+        assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
+        assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))

@@ -253,8 +253,8 @@ def test_scontrol_is_not_left_to_ask_three_times(commands: Commands) -> None:
 def test_a_command_that_hangs_is_killed(commands: Commands) -> None:
     commands.set("squeue", "echo $$ > pid; exec sleep 600")
     scheduler = commands.scheduler()
-    scheduler._timeout_s = 0.5
-    assert fails(scheduler.poll) == "squeue took more than 0.5 s"
+    scheduler._timeout_s = 3.0
+    assert fails(scheduler.poll) == "squeue took more than 3 s"
     pid = int((commands.folder / "pid").read_text())
     deadline = time.monotonic() + 20
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
