@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bftrainer import pool, vacate
 from bftrainer.beliefs import beliefs_of
 from bftrainer.model import Node, NodeState, Operation, Pilot, PollFailed, Snapshot, TrainerSpec
-from bftrainer.pilots import Held, Pilots
+from bftrainer.pilots import GONE, Held, Pilots
 from bftrainer.ports import SchedulerError
 
 if TYPE_CHECKING:
@@ -128,8 +128,9 @@ class Nodes:
             await asyncio.sleep(wait)
             wait = min(2 * wait, MAX_LOOK_AGAIN_S)
 
-    def why_not(self, node: Node) -> str:
-        """What keeps a node of the last look out of the pool, as anybody may know it."""
+    def why_not(self, node: Node, *, whole: bool = False) -> str:
+        """What keeps a node of the last look out of the pool: the `whole` story, which may name users, or
+        what anybody may know."""
         own = self._daemon.settings
         if node.why or node.state is not NodeState.IDLE:
             return node.why
@@ -139,7 +140,10 @@ class Nodes:
             return self.operation.value
         if node.until is not None and node.until - self._daemon.clock.now() < own.min_hole_s:
             return "its hole ends soon"
-        return "its pilots were refused" if node.name in self.pilots.refused() else ""
+        refused = self.pilots.refused().get(node.name)
+        if refused is None:
+            return ""
+        return f"no pilot for a while: {refused}" if whole else "its pilots were refused"
 
     # looking
 
@@ -208,14 +212,30 @@ class Nodes:
             self._let_go(change.vacated, [claim.job for claim in snapshot.claims])
             for node in change.left - change.vacated:
                 self.drop(node)
-        for node, reason in self.pilots.lost(snapshot.pilots, snapshot.time).items():
-            self._daemon.telemetry.pilot("lost", [self.pilots.held[node].pilot], reason)
-            if reason != "its pilot is gone":
-                self.pilots.refuse(node, reason)
-            self.lose(node, reason)
-            self.drop(node)
+        await self._give_up_lost(snapshot)
         self._hold_now.set()
         return change is not None
+
+    async def _give_up_lost(self, snapshot: Snapshot) -> None:
+        """Pilots that are gone or were never born: of those whose agents never came, the scheduler may know
+        why."""
+        lost = self.pilots.lost(snapshot.pilots, snapshot.time)
+        held = {node: self.pilots.held[node] for node in lost}
+        failed: Mapping[Pilot, str] = {}
+        if unheard := [h.pilot for h in held.values() if not h.reported]:
+            try:
+                failed = await self._daemon.scheduler.failures(unheard)
+            except SchedulerError as error:
+                self._daemon.telemetry.trouble("scheduler", error)
+        for node, reason in lost.items():
+            if self.pilots.held.get(node) is not held[node]:
+                continue  # let go meanwhile
+            said = failed.get(held[node].pilot, reason)
+            self._daemon.telemetry.pilot("lost", [held[node].pilot], said)
+            if said != GONE:
+                self.pilots.refuse(node, said)
+            self.lose(node, reason)
+            self.drop(node)
 
     def _in_our_eyes(self, snapshot: Snapshot) -> Snapshot:
         """A node that goes from one pilot of ours to the next has not left; nor has one that a scheduler just

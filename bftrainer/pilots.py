@@ -24,6 +24,7 @@ LISTED_S = 5.0
 """A pilot that was submitted so long ago and is not listed does not exist."""
 IN_A_ROW = 3
 """So many submissions refused in a row are not their nodes' fault."""
+GONE = "its pilot is gone"
 BACKOFF_S = 5.0
 """What failed is tried again so much later, twice as much at every failure, and `MAX_BACKOFF_S` at most: a
 submission that was refused, and a cancellation after which the pilot is still listed."""
@@ -37,6 +38,7 @@ class Held:
     pilot: Pilot
     since: float  # when its submission was answered, or given up
     listed: bool = False
+    reported: bool = False  # its agent has been there
     unused: float | None = None  # since when nobody needs it
 
 
@@ -98,7 +100,7 @@ class Pilots:
 
     def reports(self, node: str) -> None:
         """A node's agent has connected: its pilot runs, and whatever was wrong there is over."""
-        self.held[node].listed = True
+        self.held[node].listed = self.held[node].reported = True
         self._refused.pop(node, None)
 
     def forget(self, node: str) -> Pilot | None:
@@ -132,9 +134,9 @@ class Pilots:
             if self.connected(node):
                 continue
             if held.pilot not in listed and (held.listed or age > LISTED_S):
-                found[node] = "its pilot is gone" if held.listed else "its pilot was lost on its way"
+                found[node] = GONE if held.listed else "its pilot was lost on its way"
             elif age > self.start_s:
-                why = held.pilot.pending or "its agent did not report"
+                why = held.pilot.pending or "its agent did not report; do nodes reach `address`?"
                 found[node] = f"its pilot did not start within {self.start_s:g} s: {why}"
         return found
 

@@ -60,6 +60,11 @@ class Scheduler(Protocol):
         """End pilots and everything in them; no error for those that are gone already."""
         ...
 
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        """Why pilots that are gone have failed, in words for an admin. Not there are those that have not, and
+        those of which nobody knows."""
+        ...
+
     async def close(self) -> None:
         """Stop what the scheduler object itself runs; pilots are left alone."""
         ...

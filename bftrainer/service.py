@@ -102,7 +102,7 @@ class DaemonService:
                 {
                     "node": node,
                     "state": "idle" if node in daemon.state.pool else "busy",
-                    "why": "" if ours else daemon.nodes.why_not(facts),
+                    "why": "" if ours else daemon.nodes.why_not(facts, whole=caller.admin),
                     "until": facts.until,
                     "pilot": "up"
                     if daemon.hub.connected(node)

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -114,6 +114,9 @@ class LocalScheduler:
             if running in pilots:
                 _kill_session(pid)
         self._reap()
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        return {}  # their logs, on this machine, have it
 
     async def close(self) -> None:
         if self._player is not None:

@@ -87,6 +87,7 @@ class SlurmScheduler:
         self._warned = False
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
+        self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
         self._expected: dict[str, float] = {}  # main job -> since when it should have started
@@ -134,6 +135,7 @@ class SlurmScheduler:
         if not number.isdecimal():
             raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
         self._jobs.setdefault(pilot, set()).add(number)
+        self._submitted[pilot.node] = pilot, number
 
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> tuple[list[str], str]:
         """The command that submits a pilot, with the limit of the partition as of the last poll, and its
@@ -155,6 +157,20 @@ class SlurmScheduler:
         failed = await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
         if reasons := list(dict.fromkeys(filter(None, failed))):
             raise SchedulerError("; ".join(reasons))
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        numbers = {pilot: self._number(pilot) for pilot in pilots}
+        asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
+        if not asked:
+            return {}
+        ends = slurm_text.ends((await self._run(["scontrol", "-o"], asked)).out)
+        found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
+        return {pilot: why for pilot, why in found.items() if why}
+
+    def _number(self, pilot: Pilot) -> str:
+        """The job of a pilot, even of one that no look has found; "" if it is not known."""
+        last, number = self._submitted.get(pilot.node, (None, ""))
+        return pilot.job or (number if last == pilot else "")
 
     async def close(self) -> None:
         pass

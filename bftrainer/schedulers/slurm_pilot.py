@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bftrainer.model import Pilot
 from bftrainer.ports import NoRoomError, SchedulerError
-from bftrainer.schedulers.slurm_text import NODE_NAME
+from bftrainer.schedulers.slurm_text import NODE_NAME, End
 
 PREFIX = "bftrainer-"
 MINUTE_S = 60.0
@@ -20,6 +20,9 @@ START_S = 15.0
 TAG = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
 """What pilots are called, whichever daemon's they are: any other job is a main job."""
+NOT_FOUND = 127
+"""How a shell says that there is no such program."""
+FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
 
@@ -65,6 +68,11 @@ def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float |
     return max(1, minutes)
 
 
+def log_of(job: PilotJob, pilot: Pilot) -> Path:
+    """Where a pilot prints to; another user's may not write into our folder."""
+    return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
+
+
 def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None) -> list[str]:
     """The command line of sbatch, whose script comes on its standard input.
 
@@ -75,9 +83,6 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
         if not fit.fullmatch(value):
             raise SchedulerError(f"{value!r} is no name of a {what}")
     minutes = limit_minutes(job, limit_s, partition_max_s)
-    log = (
-        Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
-    )  # not the user's folder
     given = {
         "job-name": job_name(job.instance, pilot.tag),
         "comment": f"bftrainer pilot {pilot.tag}",
@@ -91,7 +96,7 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
         "time": str(minutes),
         "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * minutes + START_S):.0f}",
         "chdir": "/",
-        "output": str(log).replace("%", "%%"),  # Slurm fills in what follows a %
+        "output": str(log_of(job, pilot)).replace("%", "%%"),  # Slurm fills in what follows a %
         "open-mode": "append",
     }
     return [
@@ -129,6 +134,19 @@ def script(job: PilotJob, pilot: Pilot, secret: str) -> str:
         )
     except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
         raise SchedulerError(f"pilot template {job.template}: {error}") from error
+
+
+def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
+    """Why a pilot's job has failed and where to look; "" if it has not. It may be cancelled or preempted
+    before its agent reports: that is no failure."""
+    if end.code == NOT_FOUND:
+        return f"its job failed: there is no {job.python} on {pilot.node}; see pilot_python"
+    if not end.code and end.state not in FAILED:
+        return ""
+    said = f"its job failed: {f'exit code {end.code}' if end.code else end.reason or end.state}"
+    if pilot.user:
+        return f"{said}; try there, as {pilot.user}: {job.python} -m bftrainer.agent --help"
+    return f"{said}; see {log_of(job, pilot)}"
 
 
 def as_user(job: PilotJob, user: str, words: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ SHOW = "show node\nshow reservation\nshow partition\n"
 SEPARATOR = "\x1f"
 FIELDS = tuple(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbrj")
 
+PROMPT = "scontrol: "  # even where nobody types
 NO_RESERVATIONS = "No reservations in the system"
 NOTHING = frozenset({"", "(null)", "N/A", "none"})
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -99,6 +100,15 @@ class JobRow:
     name: str  # its first line
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a job has ended. `code`: of its script; 0 also if that was killed."""
+
+    state: str
+    code: int
+    reason: str
+
+
 def squeue_format(mark: str) -> str:
     """The -o of squeue; `mark` begins each line and must be new each time."""
     return SEPARATOR.join((mark, *FIELDS))
@@ -114,9 +124,7 @@ def machine(text: str) -> Machine:
     twice: set[str] = set()
     partitions: dict[str, Partition] = {}
     reservations: list[Reservation] = []
-    for line in text.split("\n"):
-        while line.startswith("scontrol: "):  # it prompts even where nobody types
-            line = line[10:]  # noqa: PLW2901
+    for line in _shown(text):
         if line.startswith("NodeName="):
             node = _node(line)
             if NODE_NAME.fullmatch(node.name):
@@ -158,6 +166,24 @@ def jobs(text: str, mark: str) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
     if odd and not rows:
         raise TextError(odd[0])
     return tuple(rows), tuple(odd)
+
+
+def ends(text: str) -> dict[str, End]:
+    """How jobs have ended, by number, from what `scontrol -o` printed when told to show them."""
+    found = {}
+    for line in _shown(text):
+        if line.startswith("JobId="):
+            code = _count(_field(line, " ExitCode=").partition(":")[0])
+            found[line[6 : line.find(" ")]] = End(_field(line, " JobState="), code, _field(line, " Reason="))
+    return found
+
+
+def _shown(text: str) -> Iterator[str]:
+    """The lines that `scontrol` printed, without its prompts."""
+    for line in text.split("\n"):
+        while line.startswith(PROMPT):
+            line = line[len(PROMPT) :]  # noqa: PLW2901
+        yield line
 
 
 def _node(line: str) -> NodeRow:

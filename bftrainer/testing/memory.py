@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bftrainer.model import Claim, Node, NodeState, Pilot, Snapshot
@@ -24,6 +24,7 @@ class Machine:
         default_factory=list
     )  # all that ever were, with limits
     cancelled: list[str] = field(default_factory=list)  # tags, in order
+    failures: dict[str, str] = field(default_factory=dict)  # node -> why every pilot there fails
     jobs: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def take(self, node: str) -> None:
@@ -87,6 +88,14 @@ class MemoryScheduler:
         self.machine.pilots = [p for p in self.machine.pilots if p in kept or p not in pilots]
         if kept:
             raise SchedulerError("; ".join(kept.values()))
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        self._ask()
+        return {
+            pilot: self.machine.failures[pilot.node]
+            for pilot in pilots
+            if pilot.node in self.machine.failures
+        }
 
     async def close(self) -> None:
         """Nothing runs."""

@@ -368,6 +368,35 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
 
 
+@pytest.mark.parametrize("how", ["no such file", "no bftrainer", "preempted"])
+def test_a_pilot_that_cannot_start_is_explained(clean: Testbed, tmp_path: Path, how: str) -> None:
+    python = tmp_path / "python"
+    pilot = pilot_on("n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        if how == "preempted":
+            await until(scheduler, running(pilot))
+            submit(clean, "--nodelist=n1")
+            said = ""
+        elif how == "no bftrainer":
+            said = f"its job failed: exit code 1; see {tmp_path}/agent-n1.log"
+        else:
+            said = f"its job failed: there is no {python} on n1; see pilot_python"
+        await until(scheduler, lambda snapshot: not snapshot.pilots)
+        assert (await scheduler.failures([pilot])).get(pilot, "") == said
+        log = (tmp_path / "agent-n1.log").read_text()
+        assert {"no such file": "not found", "no bftrainer": "No module", "preempted": ""}[how] in log
+
+    if how != "no such file":
+        last = "exec sleep 600" if how == "preempted" else 'echo "No module named $2" >&2; exit 1'
+        python.write_text(f"#!/bin/sh\n{last}\n")
+        python.chmod(0o755)
+    own = jobscripts.find("slurm-pilot.sh.j2")
+    run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
+
+
 def test_two_daemons_leave_each_other_alone(clean: Testbed, tmp_path: Path) -> None:
     pilot = pilot_on("n1")
     other = schedulers(clean, tmp_path, instance="ffffffff")

@@ -120,6 +120,38 @@ def test_no_pilot_goes_to_a_node_that_a_main_job_has_been_given_since_the_last_l
     run(scenario)
 
 
+def test_a_node_whose_pilots_fail_is_left_alone_and_only_admins_are_told_why(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        world = make()
+        await world.turn()
+        await world.submit()
+        await world.turn()
+        world.agents = {"n2"}
+        world.nodes.pilots.reports("n2")
+        world.machine.failures = dict.fromkeys(("n0", "n2"), "its job failed: as ann")
+        world.machine.pilots, world.agents = [], set()
+        await world.turn()
+        await world.turn()
+        assert world.held() == "n1 n2", "n1's was cancelled, and n2's agent had been there"
+        n0 = next(node for node in world.nodes.seen if node.name == "n0")
+        assert world.nodes.why_not(n0) == "its pilots were refused"
+        assert world.nodes.why_not(n0, whole=True) == "no pilot for a while: its job failed: as ann"
+        world.machine.failures = {}
+        await world.turn(6)
+        await world.turn()
+        assert world.held() == "n0 n1 n2"
+
+    run(scenario)
+    lost = [r.fields for r in caplog.records if getattr(r, "event", "") == "pilot_lost"]
+    assert [(f["nodes"], f["reason"]) for f in lost] == [
+        ("n0", "its job failed: as ann"),
+        ("n1", "its pilot is gone"),
+        ("n2", "its pilot is gone"),
+    ]
+
+
 def test_a_claim_takes_what_it_needs_and_nothing_comes_back_while_it_stands(make: Make) -> None:
     async def scenario() -> None:
         world = make()

@@ -326,6 +326,26 @@ def test_a_pilot_of_unknown_number_is_looked_up_and_all_of_its_jobs_go(commands:
     assert [call for call in commands.calls() if "scancel" in call] == ["scancel 2 7", "scancel 2 7"]
 
 
+def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(commands: Commands) -> None:
+    failed = "JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=127:0 BatchFlag=1"
+    other = "JobState=PREEMPTED Reason=None ExitCode=0:15"
+    shown = f"scontrol: JobId=4711 JobName=x {failed}\nscontrol: JobId=12 JobName=y {other}"
+    commands.set("scontrol", f"cat > asked; printf '{shown}\\nscontrol: '; echo 'Invalid job id' >&2; exit 1")
+    listed, gone = Pilot(tag="u", node="n1", job="12"), Pilot(tag="v", node="n2", job="13")
+
+    async def scenario() -> None:
+        scheduler = commands.scheduler()
+        assert await scheduler.failures([PILOT]) == {}
+        await scheduler.submit(PILOT, "s")
+        why = await scheduler.failures([PILOT, listed, gone])
+        assert why == {PILOT: "its job failed: there is no /opt/py thon/bin/python on n9; see pilot_python"}
+
+    asyncio.run(scenario())
+    assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol -o"]
+    asked = (commands.folder / "asked").read_text()
+    assert asked == "show job 4711\nshow job 12\nshow job 13\n"
+
+
 def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Commands) -> None:
     waiting = SQUEUE.read_text().splitlines()
     waiting[3] = waiting[3].replace("\x1f8\x1fn[1-8]", "\x1f2\x1f").replace("haswell", "skylake")

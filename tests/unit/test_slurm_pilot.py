@@ -15,7 +15,8 @@ from bftrainer import jobscripts
 from bftrainer.errors import BftrainerError
 from bftrainer.model import Pilot
 from bftrainer.ports import SchedulerError
-from bftrainer.schedulers.slurm_pilot import PilotJob, as_user, command, limit_minutes, script
+from bftrainer.schedulers.slurm_pilot import PilotJob, as_user, command, failure, limit_minutes, script
+from bftrainer.schedulers.slurm_text import End
 
 JOB = PilotJob(
     instance="0a1b2c3d",
@@ -135,6 +136,28 @@ def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
         script(replace(JOB, template=template), PILOT, "s")
     with pytest.raises(SchedulerError, match=r"none\.j2"):
         script(replace(JOB, template=tmp_path / "none.j2"), PILOT, "s")
+
+
+@pytest.mark.parametrize(
+    ("end", "own", "others"),
+    [
+        (End("COMPLETED", 0, "None"), "", ""),
+        (End("CANCELLED", 0, "None"), "", ""),
+        (End("PREEMPTED", 0, "None"), "", ""),
+        (End("COMPLETING", 127, "None"), "there is no /opt/py thon/bin/python on n7; see pilot_python", ""),
+        (
+            End("FAILED", 1, "NonZeroExitCode"),
+            "exit code 1; see /state/50%/logs/agent-n7.log",
+            "as ann: /opt",
+        ),
+        (End("NODE_FAIL", 0, "NodeDown"), "its job failed: NodeDown; see", "NodeDown; try there, as ann"),
+    ],
+)
+def test_why_a_pilot_failed_and_where_to_look(end: End, own: str, others: str) -> None:
+    for pilot, said in ((PILOT, own), (replace(PILOT, user="ann"), others or own)):
+        found = failure(JOB, pilot, end)
+        assert said in found
+        assert bool(said) == bool(found)
 
 
 def test_other_users() -> None:
