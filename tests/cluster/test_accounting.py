@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import pwd
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from test_slurm_scheduler import run, schedulers, until
 
-from slurm.testbed import Testbed, why_not
+from bftrainer.ports import SchedulerError
+from bftrainer.schedulers import slurm
+from bftrainer.schedulers.slurm import SlurmScheduler
+from slurm.testbed import Testbed, processes, why_not
 from slurm.testbed.plan import FRAGMENTS
-from slurm.testbed.processes import until
 
 PILOT = ("-p", "backfill", "--account=bftrainer", "--qos=bftrainer")
 
@@ -35,7 +40,7 @@ def submit(site: Testbed, user: str, *options: str) -> str:
 
 def shows(site: Testbed, number: str, wanted: str) -> bool:
     command = ["squeue", "-h", "-j", number, "-o", "%T %r %a %q"]
-    return until(lambda: site.run(command).stdout.strip() == wanted, 240)
+    return processes.until(lambda: site.run(command).stdout.strip() == wanted, 240)
 
 
 def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, user: str) -> None:
@@ -46,3 +51,39 @@ def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, user: str)
     assert shows(site, submit(site, user, *PILOT, "-N1"), "PENDING QOSGrpNodeLimit bftrainer bftrainer")
     assert shows(site, submit(site, user, *PILOT, "-N2"), "PENDING QOSMaxNodePerJobLimit bftrainer bftrainer")
     assert shows(site, submit(site, user, "-N2"), "RUNNING None main normal")
+
+
+@pytest.fixture
+def private(site: Testbed) -> Iterator[None]:
+    """Slurm hides others' jobs from users."""
+    before = site.plan.conf.read_text()
+    site.plan.conf.write_text(f"{before}\nPrivateData=jobs\n")
+    site.run(["scontrol", "reconfigure"])
+    yield
+    site.plan.conf.write_text(before)
+    site.run(["scontrol", "reconfigure"])
+
+
+@pytest.mark.usefixtures("private")
+def test_who_cannot_see_others_jobs_says_so_until_made_an_operator(
+    site: Testbed, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm.os, "geteuid", lambda: pwd.getpwnam(user).pw_uid)
+    monkeypatch.setattr(slurm.getpass, "getuser", lambda: user)
+    job = submit(site, "root", "-N2")
+    listing = ["squeue", "-h", "-a", "-o", "%i"]
+    assert job not in site.run(listing, user=user).stdout.split()
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        with pytest.raises(SchedulerError, match="PrivateData=jobs") as caught:
+            await scheduler.poll()
+        command = str(caught.value).rpartition(": ")[2].split()
+        site.run([command[0], "-i", *command[1:]])
+        await until(scheduler, lambda snapshot: not snapshot.idle)
+        assert job in site.run(listing, user=user).stdout.split()
+
+    try:
+        run(schedulers(site, tmp_path, looks_as=user), scenario)
+    finally:
+        site.run(["sacctmgr", "-i", "modify", "user", user, "set", "adminlevel=none"])
+        site.run(["scancel", job])

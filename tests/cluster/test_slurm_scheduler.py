@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -32,8 +33,10 @@ class Clock:
         return time.time()
 
 
-def schedulers(bed: Testbed, folder: Path, **others: object) -> SlurmScheduler:
-    """A scheduler whose pilots do nothing."""
+def schedulers(
+    bed: Testbed, folder: Path, *, looks_as: str | None = None, **others: object
+) -> SlurmScheduler:
+    """A scheduler whose pilots do nothing. It looks as root, from whom nothing is hidden, or as a user."""
     template = folder / "sleeper.sh.j2"
     template.write_text(SLEEPER)
     job = PilotJob(
@@ -49,7 +52,19 @@ def schedulers(bed: Testbed, folder: Path, **others: object) -> SlurmScheduler:
             **others,
         }
     )
-    return SlurmScheduler(job, command_timeout_s=20.0, claim_patience_s=120.0, clock=Clock(), environ=bed.env)
+    environ = bed.env | ({"PATH": f"{commands_of(looks_as, folder)}:{bed.env['PATH']}"} if looks_as else {})
+    return SlurmScheduler(job, command_timeout_s=20.0, claim_patience_s=120.0, clock=Clock(), environ=environ)
+
+
+def commands_of(user: str, folder: Path) -> Path:
+    """A folder with the commands that look at Slurm, which run as a user."""
+    place = folder / "commands"
+    place.mkdir()
+    for name in ("scontrol", "squeue", "sacctmgr"):
+        become = f"exec setpriv --reuid={user} --regid={user} --clear-groups"
+        (place / name).write_text(f'#!/bin/sh\n{become} {shutil.which(name)} "$@"\n')
+        (place / name).chmod(0o755)
+    return place
 
 
 @pytest.fixture
@@ -197,6 +212,30 @@ def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
             clean.run(["scontrol", "update", "PartitionName=batch", "PriorityTier=10"])
 
     run(schedulers(clean, tmp_path), scenario)
+
+
+def test_a_main_job_of_a_hidden_partition_with_the_beginning_of_a_pilots_name_makes_a_claim(
+    clean: Testbed, tmp_path: Path, users: tuple[str, str]
+) -> None:
+    pilot = pilot_on("n4")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        job = submit(clean, "--partition=hidden", "--nodes=4", "--job-name=bftrainer-eval")
+        snapshot = await until(scheduler, lambda snapshot: bool(snapshot.claims))
+        assert [(c.job, c.nodes, c.count) for c in snapshot.claims] == [(job, {"n4"}, 1)]
+
+    hidden = "Nodes=ALL PriorityTier=1 Hidden=YES AllowGroups=root OverSubscribe=EXCLUSIVE State=UP"
+    clean.run(["scontrol", "create", "PartitionName=hidden", *hidden.split()])
+    try:
+        assert "hidden" not in clean.run(["scontrol", "show", "partition"], user=users[0]).stdout
+        run(schedulers(clean, tmp_path, looks_as=users[0]), scenario)
+    finally:
+        clean.run(["scancel", "-u", "root"])
+        clean.wait_idle()
+        clean.run(["scontrol", "delete", "PartitionName=hidden"])
 
 
 # --- what goes wrong --------------------------------------------------------------------------------

@@ -145,6 +145,13 @@ def test_planned_for_our_own_pilot_is_ours() -> None:
     assert why(see(planned, pending(1, "n1", "a"), main))["n1"] == "planned"
 
 
+@pytest.mark.parametrize("state", ["POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN"])
+def test_a_pilot_that_comes_when_its_node_is_powered_down_does_not_keep_it(state: str) -> None:
+    assert why(see(machine(n1=f"IDLE+{state}"), pending(1, "n1", "a")))["n1"] == state.lower().replace(
+        "_", " "
+    )
+
+
 def test_a_job_that_started_between_the_two_commands_is_seen() -> None:
     assert why(see(machine(n1="IDLE"), replace(JOB, state="RUNNING", nodes=("n1",))))["n1"] == "job 1"
 
