@@ -1,4 +1,4 @@
-"""Slurm through its commands: the only module that runs them.
+"""Slurm through its commands: this module alone has them run.
 
 Whatever a command does not answer clearly is an error, never an empty machine: with slurmctld down some
 versions exit with 0 and print nothing.
@@ -7,31 +7,24 @@ versions exit with 0 and print nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import getpass
 import logging
 import os
 import secrets
-import signal
 import socket
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from bftrainer.model import Pilot, Snapshot
 from bftrainer.ports import Clock, NoRoomError, SchedulerError, UnsureError
-from bftrainer.schedulers import slurm_pilot, slurm_private, slurm_text, slurm_view
+from bftrainer.schedulers import slurm_command, slurm_pilot, slurm_private, slurm_text, slurm_view
+from bftrainer.schedulers.slurm_command import Output, reason
 from bftrainer.schedulers.slurm_pilot import PilotJob
 from bftrainer.schedulers.slurm_text import JobRow, TextError
 from bftrainer.schedulers.slurm_view import Ours, View
 
 log = logging.getLogger(__name__)
 
-STEERING = ("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SCONTROL_")
-KEPT = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
-PRINTED = {"LC_ALL": "C", "TERM": "dumb", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
-"""So that commands print what the parsers read: times as seconds since 1970, lists in full. Not for sbatch,
-whoever runs it: jobs inherit its environment."""
 UNANSWERED = (
     "Socket timed out",
     "Unexpected message received",
@@ -40,21 +33,7 @@ UNANSWERED = (
 )
 """What sbatch says when the job may have been accepted nonetheless."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
-KILLED_S = 1.0  # for a killed command to be gone
 AGAIN = 10  # a claim that lapsed counts again after so many times the patience
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def words(self) -> str:
-        """What the command had to say, in a line."""
-        said = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        return (said[-1] if said else f"exit code {self.code}")[:300]
 
 
 class SlurmScheduler:
@@ -73,7 +52,7 @@ class SlurmScheduler:
         user = getpass.getuser()
         self._job, self._clock = job, clock
         self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
-        self._environ = command_environment(environ)  # also what pilots get, so nothing is added to it
+        self._environ = slurm_command.environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
         self._ours = Ours(
             job.instance,
@@ -101,7 +80,7 @@ class SlurmScheduler:
         try:
             machine = slurm_text.machine(shown.out)
         except TextError as error:
-            raise SchedulerError(_reason(shown, str(error))) from error
+            raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
         jobs = await self._queue()
         now = self._clock.now()
@@ -130,7 +109,7 @@ class SlurmScheduler:
             raise UnsureError(str(error)) from error
         if done.code != 0:
             kind = UnsureError if any(words in done.err for words in UNANSWERED) else SchedulerError
-            raise kind(_reason(done, "sbatch failed"))
+            raise kind(reason(done, "sbatch failed"))
         number = done.out.strip().partition(";")[0]
         if not number.isdecimal():
             raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
@@ -163,7 +142,7 @@ class SlurmScheduler:
         asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
         if not asked:
             return {}
-        ends = slurm_text.ends((await self._run(["scontrol", "-o"], asked)).out)
+        ends = slurm_text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
         found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
         return {pilot: why for pilot, why in found.items() if why}
 
@@ -183,7 +162,7 @@ class SlurmScheduler:
             return str(error)
         if done.code == 0 or "Invalid job id" in done.err:
             return ""
-        return _reason(done, f"scancel as {user} failed" if user else "scancel failed")
+        return reason(done, f"scancel as {user} failed" if user else "scancel failed")
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return slurm_pilot.as_user(self._job, user, words)
@@ -194,7 +173,7 @@ class SlurmScheduler:
         try:
             hidden = slurm_private.hidden(done.out, os.geteuid())
         except TextError as error:
-            raise SchedulerError(_reason(done, str(error))) from error
+            raise SchedulerError(reason(done, str(error))) from error
         if not hidden:
             return
         user, unknown = self._ours.user, ""
@@ -211,7 +190,7 @@ class SlurmScheduler:
         mark = secrets.token_hex(8)
         done = await self._run(["squeue", "-h", "-a", "-o", slurm_text.squeue_format(mark)])
         if done.code != 0:
-            raise SchedulerError(_reason(done, "squeue failed"))
+            raise SchedulerError(reason(done, "squeue failed"))
         try:
             jobs, odd = slurm_text.jobs(done.out, mark)
         except TextError as error:
@@ -241,88 +220,10 @@ class SlurmScheduler:
             self._jobs[pilot].add(pilot.job)
 
     async def _run(self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"") -> Output:
-        """Run a command, for `command_timeout_s` at most; `hopeless` on its stderr ends it at once.
-
-        Raises:
-            SchedulerError: it cannot be run, or takes too long.
-        """
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env={**self._environ, **({} if "sbatch" in words else PRINTED)},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise SchedulerError(f"cannot run {words[0]}: {error.strerror}") from error
-        said = bytearray()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                out, _ = await asyncio.gather(
-                    _talk(process, stdin.encode()), _listen(process, said, hopeless)
-                )
-                code = await process.wait()
-        except TimeoutError:
-            words_said = Output(-1, "", said.decode(errors="replace"))
-            raise SchedulerError(
-                _reason(words_said, f"{words[0]} took more than {self._timeout_s:g} s")
-            ) from None
-        finally:
-            await _end(process)
-        return Output(code, out.decode(errors="replace"), said.decode(errors="replace"))
+        return await slurm_command.run(words, self._environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
 
 
 def names_of_here() -> frozenset[str]:
     """What this machine is called."""
     name = socket.gethostname()
     return frozenset({name, name.partition(".")[0]})
-
-
-def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without the variables that filter or reshape what Slurm's commands do."""
-    return {k: v for k, v in environ.items() if k in KEPT or not k.startswith(STEERING)}
-
-
-def _reason(done: Output, otherwise: str) -> str:
-    """Why a command failed, in Slurm's own words where it has any."""
-    words = done.words
-    for known, short in (
-        ("Unable to contact slurm controller", "slurmctld is down"),
-        ("Socket timed out", "slurmctld does not answer"),
-    ):
-        if known in done.err:
-            return f"{short}: {words}"
-    return f"{otherwise}: {words}" if done.err.strip() else otherwise
-
-
-async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> bytes:
-    assert process.stdin and process.stdout  # noqa: S101
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(stdin)
-        await process.stdin.drain()
-    process.stdin.close()
-    return await process.stdout.read()
-
-
-async def _listen(process: asyncio.subprocess.Process, said: bytearray, hopeless: bytes) -> None:
-    assert process.stderr  # noqa: S101
-    while chunk := await process.stderr.read(4096):
-        said += chunk
-        if hopeless and hopeless in said:
-            _kill(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it if it still runs. What runs as another user may not let itself be killed: no waiting for it."""
-    _kill(process)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), KILLED_S)
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)

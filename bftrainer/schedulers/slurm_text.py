@@ -169,7 +169,7 @@ def jobs(text: str, mark: str) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
 
 
 def ends(text: str) -> dict[str, End]:
-    """How jobs have ended, by number, from what `scontrol -o` printed when told to show them."""
+    """How jobs have ended, by number, from what `scontrol -a -o` printed when told to show them."""
     found = {}
     for line in _shown(text):
         if line.startswith("JobId="):

@@ -17,7 +17,8 @@ from test_slurm_text import DATA, MARK
 from bftrainer.model import Pilot
 from bftrainer.ports import SchedulerError, UnsureError
 from bftrainer.schedulers import slurm
-from bftrainer.schedulers.slurm import SlurmScheduler, command_environment
+from bftrainer.schedulers.slurm import SlurmScheduler
+from bftrainer.schedulers.slurm_command import environment
 from bftrainer.schedulers.slurm_pilot import PilotJob
 
 SCONTROL = DATA / "22.05" / "scontrol.txt"
@@ -341,7 +342,7 @@ def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(co
         assert why == {PILOT: "its job failed: there is no /opt/py thon/bin/python on n9; see pilot_python"}
 
     asyncio.run(scenario())
-    assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol -o"]
+    assert [call for call in commands.calls() if call.startswith("scontrol")] == ["scontrol -a -o"]
     asked = (commands.folder / "asked").read_text()
     assert asked == "show job 4711\nshow job 12\nshow job 13\n"
 
@@ -366,5 +367,5 @@ def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Comm
 
 
 def test_variables_that_steer_slurms_commands_are_dropped() -> None:
-    kept = command_environment({"PATH": "/bin", "SCANCEL_STATE": "RUNNING", "SLURM_CONF_SERVER": "x"})
+    kept = environment({"PATH": "/bin", "SCANCEL_STATE": "RUNNING", "SLURM_CONF_SERVER": "x"})
     assert kept == {"PATH": "/bin", "SLURM_CONF_SERVER": "x"}
