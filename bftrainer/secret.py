@@ -1,4 +1,5 @@
-"""What a pilot and its daemon know and nobody else: a secret per pilot, and how each proves to know it.
+"""What a pilot and its daemon know and nobody else: a secret per pilot, and how each proves, with every
+message, to know it.
 
 The secret itself never crosses the network and stands on no command line. It follows from a key that only
 the daemon has and from the pilot's tag, so that a restarted daemon knows those of all pilots that it finds.
@@ -8,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 VARIABLE = "BFTRAINER_SECRET"
 """The variable of a pilot's environment that has it; the agent takes it out before anything else runs."""
 KEY_BYTES = 32
+MAC_CHARACTERS = 64
 
 
 def load_key(path: Path) -> bytes:
@@ -46,16 +50,45 @@ def nonce() -> str:
     return secrets.token_hex(16)
 
 
-def proof(secret: str, side: str, challenge: str) -> str:
-    """The answer to the other side's challenge that only who knows the secret can give.
-
-    `side` (agent or daemon) is who answers: nobody can be made to answer its own challenge.
-    """
-    return hmac.new(secret.encode(), f"{side} {challenge}".encode(), hashlib.sha256).hexdigest()
+class ForgedError(ValueError):
+    """A message that the other side has not sent, or not now."""
 
 
-def proven(answer: object, secret: str, side: str, challenge: str) -> bool:
-    """Whether an answer is the right one."""
-    return isinstance(answer, str) and hmac.compare_digest(
-        answer.encode(), proof(secret, side, challenge).encode()
-    )
+class Seal:
+    """All that one side says on one connection: before each message stands its MAC, of its number and itself.
+    So none can be made up, changed, repeated, left out or moved without the other side's notice."""
+
+    def __init__(self, secret: str, *parts: str) -> None:
+        self._key = hmac.digest(secret.encode(), " ".join(parts).encode(), "sha256")
+        self._count = 0
+
+    def put(self, message: Any) -> str:
+        """The next message, as it is to be sent."""
+        text = json.dumps(message)
+        return self._mac(text) + text
+
+    def take(self, sealed: str) -> Any:
+        """The next message, as it has come.
+
+        Raises:
+            ForgedError: who sent it does not know the secret, or it is not the next.
+        """
+        mac = self._mac(sealed[MAC_CHARACTERS:])
+        if not hmac.compare_digest(sealed[:MAC_CHARACTERS].encode(), mac.encode()):
+            raise ForgedError(f"message {self._count} of a connection has not been sent by the other side")
+        return unchecked(sealed)
+
+    def _mac(self, text: str) -> str:
+        self._count += 1
+        return hmac.digest(self._key, f"{self._count} {text}".encode(), "sha256").hex()
+
+
+def seals(secret: str, challenge: str, nonce: str) -> tuple[Seal, Seal]:
+    """The agent's seal and the daemon's, of one connection: the daemon has made up `challenge` for it, the
+    agent `nonce`. So whose first message is right knows the secret and is there now."""
+    return Seal(secret, "agent", challenge, nonce), Seal(secret, "daemon", challenge, nonce)
+
+
+def unchecked(sealed: str) -> Any:
+    """What a sealed message says, whoever may have sent it."""
+    return json.loads(sealed[MAC_CHARACTERS:])

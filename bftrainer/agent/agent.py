@@ -20,6 +20,7 @@ from bftrainer import secret as secrets
 from bftrainer.agent.process import Program, adopt_orphans
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
+from bftrainer.secret import Seal
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +96,11 @@ class Agent:
                         if not self._address:
                             here = ws.get_extra_info("sockname")
                             self._address = "127.0.0.1" if local else here[0]
-                        if await self._introduce(ws):
-                            await self._converse(ws)
+                        if seals := await self._introduce(ws):
+                            await self._converse(ws, *seals)
                             self._heard_at = loop.time()
+                except secrets.ForgedError as error:
+                    log.warning("%s; connecting again", error)
                 except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
                     pass  # no daemon at the moment, or not ours; try again below
                 if loop.time() - self._heard_at > self._orphan_s:
@@ -105,8 +108,8 @@ class Agent:
                     await self._give_up()
                 await asyncio.sleep(RETRY_S)
 
-    async def _introduce(self, ws: aiohttp.ClientWebSocketResponse) -> bool:
-        """Say who is here and what runs here; whether the other side is our daemon and has time for us."""
+    async def _introduce(self, ws: aiohttp.ClientWebSocketResponse) -> tuple[Seal, Seal] | None:
+        """Say who is here and what runs here; our seal and the daemon's, if it has time for us."""
         self._outbox = asyncio.Queue()
         challenge = await ws.receive_json(timeout=CONNECT_S)
         # those that ended unheard are listed too: the daemon hears their ends next
@@ -118,29 +121,21 @@ class Agent:
         self._connected = True  # what is said from now on waits in the outbox for the hello to be sent
         nonce = secrets.nonce()
         try:
-            await ws.send_json(
-                {
-                    "type": "hello",
-                    "node": self._node,
-                    "tag": self._tag,
-                    "workers": there,
-                    "proof": secrets.proof(self._secret, "agent", str(challenge["nonce"])),
-                    "nonce": nonce,
-                }
-            )
-            welcome = await ws.receive_json(timeout=CONNECT_S)
-            known = secrets.proven(welcome.get("proof"), self._secret, "daemon", nonce)
+            ours, theirs = secrets.seals(self._secret, str(challenge["nonce"]), nonce)
+            hello = {"type": "hello", "node": self._node, "tag": self._tag, "workers": there, "nonce": nonce}
+            await ws.send_str(ours.put(hello))
+            answer = theirs.take(await ws.receive_str(timeout=CONNECT_S))
+            if answer["type"] == "welcome":
+                return ours, theirs
+        except secrets.ForgedError:
+            log.warning("who answers at %s does not know our secret", self._daemon)
         except BaseException:
             self._unsay()
             raise
-        if known and welcome["type"] == "welcome":
-            return True
-        if known:  # it is there, but has just been started
+        else:  # it is there, but has just been started
             self._heard_at = asyncio.get_running_loop().time()
-        else:
-            log.warning("who answers at %s does not know our secret", self._daemon)
         self._unsay()
-        return False
+        return None
 
     def _unsay(self) -> None:
         """Nobody has listened."""
@@ -148,23 +143,23 @@ class Agent:
         while not self._outbox.empty():
             self._tell(self._outbox.get_nowait())
 
-    async def _converse(self, ws: aiohttp.ClientWebSocketResponse) -> None:
+    async def _converse(self, ws: aiohttp.ClientWebSocketResponse, ours: Seal, theirs: Seal) -> None:
         for message in self._unsaid:
             self._outbox.put_nowait(message)
         self._unsaid = []
-        sender = asyncio.create_task(self._send_all(ws))
+        sender = asyncio.create_task(self._send_all(ws, ours))
         try:
             async for frame in ws:
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    self._obey(frame.json())
+                    self._obey(theirs.take(frame.data))
         finally:
             self._connected = False
             sender.cancel()
 
-    async def _send_all(self, ws: aiohttp.ClientWebSocketResponse) -> None:
+    async def _send_all(self, ws: aiohttp.ClientWebSocketResponse, ours: Seal) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
-                await ws.send_json(await self._outbox.get())
+                await ws.send_str(ours.put(await self._outbox.get()))
 
     def _tell(self, message: Message) -> None:
         """Send when connected; otherwise the next hello says what matters, but for ends."""

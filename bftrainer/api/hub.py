@@ -29,8 +29,8 @@ class Hub:
     """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay. While `is_open`
     says no, agents are asked to come again: nobody knows yet which of them there should be.
 
-    Daemon and agent prove to each other that they know the secret of the agent's pilot, `secret_of(tag)`: who
-    found the port can neither play a node nor give orders to one.
+    Every message but the daemon's challenge is sealed with the secret of the agent's pilot, `secret_of(tag)`:
+    who found the port, or sits between the two, can neither play a node nor give orders to one.
     """
 
     def __init__(
@@ -64,50 +64,53 @@ class Hub:
         hello = await self._introduction(ws)
         if hello is None:
             return ws
-        node, tag, inventory = hello
+        node, tag, inventory, theirs, ours = hello
         before = self._agents.get(node)
         if before is not None and before.tag != tag:  # a second pilot on the node
-            await ws.send_json({"type": "exit"})
+            await ws.send_str(ours.put({"type": "exit"}))
             return ws
         # the same agent again: its first connection is dead, though we have not noticed yet
         agent = self._agents[node] = _Agent(tag, asyncio.Queue())
         if not self._up(node, tag, inventory):
             self._forget(node, agent)
-            await ws.send_json({"type": "exit"})
+            await ws.send_str(ours.put({"type": "exit"}))
             return ws
-        sender = asyncio.create_task(self._send_all(ws, agent.queue))
+        sender = asyncio.create_task(self._send_all(ws, ours, agent.queue))
         try:
             async for frame in ws:
                 if self._agents.get(node) is not agent:
                     break
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    self._said(node, frame.json())
+                    self._said(node, theirs.take(frame.data))
+        except secret.ForgedError as error:
+            log.warning("%s: %s; the agent is to connect again", node, error)
         finally:
             sender.cancel()
             if self._forget(node, agent):
                 self._down(node)
         return ws
 
-    async def _introduction(self, ws: web.WebSocketResponse) -> tuple[str, str, list[Message]] | None:
-        """Node, tag and inventory of an agent that has proven to be one and may come in now."""
+    async def _introduction(
+        self, ws: web.WebSocketResponse
+    ) -> tuple[str, str, list[Message], secret.Seal, secret.Seal] | None:
+        """Node, tag, inventory and both seals of an agent that has proven to be one and may come in now."""
         challenge = secret.nonce()
         try:
             await ws.send_json({"type": "challenge", "nonce": challenge})
-            hello = await ws.receive_json(timeout=10.0)
+            said = await ws.receive_str(timeout=10.0)
+            hello = secret.unchecked(said)  # whose secret is to check it stands in it
             node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
-            theirs = self._secret_of(tag)
-            if not secret.proven(hello["proof"], theirs, "agent", challenge):
-                log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
-                return None
-            known = {"proof": secret.proof(theirs, "daemon", str(hello["nonce"]))}
-            if not self._is_open():
-                await ws.send_json({"type": "later", **known})
-                return None
-            await ws.send_json({"type": "welcome", **known})
+            theirs, ours = secret.seals(self._secret_of(tag), challenge, str(hello["nonce"]))
+            theirs.take(said)
+            is_open = self._is_open()
+            await ws.send_str(ours.put({"type": "welcome" if is_open else "later"}))
+        except secret.ForgedError:
+            log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
+            return None
         except (TypeError, ValueError, KeyError, TimeoutError, ConnectionError) as error:
             log.warning("a connection that does not begin like an agent's: %r", error)
             return None
-        return node, tag, inventory
+        return (node, tag, inventory, theirs, ours) if is_open else None
 
     def _forget(self, node: str, agent: _Agent) -> bool:
         """Whether this was the node's present connection."""
@@ -116,7 +119,9 @@ class Hub:
         del self._agents[node]
         return True
 
-    async def _send_all(self, ws: web.WebSocketResponse, queue: asyncio.Queue[Message]) -> None:
+    async def _send_all(
+        self, ws: web.WebSocketResponse, ours: secret.Seal, queue: asyncio.Queue[Message]
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
-                await ws.send_json(await queue.get())
+                await ws.send_str(ours.put(await queue.get()))

@@ -128,13 +128,152 @@ def test_an_agent_takes_no_orders_from_who_does_not_know_its_secret() -> None:
     assert took == []
 
 
-def test_an_answer_cannot_be_used_twice_or_by_the_other_side() -> None:
+def test_what_is_changed_repeated_left_out_moved_or_of_another_connection_is_refused() -> None:
     one, two = secret.nonce(), secret.nonce()
-    answer = secret.proof(KNOWN, "agent", one)
-    assert secret.proven(answer, KNOWN, "agent", one)
-    assert not secret.proven(answer, KNOWN, "agent", two)
-    assert not secret.proven(answer, KNOWN, "daemon", one)
-    assert not secret.proven(None, KNOWN, "agent", one)
+    messages = [{"type": "start", "n": n, "text": "ü"} for n in range(3)]
+
+    def sent() -> list[str]:
+        agent_, _ = secret.seals(KNOWN, one, two)
+        return [agent_.put(message) for message in messages]
+
+    theirs, _ = secret.seals(KNOWN, one, two)
+    assert [theirs.take(text) for text in sent()] == messages
+    first, second, third = sent()
+    for texts in (
+        [first.replace("start", "stopp")],
+        [first[: secret.MAC_CHARACTERS] + second[secret.MAC_CHARACTERS :]],
+        [first, first],
+        [second],
+        [first, third, second],
+        [first.removeprefix(first[:1])],
+        ["", first],
+    ):
+        theirs, _ = secret.seals(KNOWN, one, two)
+        with pytest.raises(secret.ForgedError):
+            for text in texts:
+                theirs.take(text)
+    ours = secret.seals(KNOWN, one, two)[1]
+    for seal in (ours, secret.seals(KNOWN, one, one)[0], secret.seals("guessed", one, two)[0]):
+        with pytest.raises(secret.ForgedError):
+            seal.take(first)
+
+
+class Between:
+    """Somebody on the way between agent and daemon, who may put other frames in place of each.
+
+    `change(from_daemon, number, frame)` says which.
+    """
+
+    def __init__(self, desk: Desk, change: Callable[[bool, int, str], list[str]]) -> None:
+        self._desk, self._change = desk, change
+        self.address = ""
+
+    async def open(self) -> web.AppRunner:
+        app = web.Application()
+        app.router.add_get("/v1/agent", self._pass_on)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        bound = bind("127.0.0.1:0")
+        self.address = f"127.0.0.1:{bound.getsockname()[1]}"
+        await web.SockSite(runner, bound).start()
+        return runner
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        here = web.WebSocketResponse()
+        await here.prepare(request)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"http://{self._desk.address}/v1/agent") as there,
+        ):
+            ways = {self._carry(there, here, True), self._carry(here, there, False)}
+            tasks = {asyncio.create_task(way) for way in ways}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+        return here
+
+    async def _carry(self, source: Any, target: Any, from_daemon: bool) -> None:
+        number = 0
+        async for frame in source:
+            for text in self._change(from_daemon, number, frame.data):
+                await target.send_str(text)
+            number += 1
+
+
+HELLO, WELCOME = (False, 0), (True, 1)
+FIRST_ORDER, FIRST_REPORT = (True, 2), (False, 1)
+
+
+@pytest.mark.parametrize("way", ["forged", "twice"])
+def test_an_order_that_somebody_puts_in_on_the_way_is_never_obeyed(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, took = Desk(), []
+
+    def change(from_daemon: bool, number: int, frame: str) -> list[str]:
+        if (from_daemon, number) != FIRST_ORDER:
+            return [frame]
+        forged = frame.replace("kill", "exit") if way == "forged" else frame
+        return [forged] if way == "forged" else [frame, frame]
+
+    async def scenario() -> None:
+        between = Between(desk, change)
+        runner = await between.open()
+        honest = Agent(node="n1", tag="abc", secret=KNOWN, daemon=between.address, orphan_s=60.0)
+        obey = honest._obey
+        honest._obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
+        serving = asyncio.create_task(honest.serve())
+        while not desk.hub.connected("n1"):
+            await asyncio.sleep(0.01)
+        desk.hub.send("n1", {"type": "kill", "trainer": 7})
+        while len(desk.up) < 2:  # it has come again
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+        while not desk.hub.connected("n1"):
+            await asyncio.sleep(0.01)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await runner.cleanup()
+
+    with caplog.at_level(logging.WARNING):
+        at(desk, scenario)
+    assert took == ([] if way == "forged" else ["kill"])
+    assert "has not been sent by the other side; connecting again" in caplog.text
+
+
+@pytest.mark.parametrize("which", [HELLO, FIRST_REPORT])
+def test_what_somebody_changes_in_an_agents_words_on_the_way_is_never_heard(
+    which: tuple[bool, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, heard = Desk(), []
+    desk.hub._said = lambda node, message: heard.append(message)
+
+    def change(from_daemon: bool, number: int, frame: str) -> list[str]:
+        if (from_daemon, number) != which:
+            return [frame]
+        changed = frame.replace('"workers": []', '"workers": [{}]').replace('"bye"', '"hey"')
+        assert changed != frame
+        return [changed]
+
+    async def scenario() -> None:
+        between = Between(desk, change)
+        runner = await between.open()
+        honest = Agent(node="n1", tag="abc", secret=KNOWN, daemon=between.address, orphan_s=60.0)
+        serving = asyncio.create_task(honest.serve())
+        if which == FIRST_REPORT:
+            while not desk.hub.connected("n1"):
+                await asyncio.sleep(0.01)
+            honest._tell({"type": "bye"})
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await runner.cleanup()
+
+    with caplog.at_level(logging.WARNING):
+        at(desk, scenario)
+    assert heard == []
+    assert bool(desk.up) == (which == FIRST_REPORT)
 
 
 @pytest.mark.parametrize("first", ["nonsense", '{"node": 1}', "[]"])
