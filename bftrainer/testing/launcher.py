@@ -196,8 +196,9 @@ def ends_well(world: LauncherWorld, *kinds: str) -> None:
         found = {pause["kind"] for pause in pauses}
         if any((pause["kind"], pause["size"]) == ("loss", members) for pause in pauses):
             found.add("join")
-        assert set(kinds) <= found
-        assert not [p for p in pauses if p["kind"] != "restart" and p["lost_steps"]]
+        assert set(kinds) <= found, [*pauses, *told(world, "WorkerLost")]
+        lossy = [p for p in pauses if p["kind"] != "restart" and p["lost_steps"]]
+        assert not lossy, lossy
     else:
         assert pauses
     world.audit()
@@ -419,7 +420,8 @@ class LauncherContract:
         world.release("b", "start")
         world.start_daemon()
         until_trains_on(world, "a", "b")
-        assert not told(world, "WorkerLost"), "everybody was taken over"
+        lost = told(world, "WorkerLost")
+        assert not lost, f"everybody was taken over: {lost}"
         ends_well(world, "join")
 
     def test_the_daemon_restarts_when_a_change_has_just_been_published(self, world: LauncherWorld) -> None:

@@ -47,9 +47,10 @@ def rescales(site: Site, name: str) -> dict[int, int]:
 
 def disturb(site: Site, name: str, rng: random.Random) -> None:
     """All `LOSSES`, by SIGKILL, and a rival that comes for a node and goes: in random order, at random
-    moments of a trainer's progress, so that a run sees all of them on any machine."""
+    moments of a trainer's progress, so that a run sees all of them on any machine: in its first half, since
+    the second may be over in a second where few nodes are left to share the processors."""
     events = rng.sample([*LOSSES, "rival", "rival"], len(LOSSES) + 2)
-    moments = sorted(rng.uniform(0.05, 0.85) for _ in events)
+    moments = sorted(rng.uniform(0.05, 0.5) for _ in events)
     work = site.trainer(name)["work"]
     for event, moment in zip(events, moments, strict=True):
         site.until(lambda due=moment * work: _so_far(site, name) >= due, 300, f"{moment:.0%} is done")

@@ -22,10 +22,18 @@ def at(moment: str) -> None:
         _seen.add(moment)
         (where / f"{moment}@{node}.{os.getpid()}").touch()
     order = where / f"{moment}@{node}.order"
-    while order.exists():
-        if order.read_text() == "end":
+    while (told := _read(order)) is not None:
+        if told == "end":
             sys.exit(0)
         time.sleep(0.01)
+
+
+def _read(order: Path) -> str | None:
+    """None: there is none. It may be taken back at any moment."""
+    try:
+        return order.read_text()
+    except FileNotFoundError:
+        return None
 
 
 def step(delay: float) -> None:
