@@ -35,5 +35,5 @@ def complaint(what: tuple[str, ...], user: str, unknown: str) -> str:
     asked = f" (whether that was done cannot be asked: {unknown})" if unknown else ""
     return (
         f"PrivateData={','.join(what)} hides from {user} what main jobs wait for, so no node is held; "
-        f"to show it: sacctmgr modify user {user} set adminlevel=operator{asked}"
+        f"change that or make it an operator: sacctmgr modify user {user} set adminlevel=operator{asked}"
     )

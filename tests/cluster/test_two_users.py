@@ -452,6 +452,33 @@ def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(site: Site, use
     assert site.trainer(bob)["generation"] == before["generation"]
 
 
+def test_a_pretender_whom_the_rule_does_not_cover_keeps_nobody_elses_pilot(
+    site: Site, users: tuple[str, str]
+) -> None:
+    """The daemon may not cancel jobs of root."""
+    alice, bob = users
+    name = site.bed.run(["squeue", "-h", "-j", site.pilot(bob)[0], "-o", "%j"]).stdout.strip()
+    node = site.trainer(bob)["members"][0]
+
+    def pretend(user: str) -> str:
+        words = ["sbatch", "--parsable", "--hold", "-p", "backfill", f"--nodelist={node}"]
+        words += [f"--job-name={name}", "--output=/dev/null", "--wrap", "sleep 1000"]
+        return site.bed.run(words, user=user).stdout.strip()
+
+    def queue() -> list[str]:
+        return site.bed.run(["squeue", "-h", "-o", "%i"]).stdout.split()
+
+    ours = pretend("root")
+    try:
+        until(lambda: "scancel as root failed" in site.story(), START_S, site.story)
+        number = pretend(alice)
+        until(lambda: number not in queue(), START_S, site.story)
+        assert ours in queue()
+    finally:
+        site.bed.run(["scancel", ours])
+    until(lambda: ours not in queue(), START_S, site.story)
+
+
 # --- over TCP ------------------------------------------------------------------------------------
 
 ASK = """\
