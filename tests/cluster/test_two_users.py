@@ -461,7 +461,7 @@ def test_a_pretender_whom_the_rule_does_not_cover_keeps_nobody_elses_pilot(
     node = site.trainer(bob)["members"][0]
 
     def pretend(user: str) -> str:
-        words = ["sbatch", "--parsable", "--hold", "-p", "backfill", f"--nodelist={node}"]
+        words = ["sbatch", "--parsable", "-p", "backfill", f"--nodelist={node}"]
         words += [f"--job-name={name}", "--output=/dev/null", "--wrap", "sleep 1000"]
         return site.bed.run(words, user=user).stdout.strip()
 
