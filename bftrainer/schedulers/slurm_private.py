@@ -1,5 +1,5 @@
-"""Whether Slurm shows us everybody's jobs and nodes. What its PrivateData hides is missing from lists without
-a word, and main jobs that we do not see would never be vacated for. Pure."""
+"""Whether Slurm shows us everybody's jobs and nodes. Jobs that its PrivateData hides are not in the queue,
+which does not say so, and main jobs that we do not see would never be vacated for. Pure."""
 
 from __future__ import annotations
 
