@@ -366,7 +366,10 @@ class LauncherContract:
         until_phase(world, "b", "ready")
         world.freeze("b")
         world.release("c", "start")
-        lost = lambda: told(world, "WorkerLost", node="b")  # noqa: E731  its agent kills who stands still too long
+
+        def lost() -> bool:  # its agent kills who stands still for too long
+            return bool(told(world, "WorkerLost", node="b"))
+
         world.until(lambda: "b" in world.trainer().members or lost(), "a membership with b is published")
         if not lost():
             world.kill_worker("b")
