@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shlex
 import socket
@@ -123,12 +124,15 @@ def instance(settings: Settings, *, make: bool) -> str:
     """
     path = settings.state_dir / "instance"
     try:
-        return path.read_text(encoding="ascii").strip()
-    except (FileNotFoundError, PermissionError) as error:
-        if not make:
-            return "INSTANCE"
-        if isinstance(error, PermissionError):
+        if re.fullmatch(r"[0-9a-f]{8}", found := path.read_text(encoding="ascii").strip()):
+            return found  # and not what a full disk has left of it
+    except FileNotFoundError:
+        pass
+    except PermissionError as error:
+        if make:
             raise BftrainerError(f"{path}: {error.strerror}; it is another user's daemon's") from error
+    if not make:
+        return "INSTANCE"
     made = secrets.token_hex(4)
     path.write_text(made, encoding="ascii")
     return made

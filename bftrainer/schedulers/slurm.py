@@ -7,9 +7,9 @@ versions exit with 0 and print nothing.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
+import pwd
 import secrets
 import socket
 from collections import defaultdict
@@ -49,7 +49,7 @@ class SlurmScheduler:
         clock: Clock,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        user = getpass.getuser()
+        user = pwd.getpwuid(os.geteuid()).pw_name  # whatever LOGNAME says
         self._job, self._clock = job, clock
         self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
         self._environ = slurm_command.environment(environ)  # also what pilots get, so nothing is added to it

@@ -171,6 +171,9 @@ def test_pilots_are_known_to_the_next_daemon_and_to_no_other(tmp_path: Path) -> 
     made = machines.instance(first, make=True)
     assert machines.instance(first, make=True) == made
     assert machines.instance(second, make=True) != made
+    (tmp_path / "instance").write_text(made[:3])  # cut off by a full disk
+    assert machines.instance(first, make=False) == "INSTANCE"
+    assert len(machines.instance(first, make=True)) == len(made)
 
 
 def test_agents_find_the_daemon_at_the_same_place_after_a_restart(tmp_path: Path) -> None:
