@@ -40,6 +40,7 @@ class SlurmSite(Site):
                 "slurm_watch": "batch",
                 "log_format": "text",  # with times
                 "poll_s": 0.25,
+                "reconnect_s": 5,  # as by default: agents that stay away are what faults are about
                 "spare_s": 2,
                 "submissions_per_minute": 1000,
                 **settings,
