@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,12 +78,13 @@ def _whose(settings: Settings) -> str:
         BftrainerError: nothing is ever trained as root.
     """
     from bftrainer.errors import BftrainerError
+    from bftrainer.schedulers.slurm import own_name
 
     if settings.mode != "site":
         return ""
     if os.geteuid() == 0:
         raise BftrainerError("in mode site pilots run as users, and none as root; name one with --user")
-    return pwd.getpwuid(os.geteuid()).pw_name
+    return own_name()
 
 
 def _look(slurm: Scheduler, node: str) -> tuple[float | None, str]:

@@ -36,6 +36,11 @@ HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; i
 AGAIN = 10  # a claim that lapsed counts again after so many times the patience
 
 
+def own_name() -> str:
+    """Who we are to Slurm, whatever LOGNAME says."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 class SlurmScheduler:
     """Implements `ports.Scheduler`."""
 
@@ -49,7 +54,7 @@ class SlurmScheduler:
         clock: Clock,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        user = pwd.getpwuid(os.geteuid()).pw_name  # whatever LOGNAME says
+        user = own_name()
         self._job, self._clock = job, clock
         self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
         self._environ = slurm_command.environment(environ)  # also what pilots get, so nothing is added to it

@@ -69,7 +69,7 @@ def test_who_cannot_see_others_jobs_says_so_until_made_an_operator(
     site: Testbed, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm.os, "geteuid", lambda: pwd.getpwnam(user).pw_uid)
-    monkeypatch.setattr(slurm.getpass, "getuser", lambda: user)
+    monkeypatch.setattr(slurm, "own_name", lambda: user)
     job = submit(site, "root", "-N2")
     listing = ["squeue", "-h", "-a", "-o", "%i"]
     assert job not in site.run(listing, user=user).stdout.split()

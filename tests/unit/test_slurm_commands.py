@@ -88,7 +88,7 @@ class Commands:
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(slurm.getpass, "getuser", lambda: "root")
+    monkeypatch.setattr(slurm, "own_name", lambda: "root")
     return Commands(tmp_path)
 
 
