@@ -13,11 +13,13 @@ with {"pid": ...}. The worker is no child of this process but of the agent, as i
 from __future__ import annotations
 
 import ast
+import atexit
 import ctypes
 import gc
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import runpy
 import signal
@@ -28,7 +30,7 @@ import threading
 import time
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,13 +246,47 @@ def _set(environ: dict[str, str], channel: int) -> None:
     os.environ[VARIABLE] = json.dumps({**orders, "fd": channel})
 
 
+class Ending:
+    """How a forked process ends: as any does, up to where the interpreter would take its modules apart. That
+    takes a second or two, in which all memory that is shared with the warm process is copied, while somebody
+    may be waiting for the node.
+
+    To be made before anything is imported that wants to do something at exit: it does so first.
+    """
+
+    def __init__(self) -> None:
+        self._code = 0
+        atexit.register(self._leave)
+
+    @contextmanager
+    def of(self) -> Iterator[None]:
+        """Around what the process is for: how that ends is its exit code."""
+        try:
+            yield
+        except SystemExit as end:
+            self._code = end.code & 0xFF if isinstance(end.code, int) else int(end.code is not None)
+            raise
+        except BaseException:
+            self._code = 1
+            raise
+
+    def _leave(self) -> None:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self._code)
+
+
 def main() -> None:
+    ending = Ending()
     with _importing():
         # with what the first optimizer of a process would import: 800 modules
         import torch._dynamo  # noqa: F401, PLC0415
     task = serve(socket.socket(fileno=int(sys.argv[1])))
     if task is not None:
-        become(task)
+        with ending.of():
+            become(task)
 
 
 if __name__ == "__main__":

@@ -92,3 +92,34 @@ def test_another_interpreter_is_started_anew(tmp_path: Path) -> None:
     other.symlink_to(Path(sys.executable).resolve())
     program = Program(command=("python", "a.py"), workdir="/w", env={"PATH": str(tmp_path)})
     assert program.words is None
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("pass", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit(-1)", 255, ""),
+        ("sys.exit('no data')", 1, "no data"),
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("threading.Thread(target=lambda: (time.sleep(0.2), print('last'))).start()", 0, ""),
+    ],
+)
+def test_a_forked_process_ends_as_any_does_but_is_not_taken_apart(script: str, code: int, said: str) -> None:
+    program = f"""
+from bftrainer.elastic import warm
+ending = warm.Ending()
+import atexit, sys, threading, time
+class Large:
+    def __del__(self): print("taken apart", flush=True)
+large = Large()
+atexit.register(print, "tidied")
+print("begun")
+with ending.of():
+    {script}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stdout.split("\n") == ["begun", *(["last"] if "last" in script else []), "tidied", ""]
+    assert said in done.stderr
