@@ -118,7 +118,8 @@ class Driver:
             self._tell_formed()
             for host in self._assembly.asking:
                 self._tell(type="asking", host=host)
-        with daemon, daemon.makefile("rb") as lines:
+        # a daemon that is killed before it has read all that we told resets the connection
+        with daemon, daemon.makefile("rb") as lines, contextlib.suppress(ConnectionError):
             for line in lines:
                 message = json.loads(line)
                 if message["type"] == "end":

@@ -91,7 +91,7 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     user = pwd.getpwuid(os.getuid()).pw_name
     assert f'bftrainer_trainer_metric{{metric="loss",trainer="told",user="{user}"}} 0.25' in text
     assert "bftrainer_pool_nodes" in text
-    site.until(lambda: site.get("reports", limit=10), LONG_S, "reports are stored")
+    site.until(lambda: site.get("reports", limit=10, trainer="told"), LONG_S, "reports are stored")
     (*_, last) = site.get("reports", limit=10, trainer="told")
     assert last["metrics"]["loss"] == 0.25 and last["step"] > 0 and last["time"] > 0
     bftrainer("cancel", "told", state=site.state)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from audit import audit
+from driver_alone import as_daemon, driver_alone
 from testbed import LONG_S, Site, always, read, running
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
@@ -83,3 +84,11 @@ def test_a_driver_outlives_its_daemon_and_is_found_again(site: Site, notes: Path
     site.until_members("t", *NODES)
     assert drivers(site) == before
     ends_well(site, notes)
+
+
+def test_a_daemon_that_is_killed_while_its_driver_talks_does_not_take_it_along(tmp_path: Path) -> None:
+    with driver_alone(tmp_path) as path:
+        with as_daemon(path) as daemon:
+            up = daemon.recv(1)  # and no more: what is left unread makes the kernel reset the connection
+        with as_daemon(path) as daemon:
+            assert daemon.recv(1) == up

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -18,6 +13,7 @@ import pytest
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 
+from driver_alone import as_daemon, driver_alone
 from horovod.runner.common.util import codec, network
 
 from bftrainer.elastic import horovod_guard
@@ -36,22 +32,8 @@ class Evil:
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Where a driver listens for workers."""
-    path = tmp_path / "driver"
-    command = [sys.executable, "-m", "bftrainer.elastic.horovod_driver", "--socket", str(path)]
-    driver = subprocess.Popen(command, cwd=tmp_path)
-    try:
-        with socket.socket(socket.AF_UNIX) as daemon:
-            deadline = time.monotonic() + 120
-            while True:
-                with contextlib.suppress(OSError):
-                    daemon.connect(str(path))
-                    break
-                assert driver.poll() is None and time.monotonic() < deadline
-                time.sleep(0.05)
-            yield json.loads(daemon.makefile().readline())["port"]
-    finally:
-        driver.kill()
-        driver.wait()
+    with driver_alone(tmp_path) as path, as_daemon(path) as daemon:
+        yield json.loads(daemon.makefile().readline())["port"]
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"") -> int | None:
