@@ -288,7 +288,7 @@ class LauncherContract:
         world.kill_worker(first)
         until_lost(world, first)
         until_trains_on(world, "a", "b", "c")
-        assert world.trainer().members == (*others, first)
+        assert world.trainer().members == (*others, first), told(world, "WorkerLost")
         ends_well(world, "loss", "join")
 
     def test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back(
