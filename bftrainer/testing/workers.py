@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +97,8 @@ class Workers:
         self.generation += 1
         self._members = members
         order = {"generation": self.generation, "members": list(members), "leaving": list(leaving)}
-        for node in (*members, *leaving):
-            self._send(node, {"type": "regroup", **order})
+        # in one turn of the loop: who has not heard of a generation yet drops what others say in it
+        self._loop.call_soon_threadsafe(self._tell, (*members, *leaving), {"type": "regroup", **order})
         return self.generation
 
     def kill(self, node: str) -> None:
@@ -131,7 +131,10 @@ class Workers:
             if self._news.wait_for(condition, timeout=seconds):
                 return
         logs = [f"--- {p.name}\n{p.read_text()[-3000:]}" for p in sorted(self.folder.glob("*.log"))]
-        kinds = {node: [m["type"] for m in said] for node, said in self.said.items()}
+        kinds = {
+            node: [m if m["type"] == "broken" else m["type"] for m in said]
+            for node, said in self.said.items()
+        }
         raise TimeoutError("\n".join([f"not within {seconds:g} s: {what}", str(kinds), *logs]))
 
     # the part of agents and daemon
@@ -139,9 +142,7 @@ class Workers:
     def _heard(self, node: str, message: Message) -> None:
         if message["type"] == "kv":
             if message["generation"] == self.generation:
-                for peer in self._members:
-                    if peer != node:
-                        self._send(peer, message)
+                self._tell((peer for peer in self._members if peer != node), message)
             return
         with self._news:
             self.said[node].append({**message, "at": time.monotonic()})
@@ -153,10 +154,12 @@ class Workers:
             self.said[node].append({"type": "exited", "code": code, "at": time.monotonic()})
             self._news.notify_all()
 
-    def _send(self, node: str, message: Message) -> None:
-        worker = self._workers.get(node)
-        if worker is not None:
-            self._loop.call_soon_threadsafe(worker.send, message)
+    def _tell(self, nodes: Iterable[str], message: Message) -> None:
+        """On the loop's thread."""
+        for node in nodes:
+            worker = self._workers.get(node)
+            if worker is not None:
+                worker.send(message)
 
     def _do(self, what: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(START_S)
