@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,24 @@ from bftrainer import secret
 from bftrainer.agent.agent import Agent
 from bftrainer.api.hub import Hub
 from bftrainer.api.server import bind
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def listen(
+    serve: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> tuple[web.AppRunner, str]:
+    """Have agents' connections to a free port served; where that is."""
+    app = web.Application()
+    app.router.add_get("/v1/agent", serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    bound = bind("127.0.0.1:0")
+    await web.SockSite(runner, bound).start()
+    return runner, f"127.0.0.1:{bound.getsockname()[1]}"
 
 
 class Desk:
@@ -35,13 +54,7 @@ class Desk:
         self.is_open = True
 
     async def open(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_get("/v1/agent", self.hub.serve)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        bound = bind("127.0.0.1:0")
-        self.address = f"127.0.0.1:{bound.getsockname()[1]}"
-        await web.SockSite(runner, bound).start()
+        runner, self.address = await listen(self.hub.serve)
         return runner
 
 
@@ -69,8 +82,7 @@ def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
 
     async def scenario() -> None:
         serving = asyncio.create_task(agent(desk, KNOWN).serve())
-        while not desk.hub.connected("n1"):
-            await asyncio.sleep(0.01)
+        await until(lambda: desk.hub.connected("n1"))
         assert desk.up == [("n1", "abc")]
         desk.hub.send("n1", {"type": "exit"})
         await serving
@@ -91,8 +103,7 @@ def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> N
             await asyncio.sleep(0.01)
         assert desk.up == []
         desk.is_open = True
-        while not desk.hub.connected("n1"):
-            await asyncio.sleep(0.01)
+        await until(lambda: desk.hub.connected("n1"))
         desk.hub.send("n1", {"type": "exit"})
         await serving
 
@@ -166,17 +177,19 @@ class Between:
 
     def __init__(self, desk: Desk, change: Callable[[bool, int, str], list[str]]) -> None:
         self._desk, self._change = desk, change
-        self.address = ""
 
-    async def open(self) -> web.AppRunner:
-        app = web.Application()
-        app.router.add_get("/v1/agent", self._pass_on)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        bound = bind("127.0.0.1:0")
-        self.address = f"127.0.0.1:{bound.getsockname()[1]}"
-        await web.SockSite(runner, bound).start()
-        return runner
+    @asynccontextmanager
+    async def agent(self) -> AsyncIterator[tuple[Agent, asyncio.Task[None]]]:
+        """An agent that goes this way, and how it serves."""
+        runner, address = await listen(self._pass_on)
+        agent = Agent(node="n1", tag="abc", secret=KNOWN, daemon=address, orphan_s=60.0)
+        serving = asyncio.create_task(agent.serve())
+        try:
+            yield agent, serving
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            await runner.cleanup()
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         here = web.WebSocketResponse()
@@ -200,8 +213,7 @@ class Between:
             number += 1
 
 
-HELLO, WELCOME = (False, 0), (True, 1)
-FIRST_ORDER, FIRST_REPORT = (True, 2), (False, 1)
+HELLO, FIRST_REPORT, FIRST_ORDER = (False, 0), (False, 1), (True, 2)
 
 
 @pytest.mark.parametrize("way", ["forged", "twice"])
@@ -213,27 +225,17 @@ def test_an_order_that_somebody_puts_in_on_the_way_is_never_obeyed(
     def change(from_daemon: bool, number: int, frame: str) -> list[str]:
         if (from_daemon, number) != FIRST_ORDER:
             return [frame]
-        forged = frame.replace("kill", "exit") if way == "forged" else frame
-        return [forged] if way == "forged" else [frame, frame]
+        return [frame.replace("kill", "exit")] if way == "forged" else [frame, frame]
 
     async def scenario() -> None:
-        between = Between(desk, change)
-        runner = await between.open()
-        honest = Agent(node="n1", tag="abc", secret=KNOWN, daemon=between.address, orphan_s=60.0)
-        obey = honest._obey
-        honest._obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
-        serving = asyncio.create_task(honest.serve())
-        while not desk.hub.connected("n1"):
-            await asyncio.sleep(0.01)
-        desk.hub.send("n1", {"type": "kill", "trainer": 7})
-        while len(desk.up) < 2:  # it has come again
+        async with Between(desk, change).agent() as (honest, serving):
+            obey = honest._obey
+            honest._obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
+            await until(lambda: desk.hub.connected("n1"))
+            desk.hub.send("n1", {"type": "kill", "trainer": 7})
+            await until(lambda: len(desk.up) >= 2 or serving.done())  # it has come again
             assert not serving.done()
-            await asyncio.sleep(0.01)
-        while not desk.hub.connected("n1"):
-            await asyncio.sleep(0.01)
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        await runner.cleanup()
+            await until(lambda: desk.hub.connected("n1"))
 
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
@@ -256,19 +258,11 @@ def test_what_somebody_changes_in_an_agents_words_on_the_way_is_never_heard(
         return [changed]
 
     async def scenario() -> None:
-        between = Between(desk, change)
-        runner = await between.open()
-        honest = Agent(node="n1", tag="abc", secret=KNOWN, daemon=between.address, orphan_s=60.0)
-        serving = asyncio.create_task(honest.serve())
-        if which == FIRST_REPORT:
-            while not desk.hub.connected("n1"):
-                await asyncio.sleep(0.01)
-            honest._tell({"type": "bye"})
-        while not caplog.messages:
-            await asyncio.sleep(0.01)
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        await runner.cleanup()
+        async with Between(desk, change).agent() as (honest, _):
+            if which == FIRST_REPORT:
+                await until(lambda: desk.hub.connected("n1"))
+                honest._tell({"type": "bye"})
+            await until(lambda: caplog.messages)
 
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
