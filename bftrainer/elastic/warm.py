@@ -248,8 +248,8 @@ def _set(environ: dict[str, str], channel: int) -> None:
 
 class Ending:
     """How a forked process ends: as any does, up to where the interpreter would take its modules apart. That
-    takes a second or two, in which all memory that is shared with the warm process is copied, while somebody
-    may be waiting for the node.
+    takes 0.4 s instead of 0.05 on an idle core, as it copies all memory that is shared with the warm process,
+    while somebody may be waiting for the node.
 
     To be made before anything is imported that wants to do something at exit: it does so first.
     """

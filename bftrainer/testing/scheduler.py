@@ -59,6 +59,7 @@ class SchedulerContract:
             await scheduler.cancel([pilot])
             await _until(scheduler, lambda found: found == ())
             await scheduler.cancel([pilot])  # once more does no harm
+            assert not await scheduler.failures([pilot]), "it was told to end"
 
         _run(machine, scenario)
 
