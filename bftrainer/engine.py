@@ -99,15 +99,15 @@ def restore(
     a trainer's; whoever is not among the active ones holds none (the daemon finds their workers
     unwanted and has them leave).
     """
-    facts = _learn(settings, {}, pool, {}, now)
+    facts = learn_facts(settings, {}, pool, {}, now)
     ordered = sorted(
-        (_without(t, t.nodes - _of_one_class(t.nodes & pool, facts)) for t in trainers),
+        (without(t, t.nodes - of_one_class(t.nodes & pool, facts)) for t in trainers),
         key=lambda t: (not t.nodes, -t.spec.priority),
     )
     limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
     waiting = Backlog()
     for t in ordered[limit:]:
-        waiting = waiting.add(_without(t, t.nodes))
+        waiting = waiting.add(without(t, t.nodes))
     return State(
         settings=settings,
         pool=pool,
@@ -119,7 +119,7 @@ def restore(
     )
 
 
-def _of_one_class(nodes: frozenset[str], facts: Mapping[str, Facts]) -> frozenset[str]:
+def of_one_class(nodes: frozenset[str], facts: Mapping[str, Facts]) -> frozenset[str]:
     """The nodes of the class that most of them are of."""
     classes: dict[str, set[str]] = {}
     for node in sorted(nodes):
@@ -139,11 +139,11 @@ class Step:
 
 def step(state: State, event: Event, solve: Solve) -> Step:
     """Take one event in. `solve` answers the allocation problem, see `allocate`."""
-    taken = _take(event, state)
+    taken = take(event, state)
     plan = None
     after = taken.active
     if taken.decide:
-        plan, after = _decide(state, taken, event.time, solve)
+        plan, after = decide(state, taken, event.time, solve)
     actions: list[Action] = []
     active: dict[int, Trainer] = {}
     for id_, trainer in after.items():
@@ -152,10 +152,10 @@ def step(state: State, event: Event, solve: Solve) -> Step:
         if trainer is before and not force:
             active[id_] = trainer
             continue
-        active[id_], own = _settle(before, trainer, taken, force=force)
+        active[id_], own = settle(before, trainer, taken, force=force)
         actions += own
     if taken.ended is not None and (gone := state.active.get(taken.ended.trainer)) is not None:
-        actions += _dissolve(gone)
+        actions += dissolve(gone)
     return Step(
         state=replace(
             state,
@@ -169,7 +169,7 @@ def step(state: State, event: Event, solve: Solve) -> Step:
             programs=taken.programs,
             beliefs=taken.beliefs,
         ),
-        actions=tuple(sorted(actions, key=_order)),
+        actions=tuple(sorted(actions, key=order)),
         plan=plan,
         ended=taken.ended,
     )
@@ -182,7 +182,7 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
     if t_fwd_s is None:
         ages = np.array([now - state.since[node] for node in pool])
         t_fwd_s = survival.forward_time(state.survival, ages)
-    parts = _parts(state, now, t_fwd_s)
+    parts = parts_of(state, now, t_fwd_s)
     return Problem(
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
@@ -252,7 +252,7 @@ STEPS = 8
 """Expected times of departure are rounded down to so many steps of T_fwd."""
 
 
-def _learn(
+def learn_facts(
     settings: EngineSettings,
     known: Mapping[str, Facts],
     pool: frozenset[str],
@@ -276,7 +276,7 @@ def _learn(
     return facts
 
 
-def _parts(state: State, now: float, t_fwd_s: float) -> Parts:
+def parts_of(state: State, now: float, t_fwd_s: float) -> Parts:
     """The pool divided where its nodes differ; nothing where they are all alike."""
     if not state.facts:
         return ()
@@ -302,7 +302,7 @@ def _parts(state: State, now: float, t_fwd_s: float) -> Parts:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Taken:
+class Draft:
     """The state with an event's facts in it, before anything is decided. Local to one step."""
 
     pool: frozenset[str]
@@ -321,8 +321,8 @@ class _Taken:
     ended: Ended | None = None
 
 
-def _facts(state: State) -> _Taken:
-    return _Taken(
+def draft_of(state: State) -> Draft:
+    return Draft(
         pool=state.pool,
         active=dict(state.active),
         waiting=state.waiting,
@@ -336,16 +336,16 @@ def _facts(state: State) -> _Taken:
 
 
 @singledispatch
-def _take(event: Event, state: State) -> _Taken:
+def take(event: Event, state: State) -> Draft:
     raise TypeError(f"not an event: {event!r}")
 
 
-@_take.register
-def _(event: NodesChanged, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: NodesChanged, state: State) -> Draft:
+    taken = draft_of(state)
     for id_, trainer in state.active.items():
         if not event.left.isdisjoint(trainer.nodes):
-            taken.active[id_] = _without(trainer, event.left)
+            taken.active[id_] = without(trainer, event.left)
     gone, new = event.left & state.pool, event.joined - (state.pool - event.left)
     taken.decide = bool(gone or new or event.facts)
     taken.pool = (state.pool - event.left) | event.joined
@@ -354,13 +354,13 @@ def _(event: NodesChanged, state: State) -> _Taken:
         taken.since = {n: t for n, t in state.since.items() if n not in gone} | dict.fromkeys(new, event.time)
     if gone:
         taken.survival = survival.observed(state.survival, [event.time - state.since[n] for n in gone])
-    taken.facts = _learn(state.settings, state.facts, taken.pool, event.facts, event.time, new)
+    taken.facts = learn_facts(state.settings, state.facts, taken.pool, event.facts, event.time, new)
     return taken
 
 
-@_take.register
-def _(event: TrainerSubmitted, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: TrainerSubmitted, state: State) -> Draft:
+    taken = draft_of(state)
     if event.trainer in state.active or event.trainer in state.waiting:
         return taken
     trainer = Trainer(id=event.trainer, spec=event.spec, submitted_at=event.time)
@@ -374,22 +374,22 @@ def _(event: TrainerSubmitted, state: State) -> _Taken:
     return taken
 
 
-@_take.register
-def _(event: TrainerCancelled, state: State) -> _Taken:
+@take.register
+def _(event: TrainerCancelled, state: State) -> Draft:
     return _end(state, event.trainer, TrainerStatus.CANCELLED, "cancelled by its user")
 
 
-@_take.register
-def _(event: TrainerEnded, state: State) -> _Taken:
+@take.register
+def _(event: TrainerEnded, state: State) -> Draft:
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
-        return _facts(state)
+        return draft_of(state)
     return _end(state, event.trainer, event.status, event.reason)
 
 
-@_take.register
-def _(event: WorkerLost, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: WorkerLost, state: State) -> Draft:
+    taken = draft_of(state)
     trainer = state.active.get(event.trainer)
     if trainer is None or trainer.started.get(event.node) != event.generation:
         return taken  # an earlier worker of this node, which has been replaced already
@@ -398,7 +398,7 @@ def _(event: WorkerLost, state: State) -> _Taken:
         failures = failures + 1 if event.samples <= trainer.progress else 1
         if failures > state.settings.max_failures:
             return _end(state, event.trainer, TrainerStatus.FAILED, event.reason)
-    survivor = _without(trainer, frozenset({event.node}))
+    survivor = without(trainer, frozenset({event.node}))
     taken.active[event.trainer] = replace(
         survivor,
         nodes=trainer.nodes,
@@ -410,9 +410,9 @@ def _(event: WorkerLost, state: State) -> _Taken:
     return taken
 
 
-@_take.register
-def _(event: WorkersReady, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: WorkersReady, state: State) -> Draft:
+    taken = draft_of(state)
     trainer = state.active.get(event.trainer)
     if trainer is not None:
         fresh = frozenset(n for n in event.nodes if trainer.joining.get(n) == event.generation)
@@ -421,9 +421,9 @@ def _(event: WorkersReady, state: State) -> _Taken:
     return taken
 
 
-@_take.register
-def _(event: Measured, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: Measured, state: State) -> Draft:
+    taken = draft_of(state)
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
         return taken
@@ -437,47 +437,47 @@ def _(event: Measured, state: State) -> _Taken:
     return taken
 
 
-@_take.register
-def _(event: Resync, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: Resync, state: State) -> Draft:
+    taken = draft_of(state)
     trainer = state.active.get(event.trainer)
     if trainer is not None and trainer.members and trainer.published == event.generation:
         taken.regroup = frozenset({event.trainer})
     return taken
 
 
-@_take.register
-def _(event: Drain, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: Drain, state: State) -> Draft:
+    taken = draft_of(state)
     taken.decide = taken.draining = True
     return taken
 
 
-@_take.register
-def _(event: Resume, state: State) -> _Taken:
-    taken = _facts(state)
+@take.register
+def _(event: Resume, state: State) -> Draft:
+    taken = draft_of(state)
     taken.decide, taken.draining = state.draining, False
     return taken
 
 
-@_take.register
-def _(event: PolicyChanged, state: State) -> _Taken:
+@take.register
+def _(event: PolicyChanged, state: State) -> Draft:
     """Whoever holds nodes may go on, even above a new limit; those who wait move up to it."""
-    taken = _facts(state)
-    _promote(taken, state.settings.max_parallel)
+    taken = draft_of(state)
+    promote(taken, state.settings.max_parallel)
     taken.decide = True
     return taken
 
 
-@_take.register
-def _(event: PollFailed, state: State) -> _Taken:
-    return _facts(state)
+@take.register
+def _(event: PollFailed, state: State) -> Draft:
+    return draft_of(state)
 
 
-def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:
-    taken = _facts(state)
+def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> Draft:
+    taken = draft_of(state)
     if taken.active.pop(id_, None) is not None:
-        _promote(taken, state.settings.max_parallel)
+        promote(taken, state.settings.max_parallel)
         taken.decide = True
     elif id_ in state.waiting:
         taken.waiting = state.waiting.remove(id_)
@@ -487,7 +487,7 @@ def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> _Taken:
     return taken
 
 
-def _promote(taken: _Taken, max_parallel: int | None) -> None:
+def promote(taken: Draft, max_parallel: int | None) -> None:
     """Fill the places of those who may hold nodes, where these are limited, from those who wait."""
     while max_parallel is not None and len(taken.active) < max_parallel:
         promoted = taken.waiting.first()
@@ -497,7 +497,7 @@ def _promote(taken: _Taken, max_parallel: int | None) -> None:
         taken.waiting = taken.waiting.remove(promoted.id)
 
 
-def _without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
+def without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
     return replace(
         trainer,
         nodes=trainer.nodes - gone,
@@ -510,7 +510,7 @@ def _without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
 # --- deciding ------------------------------------------------------------------------------------
 
 
-def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan | None, dict[int, Trainer]]:
+def decide(state: State, taken: Draft, now: float, solve: Solve) -> tuple[Plan | None, dict[int, Trainer]]:
     """Plan anew. Those who wait and are given nodes become active, in `taken`, too."""
     asked: list[Trainer] = []
     if not taken.draining:
@@ -556,7 +556,7 @@ def _decide(state: State, taken: _Taken, now: float, solve: Solve) -> tuple[Plan
     for id_ in taken.active.keys() & (target.keys() | current.keys()):
         trainer, nodes = after[id_], target.get(id_, frozenset())
         if nodes != trainer.nodes:
-            after[id_] = replace(_without(trainer, trainer.nodes - nodes), nodes=nodes)
+            after[id_] = replace(without(trainer, trainer.nodes - nodes), nodes=nodes)
     return plan, after
 
 
@@ -568,7 +568,7 @@ def _shares(plan: Plan, parts: Parts) -> list[tuple[Mapping[int, int], frozenset
 # --- from what is wanted to what is to be done ---------------------------------------------------
 
 
-def _settle(before: Trainer, now: Trainer, taken: _Taken, *, force: bool) -> tuple[Trainer, list[Action]]:
+def settle(before: Trainer, now: Trainer, taken: Draft, *, force: bool) -> tuple[Trainer, list[Action]]:
     """Publish and start what `now` needs over `before`; one generation per step that acts."""
     generation = now.generation + 1
     restart = [node for id_, node in taken.restart if id_ == now.id]
@@ -617,7 +617,7 @@ def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:
     return members, trainer.warm - frozenset(whole)
 
 
-def _dissolve(trainer: Trainer) -> list[Action]:
+def dissolve(trainer: Trainer) -> list[Action]:
     """A trainer is over: its members checkpoint and leave, its newcomers stop."""
     generation = trainer.generation + 1
     actions: list[Action] = [
@@ -630,6 +630,6 @@ def _dissolve(trainer: Trainer) -> list[Action]:
     return actions
 
 
-def _order(action: Action) -> tuple[int, int]:
+def order(action: Action) -> tuple[int, int]:
     """Nodes are vacated before they are taken."""
     return {StopWorker: 0, Regroup: 1, StartWorker: 2}[type(action)], action.trainer

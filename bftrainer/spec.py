@@ -131,7 +131,7 @@ class _Batch(_Strict):
         return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
 
 
-class _Spec(_Strict):
+class Spec(_Strict):
     name: Text
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
     nodes: _Range
@@ -167,7 +167,7 @@ class _Spec(_Strict):
         return env
 
     @model_validator(mode="after")
-    def _something_is_given(self) -> _Spec:
+    def _something_is_given(self) -> Spec:
         if self.scalability == "given" and self.curve is None:
             raise ValueError(
                 "scalability: given, but there is no curve to go by; give one, or leave scalability out"
@@ -211,13 +211,13 @@ def _is_folder(path: str) -> bool:
 
 def parse(text: str, name: str, base: Path) -> TrainerSpec:
     """One spec from its YAML text. `name` is shown in errors, `base` is where relative paths start."""
-    document = _compose(text, name)
+    document = compose(text, name)
     return _convert(document, (), base)
 
 
 def parse_many(text: str, name: str) -> list[TrainerSpec]:
     """A YAML list of specs, for replays. Raises `SpecError` also for names that occur twice."""
-    document = _compose(text, name)
+    document = compose(text, name)
     if not isinstance(document.value, list):
         raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
     specs = [_convert(document, (i,), Path()) for i in range(len(document.value))]
@@ -235,7 +235,7 @@ Location = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class Document:
     name: str
     value: Any
     lines: dict[Location, int]
@@ -252,16 +252,16 @@ class _Document:
         return value
 
 
-def _compose(text: str, name: str) -> _Document:
+def compose(text: str, name: str) -> Document:
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"{name}: {len(text)} characters; a spec has at most {MAX_CHARACTERS}")
     try:
-        _refuse_the_exotic(text, name)
+        refuse_the_exotic(text, name)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
             raise SpecError(f"{name}:1: empty; a spec needs at least name, command and nodes")
         lines: dict[Location, int] = {}
-        return _Document(name, _plain(root, (), lines, name), lines)
+        return Document(name, _plain(root, (), lines, name), lines)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f":{mark.line + 1}" if mark else ""
@@ -271,7 +271,7 @@ def _compose(text: str, name: str) -> _Document:
         raise SpecError(f"{name}: not YAML: {error}") from error
 
 
-def _refuse_the_exotic(text: str, name: str) -> None:
+def refuse_the_exotic(text: str, name: str) -> None:
     """No aliases (they can blow a small file up), no tags, no deep nesting: specs need none of them."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -313,15 +313,15 @@ def _plain(node: yaml.Node, where: Location, lines: dict[Location, int], name: s
 # --- from checked data to the domain -------------------------------------------------------------
 
 
-def _convert(document: _Document, where: Location, base: Path) -> TrainerSpec:
+def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
     data = document.at(where)
     if not isinstance(data, dict):
         raise SpecError(f"{document.name}:{document.line(where)}: {data!r} is no spec; expected 'name: ...'")
     try:
-        spec = _Spec.model_validate(data)
+        spec = Spec.model_validate(data)
     except ValidationError as error:
         # "work" is a choice of forms: report what is wrong with the form that was meant
-        errors = [_explain(document, where, e) for e in error.errors() if not _other_form(e, data)]
+        errors = [explain(document, where, e) for e in error.errors() if not other_form(e, data)]
         raise SpecError("\n".join(text for _, text in sorted(errors))) from error
     return TrainerSpec(
         name=spec.name,
@@ -360,18 +360,18 @@ def _costs(rescale: _Rescale | None) -> RescaleCosts | None:
     )
 
 
-def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
+def other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
     if error["loc"][:1] != ("work",):
         return False
     return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
 
 
-def _explain(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+def explain(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
     at, text = _said(document, where, error)
     return at, f"{document.name}:{at}: {text}"
 
 
-def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+def _said(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
     loc = error["loc"]
     if loc[:1] == ("work",):  # the second part names which of its forms was tried
         loc = loc[:1] + loc[2:]
@@ -408,7 +408,7 @@ def _said(document: _Document, where: Location, error: ErrorDetails) -> tuple[in
 
 
 def _valid_keys(loc: Location) -> list[str]:
-    model: Any = _Spec
+    model: Any = Spec
     for part in loc:
         if not isinstance(part, str):
             continue

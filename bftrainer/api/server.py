@@ -50,7 +50,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def application(service: Service, hub: Hub, callers: Callers) -> web.Application:
     """All routes, under /v1; what Prometheus reads under /metrics; probes."""
-    app = web.Application(middlewares=[_errors], client_max_size=MAX_BODY)
+    app = web.Application(middlewares=[errors], client_max_size=MAX_BODY)
 
     async def submit(request: web.Request) -> web.Response:
         caller = await callers.of(request)
@@ -89,7 +89,7 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
             caller = await callers.of(request)
         except (StrangerError, NotAllowedError):
             caller = NOBODY
-        return _metrics(service, caller)
+        return metrics_response(service, caller)
 
     app.add_routes(
         [
@@ -117,7 +117,7 @@ async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
     """
 
     async def metrics(request: web.Request) -> web.Response:
-        return _metrics(service, caller)
+        return metrics_response(service, caller)
 
     app = web.Application()
     app.add_routes([web.get("/metrics", metrics), *probes(service)])
@@ -153,7 +153,7 @@ def bind(address: str) -> socket_.socket:
         raise BftrainerError(f"listen {address}: {error}; give host:port of this machine") from error
 
 
-def _metrics(service: Service, caller: Caller) -> web.Response:
+def metrics_response(service: Service, caller: Caller) -> web.Response:
     return web.Response(body=service.metrics(caller), headers={"Content-Type": METRICS_TYPE})
 
 
@@ -226,7 +226,7 @@ STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
 
 
 @web.middleware
-async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except BftrainerError as error:
@@ -238,10 +238,10 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": said}, status=413)
     except web.HTTPException as error:  # no such route, or not with this method
         said = f"{request.method} {request.path}: {error.reason}"
-        return web.json_response({"error": said}, status=error.status, headers=_allowed(error))
+        return web.json_response({"error": said}, status=error.status, headers=allowed(error))
 
 
-def _allowed(error: web.HTTPException) -> dict[str, str]:
+def allowed(error: web.HTTPException) -> dict[str, str]:
     return {key: value for key, value in error.headers.items() if key == "Allow"}
 
 
