@@ -20,12 +20,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from bftrainer import objective
-from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers
-from bftrainer.model import Candidate, Cap, Cost, EngineSettings, Group, Plan, Problem, RescaleCosts
+from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers, value
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.problem import Candidate, Cap, Group, Plan, Problem
+from bftrainer.model.trainer import Cost, RescaleCosts
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
-import oracle  # the published model is a test's oracle
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.support import oracle  # the published model is a test's oracle
 
 SIZES = ((5, 50), (10, 100), (10, 400), (20, 400), (35, 800), (100, 4608), (1000, 4608))
 NODE_LEVEL = SIZES[:4]
@@ -118,7 +119,7 @@ def exact(repeat: int) -> None:
             if i >= few:
                 continue
             begin = time.perf_counter()
-            best, _ = knapsack.profile(objective.tables(one.candidates, nodes, 120.0), nodes)
+            best, _ = knapsack.profile(value.tables(one.candidates, nodes, 120.0), nodes)
             times["plain"].append((time.perf_counter() - begin) * 1e3)
             assert oracle.same(float(best[-1]), plan.objective)
             taken, solved = timed(lambda one=one: milp.allocate(one, time_limit_s=600.0))

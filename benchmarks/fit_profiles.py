@@ -1,4 +1,5 @@
-"""Fits the profiles of generated logs to real ones: prints what stands in bftrainer/replay/profiles.py.
+"""Fits the profiles of generated logs to real ones: prints what stands in
+bftrainer/traces/synthetic/profiles.py.
 
 python benchmarks/fit_profiles.py LOG [--machine-nodes N] [--step SECONDS]
 """
@@ -14,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bftrainer.replay.characteristics import Table1, characterise, course, lengths
-from bftrainer.replay.generate import HOUR, Profile, Quantiles, generate
-from bftrainer.replay.logs import Log, LogOptions, load
-from bftrainer.replay.logs.idle_intervals import found
+from bftrainer.traces.characteristics import Table1, characterise, course, lengths
+from bftrainer.traces.formats.idle_intervals import found
+from bftrainer.traces.logs import Log, LogOptions, load
+from bftrainer.traces.synthetic.generate import HOUR, Profile, Quantiles, generate
 
 KNOTS = {"group_nodes": 12, "fragment_s": 24, "pool_share": 12}
 """So many knots for each quantile function, put where the logarithm is furthest off."""

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from bftrainer.replay import intervals, logs, record
-from bftrainer.replay.logs import LogOptions
-from bftrainer.replay.record import Record
+from bftrainer.replay.record import record
+from bftrainer.replay.record.record import ReportData
+from bftrainer.traces import intervals, logs
+from bftrainer.traces.logs import LogOptions
 
 LOG = "idle_intervals_2021-02-10_16.csv.xz"
 MACHINE_NODES = 4734
@@ -42,7 +43,7 @@ class Results:
         (found,) = self.rows(grid, **wanted)
         return found
 
-    def record(self, grid: str, row: Row) -> Record:
+    def record(self, grid: str, row: Row) -> ReportData:
         """What happened in a run."""
         return _record(self.out / grid / "records" / f"{row['key']}{record.SUFFIX}")
 
@@ -61,7 +62,7 @@ def _rows(path: Path) -> list[Row]:
 
 
 @cache
-def _record(path: Path) -> Record:
+def _record(path: Path) -> ReportData:
     return record.read(path)
 
 
@@ -95,13 +96,13 @@ def left_within(traces: Path, spans: tuple[float, ...]) -> list[float]:
     return [float((wait <= span).mean()) for span in spans]
 
 
-def weeks(results: Results) -> tuple[Record, Record]:
+def weeks(results: Results) -> tuple[ReportData, ReportData]:
     """The week of the published policy, and that of equal shares."""
     ours = results.row("hpo", allocator="knapsack", t_fwd_s=120)
     return results.record("hpo", ours), results.record("hpo", results.row("hpo", allocator="equal"))
 
 
-def between_events(ours: Record, equal: Record) -> np.ndarray[Any, Any]:
+def between_events(ours: ReportData, equal: ReportData) -> np.ndarray[Any, Any]:
     """Section 5.1.2: samples from one change of the pool to the next, ours over those of equal shares.
 
     Where both processed nothing there is no value.
@@ -114,7 +115,7 @@ def between_events(ours: Record, equal: Record) -> np.ndarray[Any, Any]:
         return np.asarray(done[0][some] / done[1][some])
 
 
-def node_hours_until_done(run: Record) -> float:
+def node_hours_until_done(run: ReportData) -> float:
     """Figure 14a: node-hours in the pool until the last trainer is over."""
     end = max(t.ended for t in run.trainers if t.ended is not None)
     times = np.append(run.moments.time, np.inf)

@@ -13,9 +13,9 @@ import random
 import time
 from collections.abc import Callable
 
-from bftrainer.schedulers import slurm_text
-from bftrainer.schedulers.slurm_text import SEPARATOR
-from bftrainer.schedulers.slurm_view import Ours, look
+from bftrainer.schedulers.slurm import text
+from bftrainer.schedulers.slurm.text import SEPARATOR
+from bftrainer.schedulers.slurm.view import Ours, look
 
 NOW, MARK = 1_795_000_000, "0123456789abcdef"
 NODE = (
@@ -61,7 +61,7 @@ def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
     ]
 
     def add(number: int, partition: str, state: str, count: int, **others: str) -> None:
-        fields = dict.fromkeys(slurm_text.FIELDS, "")
+        fields = dict.fromkeys(text.FIELDS, "")
         fields |= {"%i": str(number), "%P": partition, "%u": "someone", "%T": state, "%l": "2:00:00"}
         fields |= {"%D": str(count), "%Q": str(10_000 - number), "%f": "(null)", "%v": "(null)", "%c": "1"}
         fields |= {"%m": "0", "%b": "N/A", "%j": "a job", "%S": "N/A", "%e": "N/A", "%Y": "(null)"}
@@ -103,9 +103,9 @@ def main() -> None:
     asked = parser.parse_args()
     shown, queue = machine(asked.nodes, asked.jobs)
     print(f"{asked.nodes} nodes, {asked.jobs} jobs: {len(shown) / 1e6:.1f} and {len(queue) / 1e6:.2f} MB")
-    total = timed("scontrol", lambda: slurm_text.machine(shown), asked.repeat)
-    total += timed("squeue", lambda: slurm_text.jobs(queue, MARK), asked.repeat)
-    parsed, jobs = slurm_text.machine(shown), slurm_text.jobs(queue, MARK)[0]
+    total = timed("scontrol", lambda: text.machine(shown), asked.repeat)
+    total += timed("squeue", lambda: text.jobs(queue, MARK), asked.repeat)
+    parsed, jobs = text.machine(shown), text.jobs(queue, MARK)[0]
     ours = Ours("0a1b2c3d", "bft", frozenset({"bft"}), "backfill")
     total += timed("nodes, pilots, claims", lambda: look(parsed, jobs, ours, now=NOW), asked.repeat)
     view = look(parsed, jobs, ours, now=NOW)

@@ -7,3 +7,15 @@ class BftrainerError(Exception):
 
 class SolverError(BftrainerError, RuntimeError):
     """A solver is not installed, has no licence, or failed."""
+
+
+class SchedulerError(Exception):
+    """The scheduler could not be asked or did not obey; the next poll tries again."""
+
+
+class NoRoomError(SchedulerError):
+    """A node takes no pilot now, which says nothing of other nodes."""
+
+
+class UnsureError(SchedulerError):
+    """The answer to an order was lost: it may be carried out nonetheless."""

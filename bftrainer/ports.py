@@ -1,35 +1,16 @@
-"""What the daemon needs from outside, as Protocols: everything real or fake stands behind these.
-
-Each has a contract suite in `bftrainer.testing` that every implementation passes.
-"""
+"""What the daemon needs from outside, as Protocols: everything real or fake stands behind these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from bftrainer.model import Action, Ended, Event, Pilot, Plan, Snapshot, Trainer, TrainerSpec, TrainerStatus
-
-Message = dict[str, Any]
-"""One message between daemon, agent and worker: JSON with a "type"."""
-
-MEASURE_S = 2.0
-"""A speed on a number of nodes that has not been seen before is measured over so long."""
-MEASURE_AGAIN_S = 10.0
-"""And is measured again over so long."""
-
-
-class SchedulerError(Exception):
-    """The scheduler could not be asked or did not obey; the next poll tries again."""
-
-
-class NoRoomError(SchedulerError):
-    """A node takes no pilot now, which says nothing of other nodes."""
-
-
-class UnsureError(SchedulerError):
-    """The answer to an order was lost: it may be carried out nonetheless."""
+from bftrainer.model.actions import Action, Ended
+from bftrainer.model.events import Event
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.problem import Plan
+from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer
+from bftrainer.model.trainer import Trainer, TrainerSpec
 
 
 class Clock(Protocol):
@@ -82,40 +63,7 @@ class Link(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members."""
-
-    time: float
-    trainer: int
-    generation: int
-    size: int
-    step: int
-    samples: int
-    epoch: int
-    rate: float | None
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """One member's pause in one rescale: from its last step before to the first it could take after.
-
-    `lost_steps` counts the steps that had been reported and were not in the state that went on.
-    """
-
-    time: float
-    trainer: int
-    generation: int
-    node: str
-    kind: str  # join, leave, loss or restart
-    size: int
-    step: int
-    pause_s: float
-    lost_steps: int
-
-
-class Books(Protocol):
+class Journal(Protocol):
     """Where launchers write down what is not the engine's business."""
 
     def progressed(self, progress: Progress) -> None: ...
@@ -131,28 +79,6 @@ class Launcher(Protocol):
     """
 
     def perform(self, action: Action) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrainer:
-    """A trainer as the books have it; `engine` is what the engine goes on with after a restart."""
-
-    id: int
-    spec: TrainerSpec
-    status: TrainerStatus
-    reason: str
-    submitted_at: float
-    ended_at: float | None
-    samples: int
-    step: int
-    epoch: int
-    rate: float | None
-    metrics: Mapping[str, float]
-    engine: Trainer
-
-
-Row = dict[str, Any]
-"""A row for display, ready for JSON."""
 
 
 class Store(Protocol):

@@ -8,8 +8,8 @@ import os
 
 import click
 
-from bftrainer import secret
 from bftrainer.agent.agent import Agent
+from bftrainer.wire import seal
 
 
 @click.command()
@@ -25,7 +25,7 @@ from bftrainer.agent.agent import Agent
 def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> None:
     """Serve one node of the pool until told to exit. BFTRAINER_SECRET in the environment is the pilot's."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {node} %(levelname)s %(message)s")
-    known = os.environ.pop(secret.VARIABLE, "")
+    known = os.environ.pop(seal.VARIABLE, "")
     agent = Agent(node=node, tag=tag, secret=known, daemon=daemon, address=address, orphan_s=orphan_s)
     asyncio.run(agent.serve())
     logging.shutdown()

@@ -16,11 +16,11 @@ from typing import Any
 
 import aiohttp
 
-from bftrainer import secret as secrets
 from bftrainer.agent.process import Program, adopt_orphans
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
-from bftrainer.secret import Seal
+from bftrainer.wire import seal as secrets
+from bftrainer.wire.seal import Seal
 
 log = logging.getLogger(__name__)
 

@@ -88,7 +88,8 @@ class WarmPool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
-            command = (sys.executable, "-m", "bftrainer.elastic.warm", str(theirs.fileno()), self._of)
+            module = "bftrainer.elastic.programs.warm"
+            command = (sys.executable, "-m", module, str(theirs.fileno()), self._of)
             try:
                 self.pid = spawn(
                     command, workdir=None, environ=program.environment(), output=None, fd=theirs.fileno()

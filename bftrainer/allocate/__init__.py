@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from bftrainer.allocate import equal, knapsack, relax
 from bftrainer.errors import SolverError
-from bftrainer.model import EngineSettings, Plan, Problem
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.problem import Plan, Problem
 
 LARGEST = 5_000
 """Pairs of trainer and group beyond which `auto` does not ask the MILP: handing it over takes seconds."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bftrainer.model import Allocation
+from bftrainer.model.problem import Allocation
 
 
 def assign(

@@ -7,9 +7,8 @@ order wait. Neither curves nor rescale costs matter to it.
 
 from __future__ import annotations
 
-from bftrainer import objective
-from bftrainer.allocate import relax
-from bftrainer.model import Candidate, Plan, PlanStatus, Problem
+from bftrainer.allocate import relax, value
+from bftrainer.model.problem import Candidate, Plan, PlanStatus, Problem
 
 
 def allocate(problem: Problem) -> Plan:
@@ -24,7 +23,7 @@ def allocate(problem: Problem) -> Plan:
     served: list[Candidate] = []
     free = problem.pool_size
     for candidate in problem.candidates:  # minima first, in order: nobody may hold less
-        if candidate.n_min <= free and objective.classes(candidate, problem):
+        if candidate.n_min <= free and value.classes(candidate, problem):
             counts[candidate.trainer] = candidate.n_min
             free -= candidate.n_min
             served.append(candidate)
@@ -43,7 +42,7 @@ def allocate(problem: Problem) -> Plan:
         allocator="equal",
         status=PlanStatus.HEURISTIC,
         counts=counts,
-        objective=objective.total_of(problem, into) if problem.groups else objective.total(problem, counts),
+        objective=value.total_of(problem, into) if problem.groups else value.total(problem, counts),
         bound=float("inf"),
         note="equal shares claim nothing",
         spread=into if problem.groups else {},

@@ -29,9 +29,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bftrainer import objective
-from bftrainer.curve import Floats
-from bftrainer.model import Cap, Plan, PlanStatus, Problem
+from bftrainer.allocate import value as valuing
+from bftrainer.model.problem import Cap, Plan, PlanStatus, Problem
+from bftrainer.performance.curve import Floats
 
 Ints = npt.NDArray[np.int64]
 TOLERANCE = 1e-9
@@ -59,7 +59,7 @@ def allocate(problem: Problem) -> Plan:
     """
     if not exact_for(problem):
         raise ValueError("overlapping caps or groups of nodes: use the allocator milp or auto")
-    rows = objective.tables(problem.candidates, problem.pool_size, problem.t_fwd_s)
+    rows = valuing.tables(problem.candidates, problem.pool_size, problem.t_fwd_s)
     chosen = choose(rows, problem.pool_size, [c.trainer for c in problem.candidates], problem.caps)
     value = float(rows[np.arange(len(rows)), chosen].sum())
     counts = {c.trainer: int(n) for c, n in zip(problem.candidates, chosen, strict=True)}

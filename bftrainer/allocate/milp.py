@@ -13,7 +13,7 @@ matter: the model has the same optimum as the published one with a binary per tr
 
 The value of N_j is piecewise linear with jumps: at n_min, at the curve's points, and around C_j, where
 the rescale cost sets in. Between whole numbers nothing matters, so it is given by its value at the ends
-of its linear pieces (`Piece`), and stated in one of three ways (`Statement`): with weights on these points
+of its linear pieces (`Segment`), and stated in one of three ways (`Encoding`): with weights on these points
 of which two neighbours may be above 0 (SOS2, eq. 12, for solvers that know such sets), with a binary
 per piece (for those that do not; each trainer's relaxation is then the concave hull), or with weights
 alone, where the points lie on a concave function, so that maximising keeps neighbours together by itself.
@@ -32,12 +32,11 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.core.expr.numvalue import NumericValue
 
-from bftrainer import objective
-from bftrainer.allocate import relax
+from bftrainer.allocate import relax, value
 from bftrainer.allocate.relax import Spread
 from bftrainer.allocate.solvers import SOLVERS, Limits, solve
-from bftrainer.curve import Floats
-from bftrainer.model import Candidate, Plan, PlanStatus, Problem
+from bftrainer.model.problem import Candidate, Plan, PlanStatus, Problem
+from bftrainer.performance.curve import Floats
 
 Option = tuple[int, str]
 """A trainer on a class of nodes."""
@@ -49,7 +48,7 @@ PATIENCE = 0.1
 """The share of the time limit after which a search without a better plan is given up."""
 
 
-class Statement(StrEnum):
+class Encoding(StrEnum):
     """How the model states a piecewise-linear value."""
 
     SOS2 = "sos2"
@@ -57,7 +56,7 @@ class Statement(StrEnum):
     CONCAVE = "concave"
 
 
-Piece = tuple[tuple[int, float], tuple[int, float]]
+Segment = tuple[tuple[int, float], tuple[int, float]]
 """Where a linear piece of a value begins and ends: two points (nodes, value), perhaps the same."""
 
 
@@ -68,7 +67,7 @@ def allocate(
     gap: float = relax.EXACT,
     hurry: bool = False,
     solver: str = "highs",
-    statement: Statement | None = None,
+    statement: Encoding | None = None,
     start: Plan | None = None,
 ) -> Plan:
     """Solve the model, from the exact method's answer to the relaxed problem on (`start`, if it is known).
@@ -115,11 +114,11 @@ def _current(problem: Problem) -> Spread:
 class Model:
     """The Pyomo model of one problem, and the way from plans to its variables and back."""
 
-    def __init__(self, problem: Problem, *, sos2: bool, statement: Statement | None = None) -> None:
+    def __init__(self, problem: Problem, *, sos2: bool, statement: Encoding | None = None) -> None:
         self._problem, self._sos2, self._forced = problem, sos2, statement
         self._by_id = {c.trainer: c for c in problem.candidates}
-        self._starts = [start for start, _ in objective.slices(problem)]
-        self._pieces: dict[Key, list[Piece]] = {}
+        self._starts = [start for start, _ in value.slices(problem)]
+        self._pieces: dict[Key, list[Segment]] = {}
         base = sum(self._values_of(c) for c in problem.candidates)
         self.options: list[Option] = [(j, name) for j, name, k in self._pieces if k == 0]
         self.ways = {key: self._way(found) for key, found in self._pieces.items()}
@@ -139,31 +138,31 @@ class Model:
     def _values_of(self, c: Candidate) -> float:
         """Find the pieces of a trainer's values over having nothing; return what that is worth."""
         problem, base = self._problem, 0.0
-        (_, first), *rest = objective.slices(problem)
-        for name in objective.classes(c, problem) or ("",):
+        (_, first), *rest = value.slices(problem)
+        for name in value.classes(c, problem) or ("",):
             size = sum(g.size for g in problem.parts if g.node_class == name)
-            row = objective.tables((c,), size, first, name)[0]
+            row = value.tables((c,), size, first, name)[0]
             base = float(row[0])
             if c.n_min < len(row) and c.curve_on(name):
                 self._pieces[c.trainer, name, 0] = pieces(row - base, c.n_min)
                 for k, (_, duration) in enumerate(rest, start=1):
-                    later = objective.later(c, len(row) - 1, duration, name)
+                    later = value.later(c, len(row) - 1, duration, name)
                     self._pieces[c.trainer, name, k] = pieces(later, 0)
         return base
 
-    def _way(self, found: list[Piece]) -> Statement:
-        if self._forced is not None and self._forced is not Statement.CONCAVE:
+    def _way(self, found: list[Segment]) -> Encoding:
+        if self._forced is not None and self._forced is not Encoding.CONCAVE:
             return self._forced
         if _concave(found):
-            return Statement.CONCAVE
-        return Statement.SOS2 if self._sos2 else Statement.BINARIES
+            return Encoding.CONCAVE
+        return Encoding.SOS2 if self._sos2 else Encoding.BINARIES
 
     def _variables(self) -> pyo.ConcreteModel:
         m = pyo.ConcreteModel()
         weights, choices = [], []
         for key, way in self.ways.items():
             found = self._pieces[key]
-            if way is Statement.BINARIES:
+            if way is Encoding.BINARIES:
                 choices += [(*key, s) for s in range(len(found))]
             else:
                 weights += [(*key, i) for i in range(len(_points(found)))]
@@ -176,7 +175,7 @@ class Model:
         m.p = pyo.Var(choices, domain=pyo.NonNegativeReals)
         neighbours: dict[Key, list[tuple[int, str, int, int]]] = {}
         for index in weights:
-            if self.ways[index[:3]] is Statement.SOS2:
+            if self.ways[index[:3]] is Encoding.SOS2:
                 neighbours.setdefault(index[:3], []).append(index)
         if neighbours:
             m.neighbours = pyo.SOSConstraint(list(neighbours), var=m.w, index=neighbours, sos=2)
@@ -189,7 +188,7 @@ class Model:
         self._charged = {
             i: charge
             for i in self._most
-            if (charge := objective.charge(self._by_id[i[0]], self._problem.parts[i[2]].departures, i[1])) > 0
+            if (charge := value.charge(self._by_id[i[0]], self._problem.parts[i[2]].departures, i[1])) > 0
         }
         m.touch = pyo.Var(list(self._charged), domain=pyo.Binary)
         return m
@@ -208,7 +207,7 @@ class Model:
         """Tie the nodes in a slice to what they are worth; return that."""
         m, found = self.pyomo, self._pieces[key]
         nodes, on = pyo.quicksum(self._nodes(*key)), m.on[key[:2]]
-        if self.ways[key] is Statement.BINARIES:
+        if self.ways[key] is Encoding.BINARIES:
             y = [m.y[*key, s] for s in range(len(found))]
             p = [m.p[*key, s] for s in range(len(found))]
             m.rows.add(pyo.quicksum(y) == on)
@@ -271,7 +270,7 @@ class Model:
         for key, found in self._pieces.items():
             n, on = sum(v.value for v in self._nodes(*key)), m.on[key[:2]].value
             at = next((s for s, (a, b) in enumerate(found) if on and a[0] <= n <= b[0]), None)
-            if self.ways[key] is Statement.BINARIES:
+            if self.ways[key] is Encoding.BINARIES:
                 for s in range(len(found)):
                     m.y[*key, s].value, m.p[*key, s].value = int(s == at), n if s == at else 0.0
             else:
@@ -311,12 +310,12 @@ class Model:
 # --- pieces --------------------------------------------------------------------------------------
 
 
-def pieces(v: Floats, lo: int) -> list[Piece]:
+def pieces(v: Floats, lo: int) -> list[Segment]:
     """The linear pieces of v(lo)..v(m), in order and without overlap."""
     m = len(v) - 1
     while m > lo and not np.isfinite(v[m]):
         m -= 1
-    found: list[Piece] = []
+    found: list[Segment] = []
     while lo <= m:
         hi = lo
         if lo < m:
@@ -329,24 +328,24 @@ def pieces(v: Floats, lo: int) -> list[Piece]:
     return found
 
 
-def _points(found: list[Piece]) -> list[tuple[int, float]]:
+def _points(found: list[Segment]) -> list[tuple[int, float]]:
     """The ends of the pieces, each once."""
     return list(dict.fromkeys(point for piece in found for point in piece))
 
 
-def _line(piece: Piece) -> tuple[float, float]:
+def _line(piece: Segment) -> tuple[float, float]:
     """(constant, slope) of a piece."""
     (lo, v), (hi, w) = piece
     slope = (w - v) / (hi - lo) if hi > lo else 0.0
     return v - slope * lo, slope
 
 
-def _concave(found: list[Piece]) -> bool:
+def _concave(found: list[Segment]) -> bool:
     slopes = [(w - v) / (n - m) for (m, v), (n, w) in pairwise(_points(found))]
     return all(after <= before for before, after in pairwise(slopes))
 
 
-def _weights(found: list[Piece], at: int | None, n: int) -> list[float]:
+def _weights(found: list[Segment], at: int | None, n: int) -> list[float]:
     """The weights of the points at which piece `at` gives n; all 0 for none."""
     points = _points(found)
     weights = dict.fromkeys(points, 0.0)

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bftrainer import objective
 from bftrainer.allocate import knapsack
-from bftrainer.curve import Floats
-from bftrainer.model import Candidate, Cap, Plan, PlanStatus, Problem
+from bftrainer.allocate import value as valuing
+from bftrainer.model.problem import Candidate, Cap, Plan, PlanStatus, Problem
+from bftrainer.performance.curve import Floats
 
 REPAIRS = 6
 """How often what broken caps free is dealt out again."""
@@ -56,10 +56,10 @@ def allocate(problem: Problem, gap: float) -> Plan:
     found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
     bound, wanted = _choose(found, problem)
     plans = [_deal(problem, found, wanted)]
-    for start, _ in objective.slices(problem)[1:]:
+    for start, _ in valuing.slices(problem)[1:]:
         lasting = [replace(k, size=_lasting(problem, k.name, start)) for k in found]
         plans.append(_deal(problem, lasting, _choose(lasting, problem)[1]))
-    into = max(plans, key=lambda plan: objective.total_of(problem, plan))
+    into = max(plans, key=lambda plan: valuing.total_of(problem, plan))
     return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
 
 
@@ -88,7 +88,7 @@ def _lasting(problem: Problem, name: str, moment: float) -> int:
 
 def plan_of(problem: Problem, into: Spread, bound: float, *, allocator: str, gap: float) -> Plan:
     """A plan from counts per group, with the status that its distance to `bound` allows."""
-    value = objective.total_of(problem, into)
+    value = valuing.total_of(problem, into)
     bound = max(bound, value)
     near = bound - value <= max(gap, EXACT) * max(1.0, abs(bound))
     return Plan(
@@ -121,11 +121,11 @@ def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
 
 def _class(problem: Problem, name: str) -> Class:
     size = sum(g.size for g in problem.parts if g.node_class == name)
-    usable = np.array([name in objective.classes(c, problem) for c in problem.candidates], dtype=bool)
-    slices = objective.slices(problem)
-    rows = np.array(objective.tables(problem.candidates, size, slices[0][1], name))
+    usable = np.array([name in valuing.classes(c, problem) for c in problem.candidates], dtype=bool)
+    slices = valuing.slices(problem)
+    rows = np.array(valuing.tables(problem.candidates, size, slices[0][1], name))
     rows[~usable, 1:] = -np.inf
-    elsewhere = np.array([bool(objective.classes(c, problem)) for c in problem.candidates], dtype=bool)
+    elsewhere = np.array([bool(valuing.classes(c, problem)) for c in problem.candidates], dtype=bool)
     rows[~usable & elsewhere, 0] = -np.inf  # it stays at 0 in a class of its own
     if problem.groups:
         for j in np.flatnonzero(usable):
@@ -143,9 +143,9 @@ def _relax(row: Floats, c: Candidate, problem: Problem, name: str, rest: list[tu
         size = sum(g.size for g, _ in own if g.remaining_s > start)
         held = sum(h for g, h in own if g.remaining_s > start)
         there = np.where(n <= current, np.minimum(n, held), held + np.minimum(n - current, size - held))
-        worth = objective.later(c, max(m, int(there.max())), duration, name)
+        worth = valuing.later(c, max(m, int(there.max())), duration, name)
         row += np.maximum.accumulate(worth)[there]  # having more is at least as good as the best below
-    price = {g.departures: objective.charge(c, g.departures, name) for g, _ in own}
+    price = {g.departures: valuing.charge(c, g.departures, name) for g, _ in own}
     row -= np.where(
         n <= current,
         _cheapest(n, [(price[g.departures], h) for g, h in own if h]),
@@ -273,7 +273,7 @@ def _reconsidered(problem: Problem, into: Spread) -> Spread:
         fits = all(h <= n + f for h, n, f in zip(held, own, free, strict=True))
         keeps = fits and c.n_min <= sum(held) <= min(c.n_max, sum(own))
         ways = [own, (0,) * len(own), *([held] if keeps else [])]
-        best = max(ways, key=lambda way: objective.worth(c, problem, way))
+        best = max(ways, key=lambda way: valuing.worth(c, problem, way))
         free = [f + n - k for f, n, k in zip(free, own, best, strict=True)]
         found[c.trainer] = best
     return found

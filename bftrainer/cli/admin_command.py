@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import client_options, connect, print_json
+from bftrainer.cli.shared.options import client_options, connect, print_json
 
 
 @click.group("admin")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import client_options, connect, print_json, trainer_argument
+from bftrainer.cli.shared.options import client_options, connect, print_json, trainer_argument
 
 
 @click.command("cancel")

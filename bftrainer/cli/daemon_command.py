@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bftrainer.cli.options import Positive, load_settings, parse_utc, setting_options
+from bftrainer.cli.shared.options import Positive, load_settings, parse_utc, setting_options
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
 """The options that say what the local scheduler plays."""
@@ -87,13 +87,13 @@ def command(
     The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, and at
     the end of an idle interval everything on the node is killed.
     """
-    from bftrainer.cli import machines
-    from bftrainer.daemon import Daemon, WallClock
-    from bftrainer.lock import make_state_dir
-    from bftrainer.log import configure
-    from bftrainer.serve import serve
+    from bftrainer.daemon import compose
+    from bftrainer.daemon.daemon import Daemon, WallClock
+    from bftrainer.daemon.lock import make_state_dir
+    from bftrainer.daemon.serve import serve
+    from bftrainer.daemon.systemd import Systemd
     from bftrainer.store import SqlStore
-    from bftrainer.systemd import Systemd
+    from bftrainer.telemetry.log import configure
 
     settings = load_settings(config, overrides)
     if log is None and start is not None:
@@ -113,11 +113,11 @@ def command(
     store, clock = SqlStore(settings.database), WallClock()
     try:
         if settings.scheduler == "local":
-            played = machines.Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
-            daemon = Daemon(settings, machines.local_scheduler(settings, played, store, clock), store, clock)
+            played = compose.Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
+            daemon = Daemon(settings, compose.local_scheduler(settings, played, store, clock), store, clock)
         else:
-            bound, agents_at = machines.bind_for_agents(settings, store)
-            slurm = machines.slurm_scheduler(settings, agents_at, clock, make=True)
+            bound, agents_at = compose.bind_for_agents(settings, store)
+            slurm = compose.slurm_scheduler(settings, agents_at, clock, make=True)
             daemon = Daemon(settings, slurm, store, clock, bound)
         systemd = Systemd.of(os.environ, os.getpid())
         asyncio.run(serve(daemon, lambda: load_settings(config, overrides), systemd))

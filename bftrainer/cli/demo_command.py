@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer.cli.list_command import COLUMNS, row
-from bftrainer.cli.options import Positive, print_json
+from bftrainer.cli.shared.options import Positive, print_json
 from bftrainer.errors import BftrainerError
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from bftrainer.demo import View
+    from bftrainer.demo.demo import View
 
 LOG_SPEED = 60.0
 LEAST_S = 8.0
@@ -68,7 +68,7 @@ def command(
     """
     import dataclasses
 
-    from bftrainer.demo import Demo, summary_lines
+    from bftrainer.demo.demo import Demo, summary_lines
 
     if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
@@ -105,7 +105,7 @@ def command(
 
 
 def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:
-    from bftrainer.replay import intervals, logs
+    from bftrainer.traces import intervals, logs
 
     fragments = logs.load(log).intervals
     names = intervals.first_nodes(fragments, nodes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.options import client_options, connect, print_json, print_table
+from bftrainer.cli.shared.options import client_options, connect, print_json, print_table
 
 COLUMNS = ("id", "name", "status", "nodes", "step", "samples", "done", "samples/s", "metrics")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import client_options, connect, print_json, trainer_argument
+from bftrainer.cli.shared.options import client_options, connect, print_json, trainer_argument
 
 
 @click.command("logs")
@@ -31,10 +31,10 @@ def command(
 
     They print into files of their user, in a folder that `bftrainer show` names.
     """
-    from bftrainer import tail
+    from bftrainer.cli.shared import worker_output
 
     folder = Path(connect(config, state_dir).call("GET", f"trainers/{trainer}")["log_dir"])
-    found = tail.last_lines(folder, lines, node)
+    found = worker_output.last_lines(folder, lines, node)
     if as_json:
         print_json({name: part.text for name, part in found.items()})
         return
@@ -47,4 +47,4 @@ def command(
         if not follow:
             return
         time.sleep(0.5)
-        found = tail.added(folder, {name: part.end for name, part in found.items()}, node)
+        found = worker_output.added(folder, {name: part.end for name, part in found.items()}, node)

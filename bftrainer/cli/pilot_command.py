@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import complete_node, load_settings, setting_options
+from bftrainer.cli.shared.options import complete_node, load_settings, setting_options
 
 if TYPE_CHECKING:
     from bftrainer.ports import Scheduler
-    from bftrainer.settings import Settings
+    from bftrainer.settings.values import Settings
 
 TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
 
@@ -48,18 +48,17 @@ def command(
     not answer, is said on standard error. Words in capitals stand for what only the daemon knows.
     """
 
-    from bftrainer.cli import machines
-    from bftrainer.daemon import WallClock
-    from bftrainer.errors import BftrainerError
-    from bftrainer.model import Pilot
-    from bftrainer.ports import SchedulerError
+    from bftrainer.daemon import compose
+    from bftrainer.daemon.daemon import WallClock
+    from bftrainer.errors import BftrainerError, SchedulerError
+    from bftrainer.model.machine import Pilot
 
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load_settings(config, overrides)
     pilot = Pilot(tag=TAG, node=node, user=user or _whose(settings))
-    slurm = machines.slurm_scheduler(
-        settings, ":".join(machines.place_for_agents(settings)), WallClock(), make=False
+    slurm = compose.slurm_scheduler(
+        settings, ":".join(compose.place_for_agents(settings)), WallClock(), make=False
     )
     hole_s, warning = _look(slurm, node)
     try:
@@ -78,7 +77,7 @@ def _whose(settings: Settings) -> str:
         BftrainerError: nothing is ever trained as root.
     """
     from bftrainer.errors import BftrainerError
-    from bftrainer.schedulers.slurm import own_name
+    from bftrainer.schedulers.slurm.scheduler import own_name
 
     if settings.mode != "site":
         return ""
@@ -92,7 +91,7 @@ def _look(slurm: Scheduler, node: str) -> tuple[float | None, str]:
     a pilot there."""
     from ClusterShell.NodeSet import NodeSet
 
-    from bftrainer.ports import SchedulerError
+    from bftrainer.errors import SchedulerError
 
     try:
         snapshot = asyncio.run(slurm.poll())

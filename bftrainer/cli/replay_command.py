@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from bftrainer.cli import calibration
-from bftrainer.cli.options import (
+from bftrainer.cli.shared import calibration
+from bftrainer.cli.shared.options import (
     Finite,
     Output,
     Positive,
@@ -21,10 +21,10 @@ from bftrainer.cli.options import (
     print_json,
     setting_options,
 )
-from bftrainer.cli.progress import progress_bar
-from bftrainer.model import EngineSettings
-from bftrainer.replay.logs import LogOptions
-from bftrainer.settings import Settings
+from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.model.policy import EngineSettings
+from bftrainer.settings.values import Settings
+from bftrainer.traces.logs import LogOptions
 
 LABELS = {
     "efficiency_u": "efficiency U",
@@ -149,8 +149,10 @@ def command(
     LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
     without any other option, and the samples that this predicts are shown beside those of the record.
     """
-    from bftrainer.replay import record, recorded, scenario
+    from bftrainer.replay import scenario
+    from bftrainer.replay.calibrate import recorded
     from bftrainer.replay.evaluate import evaluate
+    from bftrainer.replay.record import record
 
     if recorded.is_record(log):
         asked = {name: value for name, value in asdict(log_options).items() if value != DEFAULTS[name]}

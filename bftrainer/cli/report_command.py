@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import Output, json_option, print_json
-from bftrainer.cli.progress import progress_bar
+from bftrainer.cli.shared.options import Output, json_option, print_json
+from bftrainer.cli.shared.progress import progress_bar
 
 
 @click.command("report")
@@ -30,7 +30,7 @@ def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_
     RUN is a record (bftrainer replay --out NAME.json.gz), a folder of records, or the folder of a sweep
     with --record.
     """
-    from bftrainer.replay import report
+    from bftrainer.replay.report import report
 
     with progress_bar("report", shown=not as_json) as advance:
         records = report.read(runs, lambda done: advance(done / 2))

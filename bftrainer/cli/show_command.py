@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bftrainer.cli.list_command import shown
-from bftrainer.cli.options import client_options, connect, print_json, print_table, trainer_argument
+from bftrainer.cli.shared.options import client_options, connect, print_json, print_table, trainer_argument
 
 
 @click.command("show")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.list_command import shown
-from bftrainer.cli.options import client_options, connect, print_json, print_table
+from bftrainer.cli.shared.options import client_options, connect, print_json, print_table
 
 
 @click.command("status")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.options import client_options, connect, print_json
+from bftrainer.cli.shared.options import client_options, connect, print_json
 
 
 @click.command("submit")
@@ -30,10 +30,10 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     env: {KEY: "value"}
     checkpoint: {dir: ckpt, every_s: 5}
     """
-    from bftrainer import spec as specs
+    from bftrainer.spec.parse import load, require_workdir
 
-    wanted = specs.load(spec)  # complain before asking anybody
-    specs.require_workdir(wanted, spec)
+    wanted = load(spec)  # complain before asking anybody
+    require_workdir(wanted, spec)
     answer = connect(config, state_dir).call(
         "POST",
         "trainers",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import json_option, load_settings, print_json, print_table
-from bftrainer.cli.progress import progress_bar
+from bftrainer.cli.shared.options import json_option, load_settings, print_json, print_table
+from bftrainer.cli.shared.progress import progress_bar
 
 if TYPE_CHECKING:
-    from bftrainer.replay.sweep import Job
+    from bftrainer.replay.sweep.sweep import SweepRun
 
 COLUMNS = {
     "efficiency_u": "U",
@@ -72,7 +72,7 @@ def command(
     An interrupted sweep goes on where it was when the same command is given again; runs that failed are
     tried again. Over nodes: mpiexec -n 9 bftrainer sweep GRID --executor mpi
     """
-    from bftrainer.replay import sweep
+    from bftrainer.replay.sweep import sweep
 
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # a process that worked for the first one
@@ -110,7 +110,7 @@ def command(
         sys.exit(1)
 
 
-def _show(jobs: Sequence[Job], rows: Sequence[dict[str, Any]]) -> None:
+def _show(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:
     """A table with a column for each parameter that is not the same in all runs, then the errors."""
     differs = {job.key: job.differs for job in jobs}
     parameters = list(dict.fromkeys(name for own in differs.values() for name in own))

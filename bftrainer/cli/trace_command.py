@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.options import (
+from bftrainer.cli.shared.options import (
     Output,
     Positive,
     json_option,
@@ -17,13 +17,13 @@ from bftrainer.cli.options import (
     print_json,
     print_table,
 )
-from bftrainer.cli.progress import progress_bar
-from bftrainer.replay.logs import LogOptions
-from bftrainer.replay.logs.lines import counted
+from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.traces.formats.lines import counted
+from bftrainer.traces.logs import LogOptions
 
 if TYPE_CHECKING:
-    from bftrainer.replay.characteristics import Characteristics
-    from bftrainer.replay.logs import Log
+    from bftrainer.traces.characteristics import Characteristics
+    from bftrainer.traces.logs import Log
 
 PROFILES = ("summit", "theta", "small")
 NAMES = {0: "least", 50: "median", 100: "most"}
@@ -58,7 +58,7 @@ def info(log: Path, log_options: LogOptions, png: Path | None, as_json: bool) ->
     the machine's node-time. Equivalent nodes: so many idle all the time would be as much. A fragment is
     one stay of one node in the pool.
     """
-    from bftrainer.replay.characteristics import characterise
+    from bftrainer.traces.characteristics import characterise
 
     found = _load(log, log_options)
     figures = characterise(found)
@@ -67,7 +67,7 @@ def info(log: Path, log_options: LogOptions, png: Path | None, as_json: bool) ->
     else:
         _show(found, figures)
     if png is not None:  # last: the figures are there, whatever comes of it
-        from bftrainer.replay.log_picture import draw
+        from bftrainer.traces.picture import draw
 
         draw(found, figures, png, log.name)
 
@@ -86,8 +86,8 @@ def convert(
 
     What is still idle at the end ends there. OUT appears when it is complete.
     """
-    from bftrainer.replay.intervals import write
-    from bftrainer.replay.logs import cut
+    from bftrainer.traces.intervals import write
+    from bftrainer.traces.logs import cut
 
     found = cut(_load(log, log_options), parse_utc(begin), hours, nodes)
     _warn(found)
@@ -115,9 +115,9 @@ def synth(out: Path, profile: str, nodes: int | None, hours: float, seed: int) -
     KTH's SP2 (1996, 100 nodes). For other numbers of nodes the rates are in proportion. It begins at
     time 0; .gz and .xz are packed.
     """
-    from bftrainer.replay.generate import generate
-    from bftrainer.replay.intervals import write
-    from bftrainer.replay.profiles import PROFILES as FITTED
+    from bftrainer.traces.intervals import write
+    from bftrainer.traces.synthetic.generate import generate
+    from bftrainer.traces.synthetic.profiles import PROFILES as FITTED
 
     fitted = FITTED[profile]
     with progress_bar("generate") as progress:
@@ -128,7 +128,7 @@ def synth(out: Path, profile: str, nodes: int | None, hours: float, seed: int) -
 
 
 def _load(path: Path, options: LogOptions) -> Log:
-    from bftrainer.replay.logs import load
+    from bftrainer.traces.logs import load
 
     with progress_bar("read") as progress:
         return load(path, options, progress)

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bftrainer.elastic.attach import Job, attach
-from bftrainer.elastic.policy import FixedGlobal, FixedPerNode
+from bftrainer.elastic.train.policy import FixedGlobal, FixedPerNode
 
 if TYPE_CHECKING:
     from bftrainer.elastic.loop import Run

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic import horovod_place
-from bftrainer.elastic.channel import AGENT_GONE, Channel, Orders
+from bftrainer.elastic.horovod import place
+from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 
 REPORT_EVERY_S = 0.2
 
@@ -90,7 +90,7 @@ class Job:
             "epoch": epoch,
             "metrics": self._metrics,
             "at": now,
-            "world": horovod_place.worlds(),
+            "world": place.worlds(),
         }
         if self._channel is None or _rank() != 0:
             return
@@ -142,8 +142,8 @@ def attach() -> Job:
     global _job  # noqa: PLW0603  a process has one job
     if _job is None:
         orders = Orders.from_environment()
-        if orders is not None and horovod_place.is_wanted():
-            horovod_place.take(orders.address)
+        if orders is not None and place.is_wanted():
+            place.take(orders.address)
         _job = Job(orders)
         _job.listen_for_sigterm()
     return _job

@@ -1,4 +1,4 @@
-"""Those who train together: `Crew` through the daemon, `Alone` by hand. What a loop needs of either."""
+"""Those who train together: `MemberGroup` through the daemon, `SingleProcess` by hand. What a loop needs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from bftrainer.elastic import default_group
-from bftrainer.elastic.channel import Orders
-from bftrainer.elastic.checkpoint import Checkpoints
-from bftrainer.elastic.group import Group, GroupBroken
-from bftrainer.elastic.handover import HandOver, TornError
-from bftrainer.elastic.membership import Membership
-from bftrainer.elastic.sampler import Position
-from bftrainer.elastic.state import TrainingState
+from bftrainer.elastic.members import default_group
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.group import Group, GroupBroken
+from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.state.checkpoint import Checkpoints
+from bftrainer.elastic.state.handover import HandOver, TornError
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.sampler import Position
 
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 0.5
 
 
-class Alone:
+class SingleProcess:
     """One process started by hand: nobody to ask, nobody to lose, no orders.
 
     `joined` is called whenever a group has been entered, before anything is done in it.
@@ -88,7 +88,7 @@ class Alone:
         raise SystemExit(0)
 
 
-class Crew(Alone):
+class MemberGroup(SingleProcess):
     """The members of one generation after the other, as the daemon publishes them."""
 
     def __init__(

@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-from bftrainer.elastic.average import Averaging, ByScript, Flat, Overlapped
-from bftrainer.elastic.channel import Orders
-from bftrainer.elastic.crew import Alone, Crew
-from bftrainer.elastic.data import Source
-from bftrainer.elastic.group import GroupBroken, lost_peer
-from bftrainer.elastic.membership import Leave
-from bftrainer.elastic.policy import FixedPerNode, Policy, overridden
-from bftrainer.elastic.rng import reseed
-from bftrainer.elastic.sampler import Position, Share, pieces, share
-from bftrainer.elastic.state import TrainingState
-from bftrainer.elastic.update import Update
+from bftrainer.elastic.crew import MemberGroup, SingleProcess
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.group import GroupBroken, lost_peer
+from bftrainer.elastic.members.membership import Leave
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.average import Averaging, ByScript, Flat, Overlapped
+from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.policy import FixedPerNode, Policy, overridden
+from bftrainer.elastic.train.rng import reseed
+from bftrainer.elastic.train.sampler import Position, Share, pieces, share
+from bftrainer.elastic.train.update import Update
 
 
 class Run:
@@ -88,13 +88,13 @@ class Run:
         device = self._parameters[0].device if self._parameters else torch.device("cpu")
         streams = not self._averaging.needs_batch
         self._crew = (
-            Crew(orders, self._state, self._joined, streams=streams, device=device)
+            MemberGroup(orders, self._state, self._joined, streams=streams, device=device)
             if orders
-            else Alone(self._state, self._joined)
+            else SingleProcess(self._state, self._joined)
         )
         self._leaving = False
         self._share: Share | None = None  # of the step that is under way
-        self._piece: _Piece | None = None  # that the script works on
+        self._piece: MicroBatch | None = None  # that the script works on
         self._ahead: Iterator[Any] | None = None
 
     # what a script may ask
@@ -210,7 +210,7 @@ class Run:
                 raise
             self._crew.group.fail(str(error))
 
-    def _working(self, call: str) -> _Piece:
+    def _working(self, call: str) -> MicroBatch:
         if self._piece is None:
             raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
         return self._piece
@@ -228,7 +228,7 @@ class Run:
             self._close_step()
         for start, stop in parts:
             last = stop == parts[-1][1]
-            piece = self._piece = _Piece(start == parts[0][0], last, (stop - start) / (mine.size or 1))
+            piece = self._piece = MicroBatch(start == parts[0][0], last, (stop - start) / (mine.size or 1))
             with self._averaging.piece(last=last):
                 yield self._batch(mine, start, stop)
             if self._piece is piece:
@@ -310,7 +310,7 @@ class Run:
             position = mine.after
 
 
-class _Piece:
+class MicroBatch:
     """A micro-batch that the script works on; its mean counts `weight` in the mean of the share."""
 
     def __init__(self, first: bool, last: bool, weight: float) -> None:

@@ -7,15 +7,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bftrainer.launch.agents import AgentLauncher, WorkerView
-from bftrainer.launch.horovod import HorovodLauncher
-from bftrainer.launch.horovod_drivers import DriverProcesses
-from bftrainer.launch.messages import sane
-from bftrainer.launch.native import NativeLauncher
-from bftrainer.launch.store_host import StoreHost
-from bftrainer.launch.torchrun import TorchrunLauncher
-from bftrainer.model import Action, TrainerSpec
-from bftrainer.ports import Books, Emit, Link, Message
+from bftrainer.launch.horovod.drivers import DriverProcesses
+from bftrainer.launch.horovod.launcher import HorovodLauncher
+from bftrainer.launch.launcher import AgentLauncher, WorkerView
+from bftrainer.launch.native.launcher import NativeLauncher
+from bftrainer.launch.torchrun.launcher import TorchrunLauncher
+from bftrainer.launch.torchrun.stores import StoreHost
+from bftrainer.model.actions import Action
+from bftrainer.model.reports import Message
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.ports import Emit, Journal, Link
+from bftrainer.wire.messages import sane
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ class Launchers:
         cls,
         link: Link,
         emit: Emit,
-        books: Books,
+        journal: Journal,
         *,
         nodes_see_us_at: str,
         state_dir: Path,
@@ -49,9 +51,9 @@ class Launchers:
         """
         drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s)
         by_name: dict[str, AgentLauncher[Any]] = {
-            "native": NativeLauncher(link, emit, books, **options),
-            "torchrun": TorchrunLauncher(link, emit, books, stores=StoreHost(nodes_see_us_at), **options),
-            "horovod": HorovodLauncher(link, emit, books, drivers=drivers, **options),
+            "native": NativeLauncher(link, emit, journal, **options),
+            "torchrun": TorchrunLauncher(link, emit, journal, stores=StoreHost(nodes_see_us_at), **options),
+            "horovod": HorovodLauncher(link, emit, journal, drivers=drivers, **options),
         }
         return cls(link, by_name, options["grace_s"])
 

@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 
-from bftrainer.model import NodesChanged
-from bftrainer.replay import intervals, logs, run, workload
-from bftrainer.replay.intervals import LogError
-from bftrainer.replay.logs import Log, LogOptions
-from bftrainer.replay.measure import MeasuringLauncher, hidden
-from bftrainer.replay.record import Record, Recorder
+from bftrainer.model.events import NodesChanged
+from bftrainer.replay import run, workload
+from bftrainer.replay.record.record import Recorder, ReportData
 from bftrainer.replay.scenario import Scenario
-from bftrainer.replay.simulate import SimulatedLauncher
+from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
+from bftrainer.replay.trainers.simulated import SimulatedLauncher
+from bftrainer.traces import intervals, logs
+from bftrainer.traces.intervals import LogError
+from bftrainer.traces.logs import Log, LogOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Evaluation:
     """The figures of `run.metrics`, and, where that was asked for, what a report needs."""
 
     figures: dict[str, object]
-    record: Record | None
+    record: ReportData | None
 
 
 SLACK_S = 3600.0

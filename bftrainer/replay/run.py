@@ -14,22 +14,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bftrainer import engine
 from bftrainer.allocate import decide
-from bftrainer.model import (
-    EngineSettings,
-    Event,
-    Measured,
-    NodesChanged,
-    Plan,
-    Problem,
-    RescaleCosts,
-    Trainer,
-    TrainerEnded,
-    TrainerSubmitted,
-    WorkersReady,
-)
-from bftrainer.replay.simulate import Run, SimulatedLauncher
+from bftrainer.engine.state import State, Step
+from bftrainer.engine.step import step as engine_step
+from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, TrainerSubmitted, WorkersReady
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.problem import Plan, Problem
+from bftrainer.model.trainer import RescaleCosts, Trainer
+from bftrainer.replay.trainers.simulated import SimulatedLauncher, SimulatedTrainer
 from bftrainer.replay.workload import Submission
 
 Progress = Callable[[float], None]
@@ -44,9 +36,7 @@ class Observer(Protocol):
     def wait(self, until: float, launcher: SimulatedLauncher) -> None:
         """Nothing changes before `until`, when the next event comes or the replay ends."""
 
-    def note(
-        self, event: Event, before: engine.State, step: engine.Step, launcher: SimulatedLauncher
-    ) -> None:
+    def note(self, event: Event, before: State, step: Step, launcher: SimulatedLauncher) -> None:
         """An event has been taken in, and its actions have been performed."""
 
 
@@ -55,9 +45,7 @@ class Nobody:
 
     def wait(self, until: float, launcher: SimulatedLauncher) -> None: ...
 
-    def note(
-        self, event: Event, before: engine.State, step: engine.Step, launcher: SimulatedLauncher
-    ) -> None: ...
+    def note(self, event: Event, before: State, step: Step, launcher: SimulatedLauncher) -> None: ...
 
 
 NOBODY = Nobody()
@@ -82,13 +70,13 @@ class Tally:
     decided: list[tuple[float, float]] = field(default_factory=list)
     preempted: list[float] = field(default_factory=list)
 
-    def waited(self, seconds: float, state: engine.State) -> None:
+    def waited(self, seconds: float, state: State) -> None:
         """So long, nothing changed."""
         self.node_s += seconds * len(state.pool)
         held = sum(len(t.nodes) for t in state.active.values())
         self.idle_node_s += seconds * (len(state.pool) - held)
 
-    def lost(self, event: NodesChanged, state: engine.State) -> None:
+    def lost(self, event: NodesChanged, state: State) -> None:
         """Nodes leave, from the trainers that have them."""
         hit = sum(not event.left.isdisjoint(t.nodes) for t in state.active.values())
         self.preemptions += hit
@@ -109,7 +97,7 @@ class Result:
     """A finished replay: its tally and every simulated trainer."""
 
     tally: Tally
-    runs: dict[int, Run]
+    runs: dict[int, SimulatedTrainer]
     begin: float
     end: float
 
@@ -128,7 +116,7 @@ def replay(
     simulate: Simulate = SimulatedLauncher,
     observer: Observer = NOBODY,
 ) -> Result:
-    """Run the engine over [begin, end). Trainers submitted before `begin` wait at `begin`.
+    """SimulatedTrainer the engine over [begin, end). Trainers submitted before `begin` wait at `begin`.
 
     `changes` are the pool's, and whatever else comes from outside; trainers are numbered from 1 in
     the order of `workload`. `simulate` makes the launcher.
@@ -147,7 +135,7 @@ def replay(
         emit(change)
     tally = Tally()
     launcher = simulate(emit)
-    state = engine.State(settings=settings)
+    state = State(settings=settings)
 
     def solve(problem: Problem) -> Plan:
         started = wall.perf_counter()
@@ -173,7 +161,7 @@ def replay(
         if isinstance(event, NodesChanged):
             launcher.lose(event.left, now)
             tally.lost(event, state)
-        outcome = engine.step(state, event, solve)
+        outcome = engine_step(state, event, solve)
         if outcome.ended is not None:
             launcher.end(outcome.ended.trainer, now)
             tally.completed += 1
@@ -194,7 +182,7 @@ def replay(
     return Result(tally=tally, runs=launcher.runs, begin=begin, end=end)
 
 
-def changed(before: engine.State, after: engine.State) -> Iterator[tuple[Trainer | None, Trainer]]:
+def changed(before: State, after: State) -> Iterator[tuple[Trainer | None, Trainer]]:
     """The trainers that a step changed, of those that may hold nodes: as they were, as they are."""
     for id_, trainer in after.active.items():
         old = before.active.get(id_)
@@ -244,7 +232,7 @@ def metrics(
     `efficiency_u` is U = A_e / A_s (section 4.1.2); `linear_efficiency` is E = A_e / (node-time * O(1)),
     each trainer measured by its own O(1); `*_node_hours` sum up where node-time went, `stall` and
     `init` being what rescaling cost and `idle` what no trainer held. `rescale_samples` and
-    `preemption_samples` are stalls times the speed before them, see `simulate.Run`;
+    `preemption_samples` are stalls times the speed before them, see `SimulatedTrainer`;
     `decisions_preempted` counts those decisions after which a trainer lost nodes within T_fwd.
 
     `runtime_h` is from a trainer's first node, `turnaround_h` from its submission to its end, over
@@ -294,7 +282,9 @@ def metrics(
     }
 
 
-def _mean_of_all(runs: Sequence[Run | None], value: Callable[[Run], float]) -> float | None:
+def _mean_of_all(
+    runs: Sequence[SimulatedTrainer | None], value: Callable[[SimulatedTrainer], float]
+) -> float | None:
     """The mean over all runs; None where there is none, or where one is missing."""
     values = [value(run) for run in runs if run is not None]
     return fmean(values) if values and len(values) == len(runs) else None

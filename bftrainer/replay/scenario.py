@@ -15,12 +15,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bftrainer import settings
 from bftrainer.errors import BftrainerError
-from bftrainer.model import EngineSettings
-from bftrainer.replay.logs import FORMATS, LogOptions
+from bftrainer.model.policy import EngineSettings
 from bftrainer.replay.workload import Changes
-from bftrainer.settings import Seconds, Settings
+from bftrainer.settings.values import Seconds, Settings, SettingsError
+from bftrainer.traces.logs import FORMATS, LogOptions
 
 
 class ScenarioError(BftrainerError, ValueError):
@@ -135,7 +134,7 @@ def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "s
                 (base or Settings()).model_dump() | {name: values[name] for name in ENGINE if name in values}
             ),
         )
-    except (ValidationError, settings.SettingsError) as error:
+    except (ValidationError, SettingsError) as error:
         raise ScenarioError(f"{source}: {_explained(error)}") from error
     except ScenarioError as error:
         raise ScenarioError(f"{source}: {error}") from None
@@ -165,7 +164,7 @@ def check(names: Iterable[str], source: str) -> None:
             raise ScenarioError(f"{source}: unknown parameter {name!r}; {hint}")
 
 
-def _explained(error: ValidationError | settings.SettingsError) -> str:
+def _explained(error: ValidationError | SettingsError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     found = []

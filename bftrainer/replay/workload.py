@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bftrainer import curve
 from bftrainer.errors import BftrainerError
-from bftrainer.model import ASSUMED_COSTS, Cost, Points, RescaleCosts, Scalability, TrainerSpec
-from bftrainer.replay.intervals import UNREADABLE, open_text
-from bftrainer.spec import SpecError, parse_many
+from bftrainer.model.trainer import ASSUMED_COSTS, Cost, Points, RescaleCosts, Scalability, TrainerSpec
+from bftrainer.performance import curve
+from bftrainer.spec.located_yaml import SpecError
+from bftrainer.spec.parse import parse_many
+from bftrainer.traces.intervals import UNREADABLE, open_text
 
 JOB_COLUMNS = ("job", "Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub", "model")
 CURVE_COLUMNS = ("model", "nodes", "images_per_s")

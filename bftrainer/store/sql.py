@@ -18,22 +18,20 @@ from alembic.util.exc import CommandError
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from bftrainer.errors import BftrainerError
-from bftrainer.model import (
-    Action,
+from bftrainer.model.actions import Action, Ended
+from bftrainer.model.events import Event, TrainerSubmitted
+from bftrainer.model.problem import Plan
+from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer
+from bftrainer.model.trainer import (
     Cost,
-    Ended,
-    Event,
     Observations,
     Observed,
-    Plan,
     RescaleCosts,
     Scalability,
     Trainer,
     TrainerSpec,
     TrainerStatus,
-    TrainerSubmitted,
 )
-from bftrainer.ports import Pause, Progress, Row, StoredTrainer
 from bftrainer.store import tables as t
 
 

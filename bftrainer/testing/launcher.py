@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from bftrainer.model import TrainerStatus
-from bftrainer.ports import Row
+from bftrainer.model.reports import Row
+from bftrainer.model.trainer import TrainerStatus
 
 Moment = Literal["start", "step"]
 """Where a worker can be held: before it is ready to join, or in its first step as a member."""

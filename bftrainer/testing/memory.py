@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bftrainer.model import Claim, Node, NodeState, Pilot, Snapshot
-from bftrainer.ports import NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.model.machine import Claim, Node, NodeState, Pilot, Snapshot
 
 
 @dataclass

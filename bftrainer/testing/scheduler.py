@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from bftrainer.model import Pilot
-from bftrainer.ports import Scheduler, SchedulerError
+from bftrainer.errors import SchedulerError
+from bftrainer.model.machine import Pilot
+from bftrainer.ports import Scheduler
 
 TAG = "0123abcd" * 4
 LONG_S = 60.0

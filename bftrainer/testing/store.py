@@ -7,24 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.model import (
-    Action,
+from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
+from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.problem import Plan, PlanStatus
+from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.trainer import (
     Cost,
-    Ended,
-    NodesChanged,
     Observations,
     Observed,
-    Plan,
-    PlanStatus,
-    Regroup,
     RescaleCosts,
-    StartWorker,
     Trainer,
-    TrainerCancelled,
     TrainerSpec,
     TrainerStatus,
 )
-from bftrainer.ports import Pause, Progress, Store
+from bftrainer.ports import Store
 from bftrainer.store import NameTakenError
 
 SPEC = TrainerSpec(

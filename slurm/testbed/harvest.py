@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-from bftrainer.demo import Demo, Summary, View
+from bftrainer.demo.demo import Demo, Summary, View
 from slurm.testbed.bed import Testbed
 from slurm.testbed.load import Load
 from slurm.testbed.plan import TestbedError

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from bftrainer.replay.intervals import UNREADABLE, LogError, open_text
-from bftrainer.replay.logs import LogOptions
-from bftrainer.replay.logs.lines import Lines
-from bftrainer.replay.logs.swf import Parser, Request, machine
+from bftrainer.traces.formats.lines import Lines
+from bftrainer.traces.formats.swf import Parser, Request, machine
+from bftrainer.traces.intervals import UNREADABLE, LogError, open_text
+from bftrainer.traces.logs import LogOptions
 
 SHORTEST_S = 0.5
 LONGEST = 0.1

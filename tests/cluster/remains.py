@@ -1,4 +1,4 @@
-"""Looks for what a test left behind."""
+"""PollStatus for what a test left behind."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
 from testbed import Site
 
 from bftrainer.api.client import DaemonError
-from bftrainer.settings import SITE_VARIABLE
+from bftrainer.settings.values import SITE_VARIABLE
 from slurm.testbed import Testbed, TestbedError
 
 RESTART_S = 2.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from test_slurm_scheduler import run, schedulers, until
 
-from bftrainer.ports import SchedulerError
-from bftrainer.schedulers import slurm
-from bftrainer.schedulers.slurm import SlurmScheduler
+from bftrainer.errors import SchedulerError
+from bftrainer.schedulers.slurm import scheduler as slurm
+from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from slurm.testbed import Testbed, processes, why_not
 from slurm.testbed.plan import FRAGMENTS
 

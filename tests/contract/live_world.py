@@ -13,7 +13,7 @@ from typing import Any
 from audit import audit
 from testbed import LONG_S, Site
 
-from bftrainer.model import TrainerStatus
+from bftrainer.model.trainer import TrainerStatus
 from bftrainer.testing.launcher import Moment, TrainerView
 
 NODES = ("a", "b", "c", "d")

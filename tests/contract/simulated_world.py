@@ -13,29 +13,26 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bftrainer import engine
 from bftrainer.allocate import decide
-from bftrainer.model import (
-    Action,
-    Cost,
+from bftrainer.daemon.recovery import missed
+from bftrainer.engine.restore import restore
+from bftrainer.engine.state import State
+from bftrainer.engine.step import step as engine_step
+from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
+from bftrainer.model.events import (
     Drain,
-    EngineSettings,
     Event,
     NodesChanged,
-    Regroup,
-    RescaleCosts,
-    StartWorker,
-    StopWorker,
     TrainerCancelled,
     TrainerEnded,
-    TrainerSpec,
     TrainerSubmitted,
     WorkerLost,
     WorkersReady,
 )
-from bftrainer.ports import Pause, Progress
-from bftrainer.recovery import missed
-from bftrainer.replay.simulate import SimulatedLauncher
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
+from bftrainer.replay.trainers.simulated import SimulatedLauncher
 from bftrainer.store import SqlStore
 from bftrainer.testing.launcher import Moment, TrainerView
 
@@ -63,7 +60,7 @@ class SimulatedWorld:
     def __init__(self, root: Path) -> None:
         self._store = SqlStore(root / "store.db")
         self._settings = EngineSettings(t_fwd_s=60.0, objective="efficiency")
-        self._state = engine.State(settings=self._settings)
+        self._state = State(settings=self._settings)
         self._launcher = SimulatedLauncher(self._later)
         self._now, self._numbers = 1000.0, count()
         self._agenda: list[tuple[float, int, int, Any]] = []  # an event, or what to do, at its time
@@ -186,9 +183,7 @@ class SimulatedWorld:
         self._daemon = True
         stored = [t for t in self._store.trainers() if not t.status.final]
         recorded = frozenset(node for t in stored for node in t.engine.nodes)
-        self._state = engine.restore(
-            self._settings, recorded | self._idle, [t.engine for t in stored], self._now
-        )
+        self._state = restore(self._settings, recorded | self._idle, [t.engine for t in stored], self._now)
         gone = recorded - self._idle
         if gone:
             self._take(NodesChanged(time=self._now, left=gone, reason="gone after a restart"))
@@ -278,7 +273,7 @@ class SimulatedWorld:
         if not self._daemon:
             return
         before = self._state
-        step = engine.step(before, event, lambda problem: decide(problem, self._settings))
+        step = engine_step(before, event, lambda problem: decide(problem, self._settings))
         self._state = step.state
         changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
         ids = self._store.record(event, changed, step.plan, step.actions, step.ended, step.state.pool)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.model import NodesChanged, Pilot
-from bftrainer.schedulers.local import LocalScheduler, Playback
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.scheduler import SchedulerContract
 

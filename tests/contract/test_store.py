@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.model import Observations, Observed
+from bftrainer.model.trainer import Observations, Observed
 from bftrainer.ports import Store
 from bftrainer.store import NameTakenError, SqlStore, StoreError
 from bftrainer.testing.store import SPEC, StoreContract

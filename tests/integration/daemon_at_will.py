@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bftrainer import settings
-from bftrainer.daemon import Daemon, WallClock
-from bftrainer.model import NodesChanged
+from bftrainer.daemon.daemon import Daemon, WallClock
+from bftrainer.model.events import NodesChanged
 from bftrainer.ports import Clock
-from bftrainer.schedulers.local import LocalScheduler, Playback
+from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
+from bftrainer.settings.sources import load
 from bftrainer.store import SqlStore
 
 TICK_S = 0.02
@@ -38,7 +38,7 @@ def changes(orders: Path, clock: Clock) -> Iterator[NodesChanged]:
 
 
 def main(state_dir: str, orders: str, *nodes: str) -> None:
-    own = settings.load({"state_dir": state_dir})
+    own = load({"state_dir": state_dir})
     own.state_dir.mkdir(parents=True, exist_ok=True)
     clock = WallClock()
     local = LocalScheduler(

@@ -15,7 +15,7 @@ from pathlib import Path
 def driver_alone(folder: Path) -> Iterator[Path]:
     """A driver that runs; the path of the socket where it listens for its daemon."""
     path = folder / "driver"
-    command = [sys.executable, "-m", "bftrainer.elastic.horovod_driver", "--socket", str(path)]
+    command = [sys.executable, "-m", "bftrainer.elastic.horovod.driver", "--socket", str(path)]
     driver = subprocess.Popen(command, cwd=folder)
     try:
         deadline = time.monotonic() + 120

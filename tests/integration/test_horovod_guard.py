@@ -16,7 +16,7 @@ pytest.importorskip("horovod", reason="Horovod is not installed; run make horovo
 from driver_alone import as_daemon, driver_alone
 from horovod.runner.common.util import codec, network
 
-from bftrainer.elastic import horovod_guard
+from bftrainer.elastic.horovod import guard
 
 
 class Evil:
@@ -65,10 +65,10 @@ def test_the_driver_tells_nothing_of_files(port: int, tmp_path: Path) -> None:
 
 def test_what_workers_have_to_say_is_understood(tmp_path: Path) -> None:
     addresses = ({"lo": [("127.0.0.1", 4711)]}, b"secret")
-    assert horovod_guard.loads_base64(codec.dumps_base64(addresses).encode()) == addresses
-    ping = horovod_guard.loads(pickle.dumps(network.PingResponse("service", "10.0.0.1")))
+    assert guard.loads_base64(codec.dumps_base64(addresses).encode()) == addresses
+    ping = guard.loads(pickle.dumps(network.PingResponse("service", "10.0.0.1")))
     assert (ping.service_name, ping.source_address) == ("service", "10.0.0.1")
-    assert isinstance(horovod_guard.loads(pickle.dumps(network.AckResponse())), network.AckResponse)
+    assert isinstance(guard.loads(pickle.dumps(network.AckResponse())), network.AckResponse)
     for evil in (Evil(tmp_path / "made"), print, network.Wire(b""), object()):
         with pytest.raises(pickle.UnpicklingError, match="nothing that a worker has to say"):
-            horovod_guard.loads(pickle.dumps(evil))
+            guard.loads(pickle.dumps(evil))

@@ -18,7 +18,7 @@ import torch
 from audit import audit
 from testbed import HERE, LONG_S, Site, always, running, running_at_will
 
-from bftrainer import tail
+from bftrainer.cli.shared import worker_output
 
 SAMPLES = 8_000
 
@@ -201,7 +201,7 @@ def test_a_program_that_fails_is_given_up_with_its_reason(site: Site) -> None:
     ended = site.until_ended("wrong")
     assert ended["status"] == "failed"
     assert "exit code 1" in ended["reason"] and "bftrainer logs wrong" in ended["reason"]
-    printed = tail.last_lines(Path(ended["log_dir"]), 20)
+    printed = worker_output.last_lines(Path(ended["log_dir"]), 20)
     assert any("ZeroDivisionError" in part.text for part in printed.values())
     site.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
     assert site.until_ended("wrong")["status"] == "completed"

@@ -19,7 +19,7 @@ from private_munge import running_munge
 from bftrainer.api.callers import Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.munge import MAX_AGE_S, Munge, MungeError, digest
-from bftrainer.api.server import application
+from bftrainer.api.routes import application
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munge is not installed")
 
@@ -42,10 +42,10 @@ class Echo:
     async def submit(self, caller: Any, *texts: str) -> dict[str, object]:
         return {"user": caller.user, "texts": texts}
 
-    def ailments(self) -> list[str]:
+    def liveness_problems(self) -> list[str]:
         return []
 
-    hindrances = ailments
+    readiness_problems = liveness_problems
 
     async def serve(self, request: web.Request) -> web.Response:
         return web.Response()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bftrainer.replay import sweep
+from bftrainer.replay.sweep import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 GRIDS = sorted((ROOT / "benchmarks" / "paper").glob("*.yaml"))

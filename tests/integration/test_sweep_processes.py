@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.replay import synth
+from bftrainer.traces.synthetic import onoff
 
 BFTRAINER = [sys.executable, "-m", "bftrainer"]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     """Six runs of about a second."""
     since: dict[str, float] = {}
     lines = ["idle_start,idle_end,node"]
-    for change in takewhile(lambda change: change.time < 300, synth.changes(60, seed=1)):
+    for change in takewhile(lambda change: change.time < 300, onoff.changes(60, seed=1)):
         lines += [f"{since.pop(node)},{change.time},{node}" for node in change.left]
         since |= dict.fromkeys(change.joined, change.time)
     lines += [f"{start},,{node}" for node, start in since.items()]

@@ -16,7 +16,7 @@ import torch
 from stage import Stage, staged
 from stage_scripts import BATCH, LENGTH, Points, network, sgd
 
-from bftrainer.elastic.data import Source
+from bftrainer.elastic.train.data import Source
 
 WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
 

@@ -195,7 +195,7 @@ class Site:
 
     def warm_on(self, node: str) -> int | None:
         """The process that workers are forked from on a node, if it is there yet."""
-        wanted = (b"bftrainer.elastic.warm", f"\0{node} ".encode())
+        wanted = (b"bftrainer.elastic.programs.warm", f"\0{node} ".encode())
         found = (pid for pid in self.processes() if all(part in read(pid, "cmdline") for part in wanted))
         return next(found, None)
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from bftrainer import elastic
-from bftrainer.elastic import stream
+from bftrainer.elastic.state import stream
 
 LENGTH = 5_000
 kind, where = sys.argv[1:3]

@@ -1,0 +1,52 @@
+"""What `bftrainer replay` says of a daemon's own record: predicted beside recorded samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from bftrainer.cli.shared.options import print_json
+
+if TYPE_CHECKING:
+    from bftrainer.replay.calibrate.recorded import Comparison, Line
+
+
+def show(comparison: Comparison, *, as_json: bool) -> None:
+    """Print a comparison, as a table or as JSON."""
+    if as_json:
+        lines = [_plain(line) for line in comparison.trainers]
+        print_json({"total": _plain(comparison.total), "trainers": lines})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("samples processed", box=None)
+    for column in ("recorded", "predicted", "difference"):
+        table.add_column(column, justify="right")
+    for line in (*comparison.trainers, comparison.total):
+        shown = "" if line.difference is None else f"{line.difference:+.1%}"
+        table.add_row(line.name, f"{line.recorded:,.0f}", f"{line.predicted:,.0f}", shown)
+    Console().print(table)
+
+
+def refuse_options(**given: object) -> None:
+    """A record comes with its own trainers, settings and times.
+
+    Raises:
+        UsageError: an option was given that would say otherwise.
+    """
+    for name, value in given.items():
+        if value is not None:
+            option = "--" + name.removesuffix("_s").replace("_", "-")
+            raise click.UsageError(f"LOG is a daemon's record and is replayed as it was: leave out {option}")
+
+
+def _plain(line: Line) -> dict[str, object]:
+    percent = None if line.difference is None else 100 * line.difference
+    return {
+        "name": line.name,
+        "samples_recorded": line.recorded,
+        "samples_predicted": line.predicted,
+        "difference_percent": percent,
+    }

@@ -1,0 +1,83 @@
+"""A daemon as a service: signals, what systemd is told, and settings that are read again on SIGHUP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.systemd import Systemd, report
+from bftrainer.errors import BftrainerError
+from bftrainer.settings.values import Settings
+from bftrainer.telemetry.log import note
+
+log = logging.getLogger(__name__)
+
+
+async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) -> None:
+    """Run until SIGTERM or SIGINT; `read` gives the settings as file and environment have them now.
+
+    Raises:
+        BftrainerError: see `Daemon.run`.
+    """
+    ready = False
+
+    def is_ready() -> None:
+        nonlocal ready
+        ready = True
+        note(log, "ready", socket=daemon.settings.socket)
+        systemd.ready()
+
+    def stop() -> None:
+        note(log, "stopping")
+        systemd.stopping()
+        daemon.stop()
+
+    def reload() -> None:
+        systemd.reloading()
+        _reload(daemon, read)
+        if ready:  # systemd takes it for the end of the start, too
+            systemd.ready()
+
+    loop = asyncio.get_running_loop()
+    for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
+        loop.add_signal_handler(sign, handler)
+    reporting = asyncio.create_task(report(systemd, daemon.pulse, lambda: summary(daemon)))
+    try:
+        await daemon.run(is_ready)
+    finally:
+        reporting.cancel()
+
+
+def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
+    """Take over what may change; say what may not. A file that cannot be read changes nothing."""
+    before = daemon.settings
+    try:
+        refused = daemon.reload(read())
+    except BftrainerError as error:
+        note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
+        return
+    after = {name: getattr(daemon.settings, name) for name in Settings.model_fields}
+    note(log, "reloaded", **{name: value for name, value in after.items() if value != getattr(before, name)})
+    for name, (kept, wanted) in refused.items():
+        note(
+            log,
+            "setting_refused",
+            logging.WARNING,
+            name=name,
+            kept=kept,
+            wanted=wanted,
+            why="needs a restart",
+        )
+
+
+def summary(daemon: Daemon) -> str:
+    """The line that `systemctl status` shows, to everybody: whose pilots were refused stands in the log."""
+    running = [t for t in daemon.state.active.values() if t.members]
+    said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
+    refused = daemon.nodes.pilots.trouble.partition(":")[0]
+    troubles = (daemon.nodes.poll_status.trouble, daemon.health.store, refused)
+    said += [f"degraded: {text}" for text in troubles if text]
+    return "; ".join(said)

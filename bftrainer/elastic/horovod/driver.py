@@ -1,0 +1,197 @@
+"""`python -m bftrainer.elastic.horovod.driver`: what leads the workers of one Horovod trainer.
+
+A process of its own beside the daemon, which it outlives: workers come here whenever they have to find
+each other. It speaks Horovod's protocol with the workers, over HTTP and Horovod's notifications, and
+lines of JSON with the daemon, over a Unix socket.
+
+Daemon -> driver: world {generation, hosts}, gone {host}, end. Driver -> daemon: up {port} at every
+connection, formed {generation, hosts}, asking {host}, torn {generation}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from horovod.runner.common.util.hosts import INVALID_SLOT_INFO, HostInfo, get_host_assignments
+from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, create_rendezvous_handler
+from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationClient
+from horovod.runner.http.http_server import RendezvousServer
+
+from bftrainer.elastic.horovod.assembly import Assembly, World
+from bftrainer.elastic.horovod.guard import guard
+
+log = logging.getLogger(__name__)
+
+LAST_SCOPE = "cross_0_process_set"
+"""The last thing that a worker finishes when it connects to the others has this prefix."""
+PATIENCE_S = 1.0
+"""How long those who leave wait for those who come with the same change."""
+TELL_AGAIN_S = 2.0
+"""How long rank 0 has, after it was told, to come to the end of its step."""
+
+
+class Driver:
+    """The workers' side: Horovod's handler calls the methods with Horovod's names."""
+
+    def __init__(self) -> None:
+        self._assembly = Assembly()
+        self._changed = threading.Condition()
+        self._published_at = 0.0
+        self._answers: dict[str, str] = {}
+        self._clients: dict[str, WorkerNotificationClient] = {}
+        self._server = RendezvousServer()
+        self._daemon: socket.socket | None = None
+        self.port: int = self._server.start(_handler(self))
+        threading.Thread(target=self._keep_told, name="notifier", daemon=True).start()
+
+    # what workers ask
+
+    def place(self, host: str) -> str:
+        """Wait until the membership of which this host is a part stands at the door; where its place is."""
+        with self._changed:
+            self._assembly.asking.add(host)
+            self._tell(type="asking", host=host)
+            self._decide()
+            self._changed.wait_for(lambda: host in self._answers)
+            return self._answers.pop(host)
+
+    def register_worker_server(self, host: str, slot: int, addresses: Any, secret: bytes) -> None:
+        """Where a worker listens for news of hosts."""
+        client = WorkerNotificationClient(addresses, secret, 0)
+        with self._changed:
+            self._clients[host] = client
+            self._changed.notify_all()
+
+    def finalized(self, scope: str, rank: int) -> None:
+        """A worker has connected to all others of a scope."""
+        with self._changed:
+            formed = self._assembly.formed.hosts
+            if scope.startswith(LAST_SCOPE) and rank < len(formed):
+                self._assembly.connected.add(formed[rank])
+
+    def _decide(self) -> None:
+        """Answer whoever can be answered now."""
+        formed = self._assembly.let_go()
+        if formed is not None:
+            places = get_host_assignments([HostInfo(host, 1) for host in formed.hosts], 1)
+            self._server.init(places)
+            self._answers |= {place.hostname: place.to_response_string() for place in places}
+            self._tell_formed()
+        for host in self._assembly.turn_away():
+            self._answers[host] = INVALID_SLOT_INFO.to_response_string()
+        self._changed.notify_all()
+
+    def _keep_told(self) -> None:
+        """Have rank 0 end its world when there is a new one, as often as it takes."""
+        told: tuple[int, float] = (0, 0.0)
+        while True:
+            with self._changed:
+                self._changed.wait(PATIENCE_S / 4)
+                leader = self._assembly.to_be_told(patient=time.time() - self._published_at < PATIENCE_S)
+                client = self._clients.get(leader) if leader else None
+                generation = self._assembly.target.generation
+            now = time.time()
+            if client is None or (told[0] == generation and now - told[1] < TELL_AGAIN_S):
+                continue
+            told = (generation, now)
+            with contextlib.suppress(OSError, EOFError):  # it has just ended: its loss will be reported
+                # "added": everybody takes the state of rank 0 then, whatever has happened to whom;
+                # Horovod compares whole seconds of its own time-stamps, a fraction tells two changes apart
+                client.notify_hosts_updated(now, HostUpdateResult.added)
+
+    # what the daemon says
+
+    def converse(self, daemon: socket.socket) -> bool:
+        """Obey until the connection ends; False when there is nothing left to do."""
+        with self._changed:
+            self._daemon = daemon
+            self._tell(type="up", port=self.port)
+            self._tell_formed()
+            for host in self._assembly.asking:
+                self._tell(type="asking", host=host)
+        # a daemon that is killed before it has read all that we told resets the connection
+        with daemon, daemon.makefile("rb") as lines, contextlib.suppress(ConnectionError):
+            for line in lines:
+                message = json.loads(line)
+                if message["type"] == "end":
+                    return False
+                self._obey(message)
+        return True
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        with self._changed:
+            if message["type"] == "world":
+                self._published_at = time.time()
+                self._assembly.publish(World(message["generation"], tuple(message["hosts"])))
+                self._tell_formed()  # perhaps it is already as it should be
+            elif message["type"] == "gone" and self._assembly.lose(message["host"]):
+                self._tell(type="torn", generation=self._assembly.formed.generation)
+            self._decide()
+
+    def _tell_formed(self) -> None:
+        formed = self._assembly.formed
+        self._tell(type="formed", generation=formed.generation, hosts=formed.hosts)
+
+    def _tell(self, **message: Any) -> None:
+        if self._daemon is not None:
+            with contextlib.suppress(OSError):  # it is gone; the next one hears what counts by "up"
+                self._daemon.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _handler(driver: Driver) -> type[Any]:
+    """Horovod's request handler, asking `driver` for places."""
+    base = create_rendezvous_handler(driver)
+
+    class Handler(base):  # type: ignore[misc, valid-type]  # Horovod is not typed
+        def _get_value(self, scope: str, key: str) -> bytes | None:
+            if scope == GET_RANK_AND_SIZE:
+                return driver.place(key.rpartition(":")[0]).encode()
+            value: bytes | None = super()._get_value(scope, key)
+            return value
+
+        def do_DELETE(self) -> None:  # noqa: N802  named by http.server
+            _, scope, key = self.path.split("/")
+            driver.finalized(scope, int(key))
+            super().do_DELETE()
+
+    return Handler
+
+
+def serve(driver: Driver, path: Path, orphan_s: float) -> None:
+    """Talk to one daemon after the other, until told to end or until none has come for `orphan_s`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(orphan_s)
+        try:
+            while driver.converse(listener.accept()[0]):
+                pass
+        except TimeoutError:
+            log.warning("no daemon for %.0f s: giving up", orphan_s)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@click.command()
+@click.option("--socket", "path", required=True, type=click.Path(path_type=Path), help="Where to listen.")
+@click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
+def main(path: Path, orphan_s: float) -> None:
+    """Lead the workers of one Horovod trainer."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s horovod driver %(levelname)s %(message)s")
+    guard()
+    serve(Driver(), path, orphan_s)
+    os._exit(0)  # workers may still wait for an answer, in threads that nothing else ends
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""A Horovod worker takes its place: it waits for its membership before Horovod connects it to the others.
+
+Horovod reads rank and size from the environment when it is initialised for the first time, and asks
+for them later. Asking the first time as well means that whatever the script does before it attaches
+happens while the members train on, and that nobody ever waits for a worker that dies on the way.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import sys
+
+from bftrainer.elastic.horovod import mend
+
+NAMES = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+DRIVER = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
+
+
+def is_wanted() -> bool:
+    """Whether this is a worker of a Horovod driver that has no place yet."""
+    return DRIVER in os.environ and "HOROVOD_RANK" not in os.environ
+
+
+def worlds() -> int:
+    """In how many memberships Horovod has been initialised in this process."""
+    return mend.worlds
+
+
+def take(address: str) -> None:
+    """Wait for a place and put it into the environment, for `hvd.init()`; ends the process if there is none.
+
+    `address` is where this node is reached: Horovod wants the name of its network interface.
+
+    Raises:
+        RuntimeError: Horovod is initialised already, or the driver is gone.
+    """
+    horovod = sys.modules.get("horovod.torch")
+    if horovod is not None and horovod.is_initialized():
+        raise RuntimeError("call elastic.attach() before hvd.init(): rank and size come from it")
+    os.environ.setdefault("HOROVOD_GLOO_IFACE", interface_of(address))
+    place = _ask(os.environ["HOROVOD_HOSTNAME"])
+    if place[0] < 0:
+        raise SystemExit(0)  # not wanted any more
+    mend.mend()
+    os.environ.update({f"HOROVOD_{name}": str(value) for name, value in zip(NAMES, place, strict=True)})
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has this address; every loopback address is the loopback device's.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    import psutil  # noqa: PLC0415  comes with Horovod
+
+    wanted = "127.0.0.1" if ipaddress.ip_address(address).is_loopback else address
+    for name, entries in psutil.net_if_addrs().items():
+        if any(entry.address == wanted for entry in entries):
+            return str(name)
+    raise RuntimeError(
+        f"no network interface has address {address}; set HOROVOD_GLOO_IFACE in the spec's env"
+    )
+
+
+def _ask(host: str) -> list[int]:
+    server, port = os.environ[DRIVER], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    connection = http.client.HTTPConnection(server, port)
+    try:
+        connection.request("GET", f"/rank_and_size/{host}:0")
+        return [int(part) for part in connection.getresponse().read().split(b",")]
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise RuntimeError(f"the Horovod driver at {server}:{port} gives no place: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,127 @@
+"""Who has the training state, and how it gets to those who have not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.stream import ANY, Roll, Stream, call_roll
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """What it took until a newcomer had the state that was streamed to it."""
+
+    bytes: int
+    seconds: float
+
+
+class HandOver:
+    """One rank's part in handing the state over, in one group after the other.
+
+    Newcomers to members that have a large state get it in the course of the next steps (`Stream`), and
+    are shadows until then. In all other cases everybody stands still for one broadcast.
+
+    Args:
+        state: this rank's.
+        streams: whether a rank that knows no more than averaged gradients can take all steps.
+        resume: put a checkpoint into `state`, and say whether there is one.
+    """
+
+    def __init__(self, state: TrainingState, *, streams: bool, resume: Callable[[], bool]) -> None:
+        self.has_state = False
+        self.is_torn = False
+        """Whether part of what the script built has been overwritten, and no whole state been received."""
+        self.working: tuple[int, ...] = (0,)
+        """The ranks that have the state: they share the samples."""
+        self._state, self._streams, self._resume = state, streams, resume
+        self._stream: Stream | None = None
+        self._partial = (0, 0)  # of an incomplete state: after so many steps, so many elements are known
+        self._began = 0.0
+
+    def enter(self, group: Group) -> None:
+        """Find out who has the latest state, and hand it to whoever has not, or begin to.
+
+        Raises:
+            GroupBroken: a member was lost meanwhile.
+            TornError: nobody has a state, there is no checkpoint, and this rank cannot start anew.
+        """
+        self.close()
+        step = self._state.position.step if self.has_state else None
+        roll = call_roll(group, state=step, partial=self._partial)
+        if roll.latest is None:
+            if group.rank == 0 and not self._resume() and self.is_torn:
+                raise TornError("half of a state is left, and no checkpoint to go on from")
+            roll = replace(roll, working=(0,), lacking=tuple(range(1, group.size)))
+        self.working = roll.working
+        self.has_state = group.rank in roll.working
+        if roll.lacking and roll.latest is not None and self._streams and self._state.streams:
+            self._begin_stream(group, roll)
+        else:
+            self._at_once(group, roll.lacking)
+
+    def advance(self, group: Group) -> CaughtUp | None:
+        """Between two steps, bring a stream forward; when it is through, what it took.
+
+        Raises:
+            GroupBroken: a member was lost meanwhile.
+        """
+        stream = self._stream
+        if stream is None:
+            return None
+        stream.advance()
+        if stream.phase == "failed":
+            log.warning("what was streamed differs from the members' state: handing over at once")
+            self._at_once(group, stream.shadows)
+        elif stream.phase == "done":
+            self._complete(group)
+        else:
+            return None
+        self.close()
+        return CaughtUp(stream.bytes, time.monotonic() - self._began)
+
+    def offer(self) -> int:
+        """What to put into the step's exchange, of which the lowest is to be `agreed`."""
+        return ANY if self._stream is None else self._stream.offer()
+
+    def agreed(self, lowest: int) -> None:
+        """What all have offered, at the least."""
+        if self._stream is not None:
+            self._stream.agreed = lowest
+
+    def settle(self) -> None:
+        """Before parameters change: wait for what is under way, see `Stream.settle`."""
+        if self._stream is not None:
+            self._stream.settle()
+
+    def close(self) -> None:
+        """End a stream that is under way; a shadow remembers what it knows already."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+            self._partial = (self._state.position.step, stream.known)
+
+    def _begin_stream(self, group: Group, roll: Roll) -> None:
+        self._began = time.monotonic()
+        self.is_torn |= not self.has_state
+        self._stream = Stream(group, self._state, roll)
+        self._stream.begin()
+
+    def _at_once(self, group: Group, lacking: tuple[int, ...]) -> None:
+        if lacking:
+            self._state.transfer(group, self.working[0], receive=group.rank in lacking)
+        self._complete(group)
+
+    def _complete(self, group: Group) -> None:
+        self.has_state, self.is_torn = True, False
+        self.working = tuple(range(group.size))
+
+
+class TornError(RuntimeError):
+    """This process cannot go on and cannot start anew: another has to take its place."""

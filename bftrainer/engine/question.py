@@ -1,0 +1,84 @@
+"""State -> the allocation problem. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bftrainer.allocate import metric
+from bftrainer.engine import survival
+from bftrainer.engine.facts import Parts, parts_of
+from bftrainer.engine.state import State
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.problem import Candidate, Cap, Problem
+from bftrainer.model.trainer import RescaleCosts, Trainer
+from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of, limits
+
+
+def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, Parts]:
+    """The allocation problem over `trainers`, and which nodes its groups are (none: all alike)."""
+    settings, pool = state.settings, state.pool
+    t_fwd_s = settings.t_fwd_s
+    if t_fwd_s is None:
+        ages = np.array([now - state.since[node] for node in pool])
+        t_fwd_s = survival.forward_time(state.survival, ages)
+    parts = parts_of(state, now, t_fwd_s)
+    return Problem(
+        pool_size=len(pool),
+        t_fwd_s=t_fwd_s,
+        candidates=tuple(
+            _candidate(t, settings, state.programs, estimates, costs, parts, now)
+            for t, estimates, costs in zip(
+                trainers,
+                estimates_of(trainers, state.programs),
+                costs_of(trainers, state.programs),
+                strict=True,
+            )
+        ),
+        caps=_caps(settings, trainers),
+        groups=tuple(group for group, _ in parts),
+    ), parts
+
+
+def _candidate(
+    t: Trainer,
+    settings: EngineSettings,
+    programs: SharedObservations,
+    estimates: Estimates,
+    costs: RescaleCosts,
+    parts: Parts,
+    now: float,
+) -> Candidate:
+    points = estimates[None].points
+    n_min, n_max = limits(t, estimates, programs, settings.profile_sizes)
+    return Candidate(
+        trainer=t.id,
+        n_min=n_min,
+        n_max=n_max,
+        current=len(t.nodes),
+        curve=metric.metric(settings.objective, points, t.spec.priority),
+        weight=weight_of(t, settings, now),
+        costs=costs,
+        held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
+        curves=tuple(
+            (name, metric.metric(settings.objective, own.points, t.spec.priority, points))
+            for name, own in estimates.items()
+            if name is not None
+        ),
+    )
+
+
+def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
+    """The weight that a trainer asks for; without P_jmax, it doubles with every `ageing_s` since it was
+    submitted, so that whoever comes later outbids it for a limited time only: nobody starves."""
+    if settings.max_parallel is not None or settings.ageing_s is None:
+        return trainer.spec.weight
+    return trainer.spec.weight * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
+
+
+def _caps(settings: EngineSettings, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
+    if settings.user_max_nodes is None:
+        return ()
+    own: dict[str, list[int]] = {}
+    for t in trainers:
+        own.setdefault(t.spec.user, []).append(t.id)
+    return tuple(Cap(trainers=frozenset(ids), n_max=settings.user_max_nodes) for ids in own.values())

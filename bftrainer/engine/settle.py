@@ -1,0 +1,76 @@
+"""From what is wanted to what is to be done: generations, memberships, actions. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bftrainer.engine.state import Draft
+from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
+from bftrainer.model.trainer import Trainer
+
+
+def settle(before: Trainer, now: Trainer, taken: Draft, *, force: bool) -> tuple[Trainer, list[Action]]:
+    """Publish and start what `now` needs over `before`; one generation per step that acts."""
+    generation = now.generation + 1
+    restart = [node for id_, node in taken.restart if id_ == now.id]
+    new = sorted(now.nodes - now.started.keys())
+    now = replace(now, started={**now.started, **dict.fromkeys(new, generation)})
+    members, warm = _publish(now)
+    released = (before.nodes - now.nodes) & (taken.pool | taken.vacated)
+    leaving = tuple(n for n in before.members if n in released)
+    stopping = {n for n in before.joining if n in released}
+    enough = len(members) >= now.spec.n_min
+    regroup = force or members != before.members
+    if not enough and members:  # survivors that wait for more nodes keep the state: the others may just go
+        stopping |= set(leaving)
+        regroup = False
+    actions: list[Action] = [
+        StopWorker(trainer=now.id, generation=generation, node=node) for node in sorted(stopping)
+    ]
+    if regroup and (members or leaving):
+        actions.append(Regroup(trainer=now.id, generation=generation, members=members, leaving=leaving))
+        now = replace(now, published=generation)
+    actions += [
+        StartWorker(
+            trainer=now.id,
+            generation=generation,
+            node=node,
+            attempt=now.failures if node in restart else 0,
+        )
+        for node in new
+    ]
+    now = replace(now, members=members, warm=warm)
+    return (replace(now, generation=generation), actions) if actions else (now, [])
+
+
+def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Members and warm after every complete batch of newcomers has become members.
+
+    A batch is what one generation started; it is complete when all of it that is left is warm. While
+    that makes too few to run (n_min), the newcomers go on waiting, warm.
+    """
+    joining = trainer.joining
+    cold = {generation for node, generation in joining.items() if node not in trainer.warm}
+    whole = sorted(node for node, generation in joining.items() if generation not in cold)
+    members = (*trainer.members, *whole)
+    if len(members) < trainer.spec.n_min:
+        return trainer.members, trainer.warm
+    return members, trainer.warm - frozenset(whole)
+
+
+def dissolve(trainer: Trainer) -> list[Action]:
+    """A trainer is over: its members checkpoint and leave, its newcomers stop."""
+    generation = trainer.generation + 1
+    actions: list[Action] = [
+        StopWorker(trainer=trainer.id, generation=generation, node=node) for node in sorted(trainer.joining)
+    ]
+    if trainer.members:
+        actions.append(
+            Regroup(trainer=trainer.id, generation=generation, members=(), leaving=trainer.members)
+        )
+    return actions
+
+
+def order(action: Action) -> tuple[int, int]:
+    """Nodes are vacated before they are taken."""
+    return {StopWorker: 0, Regroup: 1, StartWorker: 2}[type(action)], action.trainer

@@ -1,0 +1,121 @@
+"""The drivers of Horovod trainers: a process each, which outlives the daemon and is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bftrainer.model.reports import Message
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.05
+UP_S = 60.0
+"""A driver that does not listen after so long never will."""
+RETRY_S = 2.0
+
+
+class DriverProcesses:
+    """Implements `launch.horovod.Drivers` with processes of `elastic.horovod_driver`.
+
+    They listen on sockets in `folder`, named by trainer and start.
+    """
+
+    def __init__(self, address: str, folder: Path, *, orphan_s: float) -> None:
+        self.address = address
+        self._folder, self._orphan_s = folder, orphan_s
+        self._keepers: dict[int, asyncio.Task[None]] = {}
+        self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._paths: dict[int, Path] = {}
+
+    def open(self, trainer: int, heard: Callable[[Message], None]) -> None:
+        if trainer not in self._keepers:
+            task = asyncio.get_running_loop().create_task(self._keep(trainer, heard))
+            self._keepers[trainer] = task
+
+    def tell(self, trainer: int, message: Message) -> None:
+        writer = self._writers.get(trainer)
+        if writer is not None and not writer.is_closing():
+            writer.write(json.dumps(message).encode() + b"\n")
+
+    def end(self, trainer: int) -> None:
+        self.tell(trainer, {"type": "end"})
+        self._writers.pop(trainer, None)
+        if trainer in self._paths:
+            self._paths.pop(trainer).unlink(missing_ok=True)  # nobody shall find it any more
+        keeper = self._keepers.pop(trainer, None)
+        if keeper is not None:
+            keeper.cancel()
+
+    def close(self) -> None:
+        for trainer in tuple(self._keepers):
+            self.end(trainer)
+
+    async def _keep(self, trainer: int, heard: Callable[[Message], None]) -> None:
+        """Find or start the driver and listen to it; once more whenever it is lost."""
+        while True:
+            try:
+                reader, writer = await self._find(trainer) or await self._start(trainer)
+            except OSError as error:
+                log.error("trainer %d has no Horovod driver: %s", trainer, error)
+                heard({"type": "failed", "reason": str(error)})
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._writers[trainer] = writer
+            try:
+                with contextlib.suppress(OSError):
+                    async for line in reader:
+                        heard(json.loads(line))
+                heard({"type": "lost"})
+            finally:
+                writer.close()
+
+    async def _find(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """A driver that an earlier daemon has started."""
+        for path in sorted(self._folder.glob(f"{trainer}-*.sock")):
+            try:
+                return await self._connect(trainer, path)
+            except OSError:
+                path.unlink(missing_ok=True)  # it has ended
+        return None
+
+    async def _connect(self, trainer: int, path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        connection = await asyncio.open_unix_connection(str(path))
+        self._paths[trainer] = path
+        return connection
+
+    async def _start(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises `OSError` where it cannot be started."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{trainer}-{time.time_ns()}.sock"
+        log_path = self._folder / f"{trainer}.log"
+        with log_path.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "bftrainer.elastic.horovod.driver"),
+                *("--socket", str(path), "--orphan-s", str(self._orphan_s)),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            async with asyncio.timeout(UP_S):
+                while process.returncode is None:
+                    with contextlib.suppress(OSError):
+                        return await self._connect(trainer, path)
+                    await asyncio.sleep(LOOK_S)
+        except asyncio.CancelledError:
+            process.kill()  # nobody wants it any more
+            raise
+        except TimeoutError:
+            process.kill()
+        lines = log_path.read_text(errors="replace").splitlines()
+        raise OSError(
+            f"{lines[-1] if lines else 'it ended'}; is Horovod installed (make horovod)? See {log_path}"
+        )

@@ -1,0 +1,72 @@
+"""The process that hosts torchrun's rendezvous stores: started when first needed, ended with the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+
+
+class StoreHost:
+    """Implements `launch.torchrun.Stores` with a process of `elastic.store_host`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._asked: dict[int, tuple[int, Callable[[int], None]]] = {}  # trainer -> run, whom to tell
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    def prepare(self) -> None:
+        if self._keeper is None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+        self._asked[trainer] = (run, opened)
+        self.prepare()
+        if self._process is not None:
+            self._ask(trainer)
+
+    def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def _keep(self) -> None:
+        """Keep the process alive; runs that go on do not need it any more, those to come do."""
+        while True:
+            try:
+                self._process = process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "bftrainer.elastic.programs.tcp_store", self.address),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                )
+            except OSError as error:
+                log.error("cannot start the host of torchrun's stores: %s", error)
+            else:
+                for trainer in self._asked:
+                    self._ask(trainer)
+                await self._listen(process)
+                log.error("the host of torchrun's stores ended with code %s", await process.wait())
+            self._process = None
+            await asyncio.sleep(RETRY_S)
+
+    def _ask(self, trainer: int) -> None:
+        assert self._process is not None and self._process.stdin is not None  # noqa: S101
+        line = json.dumps({"trainer": trainer, "run": self._asked[trainer][0]})
+        self._process.stdin.write(line.encode() + b"\n")
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None  # noqa: S101
+        async for line in process.stdout:
+            answer = json.loads(line)
+            run, opened = self._asked.get(answer["trainer"], (0, None))
+            if opened is not None and run == answer["run"]:
+                del self._asked[answer["trainer"]]
+                opened(answer["port"])

@@ -1,0 +1,51 @@
+"""What the engine wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer.model.trainer import TrainerStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartWorker:
+    """Start a worker of a trainer on a node; it reports when it is warm. `attempt` > 0 asks for a delay."""
+
+    trainer: int
+    generation: int
+    node: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Publish a membership, in rank order. `leaving` workers leave at the same step boundary.
+
+    No members: checkpoint and stop.
+    """
+
+    trainer: int
+    generation: int
+    members: tuple[str, ...]
+    leaving: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWorker:
+    """Stop a worker that is not a member (it was starting, or the trainer is over)."""
+
+    trainer: int
+    generation: int
+    node: str
+
+
+Action = StartWorker | Regroup | StopWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A trainer's end, for the books."""
+
+    trainer: int
+    status: TrainerStatus
+    reason: str = ""

@@ -1,0 +1,157 @@
+"""What happens to the engine. Every event carries its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bftrainer.model.machine import NodeInfo
+from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
+
+# Events at one moment are taken in the order of their priority, then in the order of arrival.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerEnded:
+    """A trainer's members report that it is over. Carries the members' generation."""
+
+    priority: ClassVar[int] = 0
+    time: float
+    trainer: int
+    generation: int
+    status: TrainerStatus = TrainerStatus.COMPLETED
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLost:
+    """A worker died though its node is there. `generation` is the one that started or last published it.
+
+    `blame` says whether the program itself failed (an exit code above 0) rather than being killed.
+    """
+
+    priority: ClassVar[int] = 1
+    time: float
+    trainer: int
+    node: str
+    generation: int
+    reason: str = ""
+    blame: bool = False
+    samples: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChanged:
+    """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event.
+
+    `vacated` are those of `left` that we give up ourselves: their agents are still there, so that workers
+    leave at a step boundary. `facts` says what is known of nodes that join, or has become known of nodes
+    that are there.
+    """
+
+    priority: ClassVar[int] = 2
+    time: float
+    left: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
+    vacated: frozenset[str] = frozenset()
+    reason: str = ""
+    facts: Mapping[str, NodeInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerCancelled:
+    priority: ClassVar[int] = 3
+    time: float
+    trainer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSubmitted:
+    priority: ClassVar[int] = 4
+    time: float
+    trainer: int
+    spec: TrainerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersReady:
+    """Workers that `generation` started are up and warm: they can join without anybody waiting."""
+
+    priority: ClassVar[int] = 5
+    time: float
+    trainer: int
+    generation: int
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A trainer's behaviour was measured: its speed on some number of nodes, or what rescaling it costs."""
+
+    priority: ClassVar[int] = 6
+    time: float
+    trainer: int
+    generation: int
+    point: tuple[int, float] | None = None
+    up: Cost | None = None
+    down: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Members no longer agree on their membership (the daemon died in mid-change): publish it anew."""
+
+    priority: ClassVar[int] = 7
+    time: float
+    trainer: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Take every node from every trainer, with a checkpoint, and give none until `Resume`."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Give nodes to trainers again."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """The settings by which is decided have changed: everything is decided anew."""
+
+    priority: ClassVar[int] = 8
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollFailed:
+    """The scheduler could not be asked. The pool stays as it was: a failed poll is no empty pool."""
+
+    priority: ClassVar[int] = 9
+    time: float
+    reason: str
+
+
+Event = (
+    TrainerEnded
+    | WorkerLost
+    | NodesChanged
+    | TrainerCancelled
+    | TrainerSubmitted
+    | WorkersReady
+    | Measured
+    | Resync
+    | Drain
+    | Resume
+    | PolicyChanged
+    | PollFailed
+)

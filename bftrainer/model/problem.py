@@ -1,0 +1,121 @@
+"""The allocation problem and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bftrainer.model.trainer import Points, RescaleCosts
+
+Allocation = Mapping[int, frozenset[str]]
+"""Trainer id -> the nodes that it has. Nodes of different trainers are disjoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One trainer as the allocators see it.
+
+    `curve` is the objective metric O_j in its own unit (samples/s for throughput), `current` is C_j:
+    the nodes that it holds of those still in the pool. The weight multiplies its whole value.
+    `held` says how many of them are in each of the problem's groups (empty: there is but one), `curves`
+    has the metric on node classes where it differs; an empty curve: it cannot use the class.
+    """
+
+    trainer: int
+    n_min: int
+    n_max: int
+    current: int
+    curve: Points
+    weight: float = 1.0
+    costs: RescaleCosts = field(default_factory=RescaleCosts)
+    held: tuple[int, ...] = ()
+    curves: tuple[tuple[str, Points], ...] = ()
+
+    def curve_on(self, node_class: str) -> Points:
+        """The metric on nodes of a class."""
+        return next((points for name, points in self.curves if name == node_class), self.curve)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """A side constraint: these trainers may hold at most `n_max` nodes together."""
+
+    trainers: frozenset[int]
+    n_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes of the pool that are alike to the allocators, and that leave together if they leave.
+
+    No value is counted past `remaining_s`. `departures` is how often the group is expected to leave
+    within T_fwd (0 to 1): a trainer that touches it is charged that many scale-downs, once.
+    """
+
+    size: int
+    node_class: str = ""
+    remaining_s: float = float("inf")
+    departures: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Which of `candidates` (in first-come-first-served order) gets how many of `pool_size` nodes?
+
+    `groups` divides the pool where its nodes differ; empty, all nodes are alike. A trainer uses nodes
+    of one class only.
+    """
+
+    pool_size: int
+    t_fwd_s: float
+    candidates: tuple[Candidate, ...]
+    caps: tuple[Cap, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Group, ...]:
+        """The groups; all nodes as one where nothing tells them apart."""
+        return self.groups or (Group(size=self.pool_size),)
+
+    def held(self, candidate: Candidate) -> tuple[int, ...]:
+        """How many nodes of each part a candidate holds."""
+        if not self.groups:
+            return (candidate.current,)
+        return candidate.held or (0,) * len(self.groups)
+
+
+class PlanStatus(StrEnum):
+    """How a plan came about; anything but OPTIMAL is not proven to be the best."""
+
+    OPTIMAL = "optimal"  # proven, within the plan's gap
+    FEASIBLE = "feasible"  # the time limit struck; the solver's incumbent was better than the current map
+    FALLBACK = "fallback"  # the time limit struck; the current map was kept (section 3.6)
+    HEURISTIC = "heuristic"  # a rule without a claim (equal shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An allocator's answer. `bound` is the best that any plan could reach, as far as is known.
+
+    `spread` says how many of a trainer's nodes come from which of the problem's groups, if it has any.
+    """
+
+    allocator: str
+    status: PlanStatus
+    counts: Mapping[int, int]
+    objective: float
+    bound: float
+    note: str = ""
+    spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    allocation: Allocation = field(default_factory=dict)
+    solve_s: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between objective and bound; 0 where optimality is proven exactly."""
+        return abs(self.bound - self.objective) / max(abs(self.objective), 1e-9)
+
+    @property
+    def proven(self) -> bool:
+        return self.status is PlanStatus.OPTIMAL

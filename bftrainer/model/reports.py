@@ -1,0 +1,72 @@
+"""What is reported of trainers and kept for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+
+Message = dict[str, Any]
+"""One message between daemon, agent and worker: JSON with a "type"."""
+
+MEASURE_S = 2.0
+"""A speed on a number of nodes that has not been seen before is measured over so long."""
+MEASURE_AGAIN_S = 10.0
+"""And is measured again over so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members."""
+
+    time: float
+    trainer: int
+    generation: int
+    size: int
+    step: int
+    samples: int
+    epoch: int
+    rate: float | None
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """One member's pause in one rescale: from its last step before to the first it could take after.
+
+    `lost_steps` counts the steps that had been reported and were not in the state that went on.
+    """
+
+    time: float
+    trainer: int
+    generation: int
+    node: str
+    kind: str  # join, leave, loss or restart
+    size: int
+    step: int
+    pause_s: float
+    lost_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrainer:
+    """A trainer as the books have it; `engine` is what the engine goes on with after a restart."""
+
+    id: int
+    spec: TrainerSpec
+    status: TrainerStatus
+    reason: str
+    submitted_at: float
+    ended_at: float | None
+    samples: int
+    step: int
+    epoch: int
+    rate: float | None
+    metrics: Mapping[str, float]
+    engine: Trainer
+
+
+Row = dict[str, Any]
+"""A row for display, ready for JSON."""

@@ -1,0 +1,147 @@
+"""A trainer: what its user wants, what was observed of it, how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Points = tuple[tuple[int, float], ...]
+"""Points of a scalability curve: (nodes, samples/s), nodes ascending and above 0; (0, 0) is implied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one rescale costs: `stall_s` stops every member, `init_s` only the new nodes."""
+
+    stall_s: float = 0.0
+    init_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleCosts:
+    """Costs per direction. The published model is `stall_s` = R_up or R_dw and `init_s` = 0 (eq. 13)."""
+
+    up: Cost = Cost()
+    down: Cost = Cost()
+
+
+ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s=0.5))
+"""What a rescale is assumed to cost until one has been measured."""
+
+
+class Scalability(StrEnum):
+    """Whether what is observed of a trainer is learnt from."""
+
+    AUTO = "auto"  # it is; what the spec gives is where the learning begins
+    GIVEN = "given"  # it is not: the spec's curves, and its costs if it has them, are believed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSpec:
+    """What a user asks for: one elastic training run (section 3.1 of the paper).
+
+    `samples` is the work to do; None means until the script ends by itself. `curve` and `costs` None
+    mean that nothing is known of them beforehand.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    n_min: int
+    n_max: int
+    launcher: str = "native"
+    samples: int | None = None
+    curve: Points | None = None
+    costs: RescaleCosts | None = None
+    scalability: Scalability = Scalability.AUTO
+    curves: tuple[tuple[str, Points], ...] = ()  # node class -> its own curve, where it differs
+    weight: float = 1.0
+    priority: float = 1.0
+    user: str = ""  # who submitted it
+    workdir: str = "."
+    env: tuple[tuple[str, str], ...] = ()
+    checkpoint_dir: str = ""
+    checkpoint_every_s: float = 5.0
+    batch: tuple[tuple[str, int | str], ...] = ()  # instead of the script's: global, or per_node with lr
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What trainers have in common that differ in their options only: the folder, and the command up
+        to its first word that is no option."""
+        words = self.command[1:]
+        named = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
+        return (self.workdir, *self.command[: named + 2])
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Repeated measurements of one quantity: how often it was measured, and the latest values in order."""
+
+    count: int = 0
+    recent: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """What has been measured of a trainer, see `learn`.
+
+    `speeds` has samples/s by node class and nodes; all classes that the spec has no own curve for are one,
+    None. The others are what rescales cost, in seconds.
+    """
+
+    speeds: tuple[tuple[str | None, int, Observed], ...] = ()
+    up_stall_s: Observed = Observed()
+    up_init_s: Observed = Observed()
+    down_stall_s: Observed = Observed()
+
+
+class TrainerStatus(StrEnum):
+    """Where a trainer is in its life. Only the last three are final."""
+
+    WAITING = "waiting"  # submitted; has no nodes
+    STARTING = "starting"  # has nodes, but no worker of it is a member yet
+    RUNNING = "running"  # its members train
+    COMPLETED = "completed"  # did its work
+    CANCELLED = "cancelled"  # its user, or a shutdown for good, ended it
+    FAILED = "failed"  # its program failed repeatedly without progress between
+
+    @property
+    def final(self) -> bool:
+        return self in (TrainerStatus.COMPLETED, TrainerStatus.CANCELLED, TrainerStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """An unfinished trainer inside the engine.
+
+    `nodes` is what the last plan gave it, `members` the published membership in rank order (rank 0
+    first, always a survivor where there is one), `started` the generation that started the worker of
+    each node, `warm` the nodes whose workers are ready but not yet members. `generation` grows with
+    everything that is done to the trainer, `published` is the one in which its current membership was
+    published.
+    """
+
+    id: int
+    spec: TrainerSpec
+    submitted_at: float
+    generation: int = 0
+    published: int = 0
+    nodes: frozenset[str] = frozenset()
+    members: tuple[str, ...] = ()
+    started: Mapping[str, int] = field(default_factory=dict)
+    warm: frozenset[str] = frozenset()
+    observed: Observations = Observations()
+    failures: int = 0
+    failed_in: int = 0  # the generation of the last failure: workers started before are part of it
+    progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
+
+    @property
+    def joining(self) -> dict[str, int]:
+        """The nodes whose workers are not members yet, with the generation that started them."""
+        return {node: generation for node, generation in self.started.items() if node not in self.members}
+
+    @property
+    def status(self) -> TrainerStatus:
+        if not self.nodes:
+            return TrainerStatus.WAITING
+        return TrainerStatus.RUNNING if self.members else TrainerStatus.STARTING

@@ -1,0 +1,80 @@
+"""snapshot x snapshot -> event: which nodes joined and left the pool. Pure.
+
+A node joins only after it has been idle for `debounce_s`: between the end of one job and the start
+of the next a node looks idle for a moment (the paper drops these records too, section 2.1). It
+leaves at once. A failed poll never gets here: the pool stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.machine import NodeInfo, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The nodes that are ours to use, since when the idle others have been seen idle, and until when
+    the scheduler has said that nodes of ours are expected to stay."""
+
+    nodes: frozenset[str] = frozenset()
+    idle_since: Mapping[str, float] = field(default_factory=dict)
+    until: Mapping[str, float] = field(default_factory=dict)
+
+
+def observe(
+    pool: Pool,
+    snapshot: Snapshot,
+    debounce_s: float = 0.0,
+    *,
+    min_hole_s: float = 0.0,
+    closed: bool = False,
+    given_up: frozenset[str] = frozenset(),
+) -> tuple[Pool, NodesChanged | None]:
+    """Take one poll in. Returns the new pool and its changes as one event, None if there are none.
+
+    A node does not join where its hole is expected to end within `min_hole_s`; none joins a `closed` pool.
+    Nodes of `given_up` leave though they could stay, and do not join.
+    """
+    idle = snapshot.idle - given_up
+    brief = {
+        node.name
+        for node in snapshot.nodes
+        if node.until is not None and node.until - snapshot.time < min_hole_s
+    }
+    free = frozenset() if closed else idle - pool.nodes - brief
+    since = {node: pool.idle_since.get(node, snapshot.time) for node in free}
+    joined = frozenset(node for node, first in since.items() if snapshot.time - first >= debounce_s)
+    left = pool.nodes - idle
+    nodes = (pool.nodes & idle) | joined
+    said = {node.name: node.until for node in snapshot.nodes if node.name in nodes}
+    after = Pool(
+        nodes=nodes,
+        idle_since={node: first for node, first in since.items() if node not in joined},
+        until={node: moment for node, moment in said.items() if moment is not None},
+    )
+    facts = {
+        node: NodeInfo(until=moment)
+        for node, moment in said.items()
+        if moment != (None if node in joined else pool.until.get(node))
+    }
+    if not joined and not left and not facts:
+        return after, None
+    vacated = left & given_up
+    return after, NodesChanged(
+        time=snapshot.time, joined=joined, left=left, vacated=vacated, reason="poll", facts=facts
+    )
+
+
+def lose(
+    pool: Pool, node: str, time: float, reason: str, *, vacated: bool = False
+) -> tuple[Pool, NodesChanged | None]:
+    """A node is gone before a poll says so (its agent died), or about to be (`vacated`): then its workers
+    can still be told. It may join again like any other."""
+    if node not in pool.nodes:
+        return pool, None
+    after = replace(pool, nodes=pool.nodes - {node})
+    gone = frozenset({node})
+    return after, NodesChanged(time=time, left=gone, vacated=gone if vacated else frozenset(), reason=reason)

@@ -1,0 +1,47 @@
+"""What rescaling costs, from measurements. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import median
+
+from bftrainer.model.trainer import Cost, Observations, Observed, RescaleCosts
+
+
+def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts) -> RescaleCosts:
+    """What rescaling is believed to cost: given costs count as one more measurement, assumed ones only
+    where there is none."""
+
+    def believed(observed: Observed, *prior: float, otherwise: float) -> float:
+        values = (*prior, *observed.recent)
+        return median(values) if values else otherwise
+
+    known = [] if given is None else [given]
+    return RescaleCosts(
+        up=Cost(
+            stall_s=believed(seen.up_stall_s, *(c.up.stall_s for c in known), otherwise=assumed.up.stall_s),
+            init_s=believed(seen.up_init_s, *(c.up.init_s for c in known), otherwise=assumed.up.init_s),
+        ),
+        down=Cost(
+            stall_s=believed(
+                seen.down_stall_s, *(c.down.stall_s for c in known), otherwise=assumed.down.stall_s
+            )
+        ),
+    )
+
+
+def typical_costs(seen: Iterable[Observations], assumed: RescaleCosts) -> RescaleCosts:
+    """What rescaling costs most trainers, of those that it was measured of; assumed where it never was."""
+    found = list(seen)
+
+    def over_all(pick: Callable[[Observations], Observed], otherwise: float) -> float:
+        values = [median(pick(each).recent) for each in found if pick(each).recent]
+        return median(values) if values else otherwise
+
+    return RescaleCosts(
+        up=Cost(
+            stall_s=over_all(lambda each: each.up_stall_s, assumed.up.stall_s),
+            init_s=over_all(lambda each: each.up_init_s, assumed.up.init_s),
+        ),
+        down=Cost(stall_s=over_all(lambda each: each.down_stall_s, assumed.down.stall_s)),
+    )

@@ -1,0 +1,63 @@
+"""Scalability curves: nodes -> samples/s, piecewise linear between measured points.
+
+A curve is a tuple of (nodes, samples/s) pairs, see `model.Points`. It starts at (0, 0), which is
+implied, and stays flat beyond its last point: nobody has shown that more nodes would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model.trainer import Points
+
+Floats = npt.NDArray[np.float64]
+
+
+class CurveError(BftrainerError, ValueError):
+    """A curve that cannot be one. The message names the point and what to do."""
+
+
+def make(points: Iterable[tuple[int, float]]) -> Points:
+    """Check and sort points.
+
+    Raises:
+        CurveError: no point, nodes not above 0, a rate not above 0, or two points for one node count.
+    """
+    pairs = sorted((int(n), float(rate)) for n, rate in points)
+    if not pairs:
+        raise CurveError("a curve needs at least one point; leave it out to have it measured")
+    if pairs[0][0] <= 0:
+        raise CurveError(f"the curve starts at {pairs[0][0]} nodes; start above 0, (0, 0) is implied")
+    for (a, _), (b, _) in pairwise(pairs):
+        if a == b:
+            raise CurveError(f"two points for {a} nodes; keep one of them")
+    for n, rate in pairs:
+        if not (0 < rate < float("inf")):
+            raise CurveError(f"{rate} samples/s on {n} nodes; rates must be finite and above 0")
+    return tuple(pairs)
+
+
+@lru_cache(maxsize=4096)
+def table(points: Points, n_max: int) -> Floats:
+    """The rate on 0..n_max nodes, shape (n_max + 1,), read-only; linear between points, flat beyond."""
+    xs = [0, *(n for n, _ in points)]
+    ys = [0.0, *(rate for _, rate in points)]
+    rates = np.interp(np.arange(n_max + 1), xs, ys)
+    rates.setflags(write=False)
+    return rates
+
+
+def rate(points: Points, n: int) -> float:
+    """Samples/s on `n` nodes."""
+    return float(table(points, max(n, 1))[n])
+
+
+def linear(rate_of_one: float, n_max: int) -> Points:
+    """The curve that nothing has been measured of: every node adds as much as the first."""
+    return ((n_max, rate_of_one * n_max),)

@@ -1,0 +1,142 @@
+"""What trainers are taken to be like when nodes are shared out: from specs and observations. Pure.
+
+What is known of a trainer comes in this order: what was observed of it; what was observed of others that
+run the same program (`TrainerSpec.program`: trials that differ in their options only); what its spec
+gives; what is typical of the others. Each is where the learning of the one before begins, see `learn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from statistics import median
+
+from bftrainer.model.events import Measured
+from bftrainer.model.trainer import (
+    ASSUMED_COSTS,
+    Observations,
+    Points,
+    RescaleCosts,
+    Scalability,
+    Trainer,
+    TrainerSpec,
+)
+from bftrainer.performance import costs, fit, observe, profiling
+from bftrainer.performance.fit import Estimate
+
+Estimates = Mapping[str | None, Estimate]
+"""What is estimated of one trainer by node class; None are all classes without a curve of their own."""
+SharedObservations = Mapping[tuple[str, ...], Observations]
+"""What was observed of all trainers of a program together."""
+
+NOTHING = Observations()
+
+
+def with_measurement(
+    trainer: Trainer, programs: SharedObservations, event: Measured, node_class: str
+) -> tuple[Trainer, SharedObservations]:
+    """A trainer and the programs after a measurement on nodes of a class."""
+    name = node_class if node_class in dict(trainer.spec.curves) else None
+
+    def after(seen: Observations) -> Observations:
+        seen = observe.with_costs(seen, event.up, event.down)
+        return seen if event.point is None else observe.with_speed(seen, name, *event.point)
+
+    key = trainer.spec.program
+    programs = {**programs, key: after(programs.get(key, NOTHING))}
+    return replace(trainer, observed=after(trainer.observed)), programs
+
+
+def observations_by_program(trainers: Iterable[Trainer]) -> SharedObservations:
+    """What these trainers' own observations say of their programs."""
+    programs: dict[tuple[str, ...], Observations] = {}
+    for t in trainers:
+        key = t.spec.program
+        programs[key] = observe.merged(programs.get(key, NOTHING), t.observed)
+    return programs
+
+
+def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
+    """The spec's curves by node class, as for `Estimates`; on classes that it cannot use, no points."""
+    return {None: spec.curve or (), **dict(spec.curves)}
+
+
+# --- speeds --------------------------------------------------------------------------------------
+
+
+def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
+    """What each trainer is estimated to be like.
+
+    One of which nothing is known is taken to be as fast on one node as the others are (their median),
+    so that it is neither starved nor preferred before it has been seen.
+    """
+    given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
+    typical = 1.0 if given else typical_speed(trainers, programs)
+    return tuple(estimates(t, programs, typical) for t in trainers)
+
+
+def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> float:
+    """The median samples/s on one node of those of which anything is known; 1 where nothing is."""
+    known = []
+    for t in trainers:
+        prior = t.spec.curve or ()
+        for seen in (t.observed, programs.get(t.spec.program, NOTHING)):
+            rate = fit.one(fit.levels(observe.sizes(seen)), prior, t.spec.n_max)
+            if rate is not None:
+                known.append(rate)
+                break
+    return median(known or [1.0])
+
+
+def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estimates:
+    """What one trainer is estimated to be like, where `typical` are samples/s on one node."""
+    spec = t.spec
+    if spec.scalability is Scalability.GIVEN:
+        return {name: Estimate(points, spec.n_max) for name, points in given_curves(spec).items()}
+    shared = programs.get(spec.program, NOTHING)
+
+    def on(name: str | None, points: Points) -> Estimate:
+        if name is not None and not points:
+            return Estimate((), 0)  # it cannot use this class
+        for seen in (shared, t.observed):
+            here = fit.levels(observe.sizes(seen, name))
+            estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical)
+            points = estimate.points
+        return estimate
+
+    return {name: on(name, points) for name, points in given_curves(spec).items()}
+
+
+def limits(
+    t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int
+) -> tuple[int, int]:
+    """How few and how many nodes a trainer may be given now: no more than what is known of it allows,
+    but it keeps what it has. While its program is profiled, on so many sizes, it goes from one to the
+    next and stays until that is measured."""
+    spec, held = t.spec, len(t.nodes)
+    if profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
+        here = fit.levels(observe.sizes(programs.get(spec.program, NOTHING)))
+        next_profiling_size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes)
+        if next_profiling_size is not None:
+            return (next_profiling_size if held == next_profiling_size else spec.n_min), max(
+                held, next_profiling_size
+            )
+    return spec.n_min, max(held, *(estimate.n_max for estimate in estimates.values()))
+
+
+# --- costs ---------------------------------------------------------------------------------------
+
+
+def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
+    """What rescaling each trainer costs; where nothing else is known, as the others' (medians)."""
+    if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
+        return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
+    typical = costs.typical_costs([t.observed for t in trainers], ASSUMED_COSTS)
+    return tuple(_costs(t, programs, typical) for t in trainers)
+
+
+def _costs(t: Trainer, programs: SharedObservations, typical: RescaleCosts) -> RescaleCosts:
+    if t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN:
+        return t.spec.costs
+    shared = costs.costs(programs.get(t.spec.program, NOTHING), None, typical)
+    return costs.costs(t.observed, t.spec.costs, shared)

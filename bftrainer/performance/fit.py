@@ -1,0 +1,178 @@
+"""What is estimated of a trainer from what was observed of it: speeds on unseen sizes, rescale costs. Pure.
+
+**Speed.** An observed size has the median of its latest windows: a window that a stall or a checkpoint
+disturbed does not move it. For all other sizes a model is fitted to the observed ones:
+
+    rate(n) = s * prior(n) / (c0 + c1 (n - 1)),    c0 >= c1
+
+`prior` is the spec's curve, or a line, with which this is Amdahl's law and never falls. The line that is
+fitted is how much slower than the prior it is (in log terms: each size counts by how well it is known, and
+less if it is far off). That c1 is near 0 is a pseudo-observation, the stronger where a curve is given.
+Between observed sizes the model is corrected by what they differ from it.
+
+**Exploring.** Beyond the largest observed size, c1 is taken one standard error lower: optimistic, so that
+larger sizes are tried where that may pay. But nothing above twice the largest observed size (or n_min,
+or what the given curve covers) may be asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import median
+
+import numpy as np
+
+from bftrainer.model.trainer import Observed, Points
+from bftrainer.performance import curve
+from bftrainer.performance.curve import Floats
+from bftrainer.performance.observe import Sizes, error
+
+MODEL_ERROR = 0.03
+"""How well the model can describe a size at best, relative to its speed."""
+SLOPE = 0.2
+"""How far from linear a trainer without a curve may be expected to be: c1 over c0, standard deviation."""
+BEND = 0.1
+"""How far a given curve is expected to be off at its last point, beside its first: standard deviation."""
+HUBER = 1.5
+"""Sizes that are further from the model than so many standard errors count less."""
+DIFFERENCE = 0.1
+"""A estimate that differs by this share anywhere is worth a new plan."""
+ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The model fitted to observed sizes. `cov` is (var c0, cov, var c1).
+
+    `nodes`, `rates` and `errors` (relative) are what was observed, `off` the logs of observed over model.
+    """
+
+    prior: Points
+    scale: float
+    c0: float
+    c1: float
+    cov: tuple[float, float, float]
+    nodes: Floats
+    rates: Floats
+    errors: Floats
+    off: Floats
+
+    def model(self, n: Floats, *, hopeful: bool = False) -> Floats:
+        """Samples/s by the model alone; if `hopeful`, optimistic beyond the largest observed size."""
+        c1 = min(self.c1, max(0.0, self.c1 - math.sqrt(self.cov[2]))) if hopeful else self.c1
+        bend = np.minimum(n, self.nodes[-1])
+        slowdown = self.c0 + self.c1 * (bend - 1) + c1 * (n - bend)
+        return np.asarray(self.scale * prior_rates(self.prior, n) / slowdown)
+
+    def rate(self, n: Floats, *, hopeful: bool = False) -> Floats:
+        """Samples/s on `n` nodes: as observed, or by the model, corrected by the sizes next to it."""
+        off = np.interp(np.log(n), np.log(self.nodes), self.off)
+        return np.asarray(self.model(n, hopeful=hopeful) * np.exp(off))
+
+    def error(self, n: Floats) -> Floats:
+        """The relative standard error of `rate`."""
+        x, (var0, cov, var1) = n - 1, self.cov
+        own = np.sqrt(np.maximum(0.0, var0 + 2 * x * cov + x * x * var1)) / (self.c0 + self.c1 * x)
+        where = np.minimum(np.searchsorted(self.nodes, n), len(self.nodes) - 1)
+        seen = self.nodes[where] == n
+        return np.where(seen, self.errors[where], np.hypot(own, MODEL_ERROR))
+
+
+def prior_rates(prior: Points, n: Floats) -> Floats:
+    if not prior:
+        return n
+    nodes, rates = np.array([(0, 0.0), *prior]).T
+    return np.asarray(np.interp(n, nodes, rates))
+
+
+Levels = tuple[tuple[int, float, float], ...]
+"""What was seen, in short: (nodes, samples/s, relative standard error)."""
+
+
+def levels(seen: Sizes) -> Levels:
+    """Each size's median and how well it is known."""
+    return tuple((n, *_level(windows)) for n, windows in seen)
+
+
+@lru_cache(maxsize=16384)
+def _level(windows: Observed) -> tuple[float, float]:
+    return median(windows.recent), error(windows)
+
+
+@lru_cache(maxsize=1024)
+def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
+    """The model of what was `seen`, which is not empty; without `prior`, of a line. It is above 0 up to
+    `n_max`, and c1 is below 0 only with a prior."""
+    nodes, rates, errors = np.array(seen).T
+    slowdown = prior_rates(prior, nodes) / rates
+    unit = float(np.median(slowdown))
+    v, x = np.clip(slowdown / unit, 1e-3, 1e3), nodes - 1
+    sigma = v * np.hypot(errors, MODEL_ERROR)
+    tau = BEND / max(1, prior[-1][0] - 1) if prior else SLOPE
+    w, reach = sigma**-2, max(n_max - 1, x[-1])  # others of the program may have been on more nodes
+    for _ in range(ROUNDS):  # ridge regression about the weighted means
+        total = w.sum()
+        x0, v0 = w @ x / total, w @ v / total
+        known = w @ (x - x0) ** 2 + tau**-2
+        c1 = min(w @ ((x - x0) * v) / known, v0 / (1 + x0))
+        if not prior:
+            c1 = max(c1, 0.0)
+        elif reach > x0:
+            c1 = max(c1, -0.9 * v0 / (reach - x0))
+        c0 = v0 - c1 * x0
+        w = sigma**-2 / np.maximum(1.0, abs(v - c0 - c1 * x) / sigma / HUBER)
+    cov = (float(1 / total + x0**2 / known), float(-x0 / known), float(1 / known))
+    found = Fit(prior, 1.0 / unit, float(c0), float(c1), cov, nodes, rates, errors, np.zeros(len(seen)))
+    return replace(found, off=np.log(rates / found.model(nodes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A curve, optimistic beyond what was observed, and the most nodes that may be asked for."""
+
+    points: Points
+    n_max: int
+
+
+@lru_cache(maxsize=4096)
+def estimated(seen: Levels, prior: Points, n_min: int, n_max: int, typical: float) -> Estimate:
+    """What to believe of a trainer: the sizes seen, its given curve (or none), its limits.
+
+    `typical` are the samples/s on one node of a trainer of which nothing is known at all.
+    """
+    largest = max((n for n, *_ in seen), default=0)
+    bound = min(n_max, max(2 * max(n_min, largest), prior[-1][0] if prior else 0))
+    if not seen:
+        return Estimate(prior or curve.linear(typical, bound), bound)
+    found = fit(seen, prior, bound)
+    grid = _grid(bound, {n for n, *_ in seen} | {n for n, _ in prior})
+    return Estimate(tuple(zip(grid, found.rate(np.array(grid), hopeful=True).tolist(), strict=True)), bound)
+
+
+def _grid(bound: int, also: Iterable[int]) -> list[int]:
+    """Sizes between which a line is near enough to the model."""
+    steps = {n for n in also if n <= bound} | set(range(1, min(bound, 16) + 1)) | {bound}
+    n = 16.0
+    while n < bound:
+        steps.add(int(n))
+        n *= 1.2
+    return sorted(steps)
+
+
+def differs_enough(old: Estimate, new: Estimate) -> bool:
+    """Whether a plan made by `old` should be made anew: more may be asked for, or it is worth another
+    amount. Nearly the same is not: rescaling costs."""
+    if new.n_max > old.n_max:
+        return True
+    nodes, rates = np.array(new.points).T
+    return bool(np.any(abs(rates / prior_rates(old.points, nodes) - 1.0) > DIFFERENCE))
+
+
+def one(seen: Levels, prior: Points, n_max: int) -> float | None:
+    """Samples/s on one node, as far as anything is known."""
+    if seen:
+        return float(fit(seen, prior, n_max).rate(np.ones(1))[0])
+    return curve.rate(prior, 1) if prior else None

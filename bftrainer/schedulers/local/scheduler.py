@@ -1,0 +1,202 @@
+"""One machine as a cluster: its "nodes" are slots, their idleness is played from a log.
+
+The log plays the main scheduler's part: at the moment when it says that a node is taken, the pilot
+there is killed with SIGKILL, agent, workers and all, without notice. Pilots are ordinary processes
+in sessions of their own; they survive the daemon as a batch job would, and a restarted daemon finds
+them in the process table, whatever it had written down before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.ports import Clock
+
+log = logging.getLogger(__name__)
+
+AGENT = "bftrainer.agent"
+MAX_PASSES = 20
+SETTLED_S = 10.0
+"""So long after the start a pilot that an earlier daemon had just started may still have to get its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playback:
+    """Which moment of the log is when: log time = begin + (now - origin) * speed."""
+
+    begin: float
+    origin: float
+    speed: float
+
+    def log_time(self, now: float) -> float:
+        return self.begin + (now - self.origin) * self.speed
+
+    def wall_time(self, log_time: float) -> float:
+        return self.origin + (log_time - self.begin) / self.speed
+
+
+class LocalScheduler:
+    """Implements `ports.Scheduler` with processes of this machine."""
+
+    def __init__(
+        self,
+        *,
+        nodes: frozenset[str],
+        changes: Iterable[NodesChanged],
+        playback: Playback,
+        socket: Path,
+        log_dir: Path,
+        orphan_s: float,
+        clock: Clock,
+    ) -> None:
+        self._nodes, self._changes, self._playback = nodes, iter(changes), playback
+        self._socket, self._log_dir, self._orphan_s, self._clock = socket, log_dir, orphan_s, clock
+        self._idle: frozenset[str] = frozenset()
+        self._next = next(self._changes, None)  # the change to come; None: the log is over
+        self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
+        self._inherited: dict[int, Pilot] = {}  # pid -> pilot that an earlier daemon started
+        self._born = time.monotonic()
+        self._player: asyncio.Task[None] | None = None
+
+    async def poll(self) -> Snapshot:
+        self._advance()
+        if self._player is None:
+            self._player = asyncio.create_task(self._play())
+        return Snapshot(
+            time=self._clock.now(),
+            nodes=tuple(
+                Node(name=name, state=NodeState.IDLE if name in self._idle else NodeState.BUSY)
+                for name in sorted(self._nodes)
+            ),
+            pilots=await self.pilots(),
+        )
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        return tuple(pilot for _, pilot in self._running())
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        self._advance()
+        if pilot.node not in self._idle:
+            raise NoRoomError(f"{pilot.node} is busy")
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
+        try:
+            with (self._log_dir / f"agent-{pilot.node}.log").open("ab") as output:
+                child = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
+                        *("--daemon", str(self._socket), "--orphan-s", str(self._orphan_s)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    env={"OMP_NUM_THREADS": str(threads), **os.environ, "BFTRAINER_SECRET": secret},
+                )
+        except OSError as error:
+            raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
+        self._children.append((child, pilot))
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        for pid, running in self._running():
+            if running in pilots:
+                _kill_session(pid)
+        self._reap()
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        return {}  # their logs, on this machine, have it
+
+    async def close(self) -> None:
+        if self._player is not None:
+            self._player.cancel()
+        self._reap()
+
+    async def _play(self) -> None:
+        """Take nodes away at the very moment of the log."""
+        while self._next is not None:
+            due = self._playback.wall_time(self._next.time)
+            await asyncio.sleep(max(0.0, due - self._clock.now()))
+            self._advance()
+        log.warning("the log is over: %d nodes stay idle from now on", len(self._idle))
+
+    def _advance(self) -> None:
+        now = self._playback.log_time(self._clock.now())
+        taken: frozenset[str] = frozenset()
+        while self._next is not None and self._next.time <= now:
+            self._idle = (self._idle - self._next.left) | self._next.joined
+            taken |= self._next.left
+            self._next = next(self._changes, None)
+        if taken:
+            for pid, pilot in self._running():
+                if pilot.node in taken:
+                    _kill_session(pid)
+        self._reap()
+
+    def _running(self) -> list[tuple[int, Pilot]]:
+        """Our pilots in the process table: (pid, pilot), whoever started them."""
+        self._reap()
+        settled = time.monotonic() - self._born > SETTLED_S
+        found = ((pid, self._pilot(pid)) for pid in (self._inherited if settled else _pids()))
+        self._inherited = {pid: pilot for pid, pilot in found if pilot is not None}
+        children = {child.pid: pilot for child, pilot in self._children}  # known before they have a name
+        return sorted({**self._inherited, **children}.items())
+
+    def _pilot(self, pid: int) -> Pilot | None:
+        """The pilot of ours that a process is."""
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            return None  # it ended meanwhile
+        if (
+            AGENT not in words
+            or str(self._socket) not in words
+            or not Path(words[0]).name.startswith("python")
+        ):
+            return None
+        option = dict(pairwise(words))
+        return Pilot(tag=option["--tag"], node=option["--node"])
+
+    def _reap(self) -> None:
+        self._children = [entry for entry in self._children if entry[0].poll() is None]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _kill_session(leader: int) -> None:
+    """SIGKILL to every process of a pilot's session: nothing of it may stay on a node that is taken.
+
+    Again until nothing is found: a process may have forked while we looked.
+    """
+    found = [leader]
+    for _ in range(MAX_PASSES):
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        found = [pid for pid in _pids() if _session(pid) == leader]
+        if not found:
+            break
+
+
+def _session(pid: int) -> int | None:
+    """The session of a living process; the dead that nobody has reaped yet have none."""
+    try:
+        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except (OSError, ValueError):
+        return None
+    return None if state == "Z" else int(session)

@@ -1,0 +1,167 @@
+"""A pilot as Slurm gets it: the command line of sbatch and the script on its standard input. Pure, but for
+reading the template."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.slurm.text import NODE_NAME, End
+
+PREFIX = "bftrainer-"
+MINUTE_S = 60.0
+START_S = 15.0
+"""Between the end of a pilot's time limit and that of its hole: Slurm starts it a little later."""
+TAG = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
+"""What pilots are called, whichever daemon's they are: any other job is a main job."""
+NOT_FOUND = 127
+"""How a shell says that there is no such program."""
+FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotJob:
+    """What all pilots have in common. `max_s` is the longest time limit of any; `window`: there is no
+    preemption, so none may last longer than its hole."""
+
+    instance: str
+    template: Path
+    python: str
+    daemon: str  # where agents find it: host:port or a socket's path
+    orphan_s: float
+    log_dir: Path
+    max_s: float
+    window: bool = False
+    partition: str = ""
+    qos: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+    exec_prefix: tuple[str, ...] = ()
+
+
+def job_name(instance: str, tag: str) -> str:
+    """What the scheduler knows a pilot by, even one whose submission was never confirmed."""
+    return f"{PREFIX}{instance}-{tag}"
+
+
+def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int:
+    """The time limit in Slurm's whole minutes, never longer than the hole.
+
+    Raises:
+        NoRoomError: without preemption a pilot must end by itself before the hole does.
+    """
+    hole_s = None if limit_s is None else limit_s - START_S
+    bounds = [bound for bound in (hole_s, job.max_s, partition_max_s) if bound is not None]
+    minutes = int(min(bounds) // MINUTE_S)
+    if minutes < 1 and job.window:
+        raise NoRoomError(
+            f"no time limit fits: there are {min(bounds):.0f} s besides {START_S:.0f} s to start, and Slurm "
+            "counts in minutes"
+        )
+    return max(1, minutes)
+
+
+def log_of(job: PilotJob, pilot: Pilot) -> Path:
+    """Where a pilot prints to; another user's may not write into our folder."""
+    return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
+
+
+def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None) -> list[str]:
+    """The command line of sbatch, whose script comes on its standard input.
+
+    Raises:
+        SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
+    """
+    for what, value, fit in (("node", pilot.node, NODE_NAME), ("tag", pilot.tag, TAG)):
+        if not fit.fullmatch(value):
+            raise SchedulerError(f"{value!r} is no name of a {what}")
+    minutes = limit_minutes(job, limit_s, partition_max_s)
+    given = {
+        "job-name": job_name(job.instance, pilot.tag),
+        "comment": f"bftrainer pilot {pilot.tag}",
+        "partition": job.partition,
+        "qos": job.qos,
+        "account": job.account,
+        "nodes": "1",
+        "ntasks": "1",
+        "nodelist": pilot.node,
+        "mem": "0",  # all of it
+        "time": str(minutes),
+        "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * minutes + START_S):.0f}",
+        "chdir": "/",
+        "output": str(log_of(job, pilot)).replace("%", "%%"),  # Slurm fills in what follows a %
+        "open-mode": "append",
+    }
+    return [
+        "sbatch",
+        "--parsable",
+        *("--exclusive", "--no-requeue"),
+        *(f"--{name}={value}" for name, value in given.items() if value),
+        *job.options,
+    ]
+
+
+def script(job: PilotJob, pilot: Pilot, secret: str) -> str:
+    """The batch script. Whatever the template prints is quoted for the shell.
+
+    Raises:
+        SchedulerError: the template cannot be read, or asks for a value that there is not.
+    """
+    import jinja2  # noqa: PLC0415  slow to import
+
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: shlex.quote(str(value)),
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  this is for a shell: finalize quotes
+    )
+    try:
+        return environment.from_string(job.template.read_text(encoding="utf-8")).render(
+            node=pilot.node,
+            tag=pilot.tag,
+            user=pilot.user,
+            secret=secret,
+            python=job.python,
+            daemon=job.daemon,
+            orphan_s=f"{job.orphan_s:g}",
+        )
+    except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
+        raise SchedulerError(f"pilot template {job.template}: {error}") from error
+
+
+def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
+    """Why a pilot's job has failed and where to look; "" if it has not. It may be cancelled or preempted
+    before its agent reports: that is no failure."""
+    if end.code == NOT_FOUND:
+        return f"its job failed: there is no {job.python} on {pilot.node}; see pilot_python"
+    if not end.code and end.state not in FAILED:
+        return ""
+    said = f"its job failed: {f'exit code {end.code}' if end.code else end.reason or end.state}"
+    if pilot.user:
+        return f"{said}; try there, as {pilot.user}: {job.python} -m bftrainer.agent --help"
+    return f"{said}; see {log_of(job, pilot)}"
+
+
+def as_user(job: PilotJob, user: str, words: Sequence[str]) -> list[str]:
+    """The words of a command that is to run as `user`; "" is the daemon's own.
+
+    The prefix is to keep SLURM_CONF where that is set (sudo: env_keep). To put `env SLURM_CONF=...` before
+    the command would need a rule that allows env, and with it every program.
+
+    Raises:
+        SchedulerError: there is no way to become somebody else, or `user` is no name.
+    """
+    if not user:
+        return list(words)
+    if not job.exec_prefix:
+        raise SchedulerError(f"cannot run as {user}: set exec_prefix")
+    if not USER.fullmatch(user):
+        raise SchedulerError(f"{user!r} is no name of a user")
+    return [*(word.format(user=user) for word in job.exec_prefix), *words]

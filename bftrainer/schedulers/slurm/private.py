@@ -1,0 +1,39 @@
+"""Whether Slurm shows us everybody's jobs and nodes. Jobs that its PrivateData hides are not in the queue,
+which does not say so, and main jobs that we do not see would never be vacated for. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from bftrainer.schedulers.slurm.text import TextError
+
+NEEDED = ("jobs", "nodes", "partitions")
+"""The words of PrivateData that make us blind; "all" stands for all of them."""
+SEES_ALL = frozenset({"Operator", "Administrator"})
+"""Levels, as sacctmgr has them, from which nothing is hidden."""
+
+
+def hidden(config: str, uid: int) -> tuple[str, ...]:
+    """What is hidden from an account without a level, by what `scontrol show config` printed; () from root
+    and Slurm's own user.
+
+    Raises:
+        TextError: it does not say.
+    """
+    private = re.search(r"^PrivateData\s*=\s*(\S+)", config, re.MULTILINE)
+    if not private:
+        raise TextError("scontrol showed no configuration")
+    user = re.search(r"^SlurmUser\s*=.*\((\d+)\)", config, re.MULTILINE)
+    if uid == 0 or (user and uid == int(user[1])):
+        return ()
+    words = private[1].lower().split(",")
+    return NEEDED if "all" in words else tuple(word for word in NEEDED if word in words)
+
+
+def complaint(what: tuple[str, ...], user: str, unknown: str) -> str:
+    """Why nothing can be held, and what to do about it; `unknown`: why the user's level is not known."""
+    asked = f" (whether that was done cannot be asked: {unknown})" if unknown else ""
+    return (
+        f"PrivateData={','.join(what)} hides from {user} what main jobs wait for, so no node is held; "
+        f"change that or make it an operator: sacctmgr modify user {user} set adminlevel=operator{asked}"
+    )

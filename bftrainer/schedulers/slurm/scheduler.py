@@ -1,0 +1,237 @@
+"""Slurm through its commands: this module alone has them run.
+
+Whatever a command does not answer clearly is an error, never an empty machine: with slurmctld down some
+versions exit with 0 and print nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pwd
+import secrets
+import socket
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.ports import Clock
+from bftrainer.schedulers.slurm import command, private, text
+from bftrainer.schedulers.slurm import pilot as slurm_pilot
+from bftrainer.schedulers.slurm import view as slurm_view
+from bftrainer.schedulers.slurm.command import Output, reason
+from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.text import JobRow, TextError
+from bftrainer.schedulers.slurm.view import Ours, View
+
+log = logging.getLogger(__name__)
+
+UNANSWERED = (
+    "Socket timed out",
+    "Unexpected message received",
+    "Zero Bytes were transmitted",
+    "reset by peer",
+)
+"""What sbatch says when the job may have been accepted nonetheless."""
+HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
+AGAIN = 10  # a claim that lapsed counts again after so many times the patience
+
+
+def own_name() -> str:
+    """Who we are to Slurm, whatever LOGNAME says."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+class SlurmScheduler:
+    """Implements `ports.Scheduler`."""
+
+    def __init__(
+        self,
+        job: PilotJob,
+        *,
+        watch: frozenset[str] = frozenset(),
+        command_timeout_s: float,
+        claim_patience_s: float,
+        clock: Clock,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        user = own_name()
+        self._job, self._clock = job, clock
+        self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
+        self._environ = command.environment(environ)  # also what pilots get, so nothing is added to it
+        users = None if job.exec_prefix else frozenset({user})
+        self._ours = Ours(
+            job.instance,
+            user,
+            users,
+            job.partition,
+            watch,
+            preempted=not job.window and not job.qos,
+            here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
+        )
+        self._warned = False
+        self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
+        self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
+        self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
+        self._partition_max_s: float | None = None
+        self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
+        self._expected: dict[str, float] = {}  # main job -> since when it should have started
+        self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
+
+    async def poll(self) -> Snapshot:
+        if not self._sees_all:
+            await self._see_all()
+        self._sees_all = False  # after a poll that fails Slurm may come back with another configuration
+        shown = await self._run(["scontrol", "-a", "-o"], text.SHOW, hopeless=HOPELESS)
+        try:
+            machine = text.machine(shown.out)
+        except TextError as error:
+            raise SchedulerError(reason(shown, str(error))) from error
+        # nodes first: a job that starts in between is seen twice, never not at all
+        jobs = await self._queue()
+        now = self._clock.now()
+        self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
+        try:
+            view = slurm_view.look(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+        except TextError as error:
+            raise SchedulerError(str(error)) from error
+        self._remember(view)
+        self._sees_all = True
+        return view.snapshot
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        jobs = await self._queue()
+        pilots = slurm_view.pilots(jobs, self._ours)
+        self._note(pilots)
+        return pilots
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        if pilot.node in self._busy:
+            raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+        words, script = self.request(pilot, secret, limit_s)
+        try:
+            done = await self._run(words, script)
+        except SchedulerError as error:
+            raise UnsureError(str(error)) from error
+        if done.code != 0:
+            kind = UnsureError if any(words in done.err for words in UNANSWERED) else SchedulerError
+            raise kind(reason(done, "sbatch failed"))
+        number = done.out.strip().partition(";")[0]
+        if not number.isdecimal():
+            raise UnsureError(f"sbatch gave no job number: {done.out.strip()[:80]!r}")
+        self._jobs.setdefault(pilot, set()).add(number)
+        self._submitted[pilot.node] = pilot, number
+
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> tuple[list[str], str]:
+        """The command that submits a pilot, with the limit of the partition as of the last poll, and its
+        standard input.
+
+        Raises:
+            SchedulerError: there can be no such pilot.
+        """
+        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
+        return self._as(pilot.user, words), slurm_pilot.script(self._job, pilot, secret)
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        if any(not pilot.job and not self._jobs.get(pilot) for pilot in pilots):
+            await self.pilots()  # a submission that was never confirmed: by its name
+        numbers: dict[str, set[str]] = defaultdict(set)
+        for pilot in pilots:
+            numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
+        # all at once: nobody's pilots are to wait for a user as whom nothing can be run
+        failed = await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
+        if reasons := list(dict.fromkeys(filter(None, failed))):
+            raise SchedulerError("; ".join(reasons))
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        numbers = {pilot: self._number(pilot) for pilot in pilots}
+        asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
+        if not asked:
+            return {}
+        ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
+        found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
+        return {pilot: why for pilot, why in found.items() if why}
+
+    def _number(self, pilot: Pilot) -> str:
+        """The job of a pilot, even of one that no look has found; "" if it is not known."""
+        last, number = self._submitted.get(pilot.node, (None, ""))
+        return pilot.job or (number if last == pilot else "")
+
+    async def close(self) -> None:
+        pass
+
+    async def _scancel(self, user: str, jobs: Collection[str]) -> str:
+        """End a user's jobs; returns why that failed, "" if it did not."""
+        try:
+            done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
+        except SchedulerError as error:
+            return str(error)
+        if done.code == 0 or "Invalid job id" in done.err:
+            return ""
+        return reason(done, f"scancel as {user} failed" if user else "scancel failed")
+
+    def _as(self, user: str, words: Sequence[str]) -> list[str]:
+        return slurm_pilot.as_user(self._job, user, words)
+
+    async def _see_all(self) -> None:
+        """Raises SchedulerError if Slurm hides from us what we need to see."""
+        done = await self._run(["scontrol", "show", "config"], hopeless=HOPELESS)
+        try:
+            hidden = private.hidden(done.out, os.geteuid())
+        except TextError as error:
+            raise SchedulerError(reason(done, str(error))) from error
+        if not hidden:
+            return
+        user, unknown = self._ours.user, ""
+        try:
+            asked = await self._run(["sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"])
+            if asked.out.strip() in private.SEES_ALL:
+                return
+            unknown = asked.words if asked.err.strip() else ""
+        except SchedulerError as error:
+            unknown = str(error)
+        raise SchedulerError(private.complaint(hidden, user, unknown))
+
+    async def _queue(self) -> tuple[JobRow, ...]:
+        mark = secrets.token_hex(8)
+        done = await self._run(["squeue", "-h", "-a", "-o", text.squeue_format(mark)])
+        if done.code != 0:
+            raise SchedulerError(reason(done, "squeue failed"))
+        try:
+            jobs, odd = text.jobs(done.out, mark)
+        except TextError as error:
+            raise SchedulerError(str(error)) from error
+        for line in odd:
+            log.debug("squeue: a job that cannot be read: %s", line)
+        return jobs
+
+    def _remember(self, view: View) -> None:
+        self._note(view.snapshot.pilots)
+        self._partition_max_s = view.pilot_partition_max_s
+        self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
+        if slurm_view.UNREACHED in self._busy.values() and not self._warned:
+            self._warned = True
+            log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
+        now = view.snapshot.time
+        self._expected = {job: self._expected.get(job, now) for job in view.expected}
+        for job, since in list(self._expected.items()):
+            if now - since > self._patience_s:
+                log.warning("job %s should have started %.0f s ago: no longer waited for", job, now - since)
+                self._lapsed[job] = now + AGAIN * self._patience_s
+                del self._expected[job]
+
+    def _note(self, pilots: Sequence[Pilot]) -> None:
+        self._jobs = defaultdict(set)
+        for pilot in pilots:
+            self._jobs[pilot].add(pilot.job)
+
+    async def _run(self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"") -> Output:
+        return await command.run(words, self._environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
+
+
+def names_of_here() -> frozenset[str]:
+    """What this machine is called."""
+    name = socket.gethostname()
+    return frozenset({name, name.partition(".")[0]})

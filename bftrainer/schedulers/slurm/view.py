@@ -1,0 +1,214 @@
+"""What Slurm shows, reduced to what bftrainer knows: nodes that are ours to use or not and why, our pilots,
+and the claims of main jobs. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.schedulers.slurm import claims
+from bftrainer.schedulers.slurm.claims import Rooms
+from bftrainer.schedulers.slurm.pilot import NAME, TAG, job_name
+from bftrainer.schedulers.slurm.text import JobRow, Machine, NodeRow, TextError
+
+HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
+"""The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
+PASSING = frozenset({"COMPLETING", "PLANNED"})
+"""Words of nodes that main jobs can have soon."""
+USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
+UNREACHED = "agents there cannot reach the daemon at a loopback address: set address"
+GONE = frozenset({"COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>` of these users.
+
+    `users` None: of any user. `partition` is where pilots go, "" the default one; only nodes of the
+    partitions in `watch` are looked at, those of `partition` if it is empty. With `preempted` pilots only go
+    where main jobs may take their nodes. `here`: agents reach the daemon only from this machine, which has
+    these names; empty: from everywhere.
+    """
+
+    instance: str
+    user: str
+    users: frozenset[str] | None
+    partition: str = ""
+    watch: frozenset[str] = frozenset()
+    preempted: bool = False
+    here: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    snapshot: Snapshot
+    expected: frozenset[str]  # main jobs that should start now; see `claim_patience_s`
+    pilot_partition_max_s: float | None
+
+
+def look(
+    machine: Machine, jobs: Sequence[JobRow], ours: Ours, *, now: float, lapsed: Collection[str] = ()
+) -> View:
+    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them.
+
+    Raises:
+        TextError: a partition of the settings does not exist.
+    """
+    partition = pilot_partition(machine, ours)
+    watched = ours.watch or {partition}
+    for name in sorted({partition, *watched} - machine.partitions.keys()):
+        raise TextError(f"Slurm has no partition {name!r}, only {', '.join(sorted(machine.partitions))}")
+    found = pilots(jobs, ours)
+    own = {pilot.job for pilot in found}
+    main = [job for job in jobs if job.id not in own and not NAME.fullmatch(job.name)]
+    running = {
+        name: job.id
+        for job in jobs
+        if job.id not in own and job.state != "PENDING" and job.state not in GONE
+        for name in job.nodes
+    }
+    why = _why_not(machine, main, found, running, partition, ours)
+    rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
+    waiting = [job for job in main if claims.waits_for_nodes(job) and job.id not in lapsed]
+    held = {pilot.node for pilot in found if not pilot.pending}
+    wanted = claims.claims(
+        claims.in_order(waiting, machine.partitions),
+        machine.nodes,
+        machine.partitions,
+        _rooms(machine, why, held, running),
+        now,
+    )
+    why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
+    until = _until(machine, main, now)
+    nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
+    snapshot = Snapshot(time=now, nodes=nodes, claims=wanted.claims, pilots=found)
+    return View(snapshot, wanted.jobs, machine.partitions[partition].max_s)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, or a host:port, is this machine from wherever one looks."""
+    return host.startswith("127.") or host.partition(":")[0] == "localhost"
+
+
+def pilot_partition(machine: Machine, ours: Ours) -> str:
+    """Where pilots go: the one of the settings, or the default one."""
+    default = (name for name, partition in machine.partitions.items() if partition.default)
+    return ours.partition or next(default, "")
+
+
+def pilots(jobs: Collection[JobRow], ours: Ours) -> tuple[Pilot, ...]:
+    """Our pilots in the queue; one that was submitted twice is there twice."""
+    return tuple(pilot for job in jobs if (pilot := _pilot(job, ours)) is not None)
+
+
+def _pilot(job: JobRow, ours: Ours) -> Pilot | None:
+    prefix = job_name(ours.instance, "")
+    tag = job.name.removeprefix(prefix)
+    if (
+        not job.name.startswith(prefix)
+        or not TAG.fullmatch(tag)
+        or job.state in GONE
+        or (ours.users is not None and job.user not in ours.users)
+    ):
+        return None
+    where = job.nodes or job.required
+    if len(where) != 1:
+        return None  # somebody's joke: a pilot is on one node
+    running = job.state == "RUNNING"
+    return Pilot(
+        tag=tag,
+        node=where[0],
+        user="" if job.user == ours.user else job.user,
+        job=job.id,
+        ends=job.end if running else None,
+        pending="" if running else job.reason if job.state == "PENDING" else job.state.lower(),
+    )
+
+
+def _why_not(
+    machine: Machine,
+    main: Collection[JobRow],
+    found: Collection[Pilot],
+    running: Mapping[str, str],
+    partition: str,
+    ours: Ours,
+) -> dict[str, str]:
+    """Nodes that are not ours -> why."""
+    held = {pilot.node for pilot in found if not pilot.pending}
+    coming = {pilot.node for pilot in found if pilot.pending}
+    planned = {name for job in main if job.state == "PENDING" for name in job.planned}
+    known = machine.partitions[partition]
+    above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
+    shut = "" if known.up else f"partition {partition} is not up"
+    why: dict[str, str] = {}
+    for name, row in machine.nodes.items():
+        reason = unfit(row, held=name in held, only_we_plan=name in coming and name not in planned)
+        if not reason and name in running:  # it started between the two commands
+            reason = f"job {running[name]}"
+        if not reason and partition not in row.partitions:
+            reason = f"not in partition {partition}"
+        if not reason and name not in held:
+            reason = shut
+            if ours.here and not any(is_loopback(host) or host in ours.here for host in row.hosts):
+                reason = UNREACHED
+            if ours.preempted and (not known.preempted or above.isdisjoint(row.partitions)):
+                reason = f"nothing preempts jobs of partition {partition}"
+        if reason:
+            why[name] = reason
+    return why
+
+
+def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> str:
+    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use."""
+    harmless = HARMLESS | {"PLANNED"} if held or only_we_plan else HARMLESS
+    flags = sorted(row.flags - harmless)
+    fit = USABLE if held or flags else {"IDLE"}
+    words = flags if row.base in fit else [row.base or "no state", *flags]
+    return "+".join(words).lower().replace("_", " ")
+
+
+def _rooms(machine: Machine, why: Mapping[str, str], held: set[str], running: Collection[str]) -> Rooms:
+    """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
+    free, coming = [], []
+    for name, row in machine.nodes.items():
+        if name in held or name in running or row.flags - HARMLESS - PASSING:
+            continue
+        if not why.get(name) or (row.base == "IDLE" and not row.flags & PASSING):
+            free.append(name)
+        elif row.base in USABLE:
+            coming.append(name)
+    reserved: dict[str, float] = {}
+    for reservation in machine.reservations:
+        for name in reservation.nodes:
+            reserved[name] = min(reserved.get(name, reservation.start), reservation.start)
+    usable = frozenset(name for name in held if name in machine.nodes and name not in why)
+    return Rooms(frozenset(free), frozenset(coming), usable, reserved)
+
+
+def _until(machine: Machine, main: Collection[JobRow], now: float) -> dict[str, float]:
+    """When a node is expected to be taken: the first planned start or reservation that is to come."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for job in main:
+        if job.state == "PENDING" and job.start is not None:
+            for name in job.planned:
+                found[name].append(job.start)
+    for reservation in machine.reservations:
+        if reservation.end > now:
+            for name in reservation.nodes:
+                found[name].append(reservation.start)
+    return {name: min(times) for name, times in found.items()}
+
+
+def _node(row: NodeRow, why: str, until: float | None) -> Node:
+    return Node(
+        name=row.name,
+        state=NodeState.BUSY if why else NodeState.IDLE,
+        until=until,
+        partitions=row.partitions,
+        features=row.features,
+        gres=row.gres,
+        gpus=row.gpus,
+        why=why,
+    )

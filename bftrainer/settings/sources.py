@@ -1,0 +1,103 @@
+"""Where settings come from: command line, environment, files, defaults."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import (
+    ValidationError,
+)
+
+from bftrainer.settings.values import (
+    NO_SETTINGS,
+    NO_VALUE,
+    PREFIX,
+    SITE_FILE,
+    SITE_VARIABLE,
+    Settings,
+    SettingsError,
+)
+
+
+def load(
+    overrides: Mapping[str, Any], *, file: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Merge the sources. `overrides` are the command line's; its None values count as not given.
+
+    Raises:
+        SettingsError: an unknown name or an impossible value, with its source.
+    """
+    environ = os.environ if environ is None else environ
+    merged: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, values in (
+        *([_from_file(file)] if file else _files(environ)),
+        (f"environment {PREFIX}*", _from_environment(environ)),
+        ("command line", {k: v for k, v in overrides.items() if v is not None}),
+    ):
+        for name, value in values.items():
+            if name not in Settings.model_fields:
+                raise SettingsError(_unknown(source, name))
+            merged[name], sources[name] = value, source
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        lines = [
+            _explain(e["loc"], e["input"], e["msg"].removeprefix("Value error, "), sources)
+            for e in error.errors()
+            if e["type"] != "default_factory_not_called"  # it follows from another error
+        ]
+        raise SettingsError("\n".join(lines)) from error
+
+
+def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: Mapping[str, str]) -> str:
+    if not loc:
+        return f"settings: {message}"
+    name = str(loc[0])
+    place = ".".join(str(part) for part in loc)
+    word = f"; or give {NO_VALUE[name]!r}" if name in NO_VALUE else ""
+    said = f"{message[:1].lower()}{message[1:]}{word}"
+    return f"{sources.get(name, 'settings')}: {place}: {value!r}: {said}"
+
+
+def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
+    """What is read without being asked for, where it is there; later ones go over earlier ones."""
+    own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "bftrainer" / "config.yaml"
+    found = [_from_file(own)] if os.access(own, os.F_OK) else []
+    site = Path(environ.get(SITE_VARIABLE, SITE_FILE))
+    if os.access(site, os.F_OK) and not any(values.get("mode") == "single" for _, values in found):
+        found.insert(0, _from_file(site))
+    return found
+
+
+def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    if values is None:
+        return str(path), {}
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: expected lines of 'name: value', got {type(values).__name__}")
+    return str(path), {str(name): value for name, value in values.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and name not in NO_SETTINGS
+    }
+
+
+def _unknown(source: str, name: str) -> str:
+    valid = list(Settings.model_fields)
+    near = difflib.get_close_matches(name.lower(), valid, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"valid names: {', '.join(valid)}"
+    given = f"{PREFIX}{name.upper()}" if source.startswith("environment") else name
+    return f"{source}: unknown setting {given!r}; {hint}"

@@ -1,0 +1,114 @@
+"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import (
+    ValidationError,
+)
+
+from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
+from bftrainer.performance import curve
+from bftrainer.spec.explain import explain, other_form
+from bftrainer.spec.located_yaml import Document, Location, SpecError, compose
+from bftrainer.spec.schema import Rescale, Spec, Work
+
+
+def load(path: Path) -> TrainerSpec:
+    """Read one spec from a file; relative paths in it count from the file's folder.
+
+    Raises:
+        SpecError: unreadable or not a valid spec.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: {error}") from error
+    return parse(text, str(path), path.parent)
+
+
+def require_workdir(spec: TrainerSpec, path: Path) -> None:
+    """Raises `SpecError` unless the workdir of the spec in the file `path` is a folder for this user.
+
+    Only who will use the folder looks for it: a daemon that serves many users opens no files of theirs.
+    """
+    if not _is_folder(spec.workdir):
+        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
+        raise SpecError(f"{path}:{line}: workdir: no folder {spec.workdir!r}; make it or name another")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that no file system takes
+        return False
+
+
+def parse(text: str, name: str, base: Path) -> TrainerSpec:
+    """One spec from its YAML text. `name` is shown in errors, `base` is where relative paths start."""
+    document = compose(text, name)
+    return _convert(document, (), base)
+
+
+def parse_many(text: str, name: str) -> list[TrainerSpec]:
+    """A YAML list of specs, for replays. Raises `SpecError` also for names that occur twice."""
+    document = compose(text, name)
+    if not isinstance(document.value, list):
+        raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
+    specs = [_convert(document, (i,), Path()) for i in range(len(document.value))]
+    seen: set[str] = set()
+    for i, spec in enumerate(specs):
+        if spec.name in seen:
+            raise SpecError(f"{name}:{document.line((i,))}: the name {spec.name!r} occurs twice; rename one")
+        seen.add(spec.name)
+    return specs
+
+
+def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
+    data = document.at(where)
+    if not isinstance(data, dict):
+        raise SpecError(f"{document.name}:{document.line(where)}: {data!r} is no spec; expected 'name: ...'")
+    try:
+        spec = Spec.model_validate(data)
+    except ValidationError as error:
+        # "work" is a choice of forms: report what is wrong with the form that was meant
+        errors = [explain(document, where, e) for e in error.errors() if not other_form(e, data)]
+        raise SpecError("\n".join(text for _, text in sorted(errors))) from error
+    return TrainerSpec(
+        name=spec.name,
+        command=tuple(spec.command),
+        n_min=spec.nodes.min,
+        n_max=spec.nodes.max,
+        launcher=spec.launcher,
+        samples=spec.work.samples if isinstance(spec.work, Work) else None,
+        curve=spec.points(),
+        costs=_costs(spec.rescale),
+        scalability=Scalability(spec.scalability),
+        curves=tuple(
+            (name, curve.make((int(n), rate) for n, rate in pairs) if pairs else ())
+            for name, pairs in sorted(spec.curves.items())
+        ),
+        weight=spec.weight,
+        priority=spec.priority,
+        workdir=_absolute(base, spec.workdir),
+        env=tuple(sorted(spec.env.items())),
+        checkpoint_dir=_absolute(base, spec.checkpoint.dir) if spec.checkpoint.dir else "",
+        checkpoint_every_s=spec.checkpoint.every_s,
+        batch=spec.batch.items() if spec.batch else (),
+    )
+
+
+def _absolute(base: Path, path: str) -> str:
+    """A whole path, made of its words alone: where links lead is for who opens it."""
+    return os.path.abspath(base / path)  # noqa: PTH100  Path.resolve would follow links
+
+
+def _costs(rescale: Rescale | None) -> RescaleCosts | None:
+    if rescale is None:
+        return None
+    return RescaleCosts(
+        up=Cost(stall_s=rescale.up.stall_s, init_s=rescale.up.init_s), down=Cost(stall_s=rescale.down.stall_s)
+    )

@@ -1,0 +1,161 @@
+"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from bftrainer.model.trainer import Points
+from bftrainer.performance import curve
+
+MAX_NODES = 1_000_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
+Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("contains a NUL character: remove it")
+    return text
+
+
+def _whole(n: float) -> int:
+    if not math.isfinite(n) or n != int(n):
+        raise ValueError(f"{n} nodes: node counts are whole numbers")
+    return int(n)
+
+
+def _possible(pairs: list[list[float]]) -> list[list[float]]:
+    curve.make((_whole(n), rate) for n, rate in pairs)
+    return pairs
+
+
+def _possible_or_none(pairs: list[list[float]]) -> list[list[float]]:
+    """On a class of nodes, no points mean that the trainer cannot use it."""
+    return _possible(pairs) if pairs else pairs
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+Pairs = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Range(_Strict):
+    min: Nodes = 1
+    max: Nodes
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Range:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}; lower min or raise max")
+        return self
+
+
+class _Cost(_Strict):
+    stall_s: Seconds = 0.0
+    init_s: Seconds = 0.0
+
+
+class Rescale(_Strict):
+    up: _Cost
+    down: _Cost
+
+    @model_validator(mode="after")
+    def _no_newcomers_in_shrinking(self) -> Rescale:
+        if self.down.init_s:
+            raise ValueError(
+                f"down.init_s is {self.down.init_s}, but shrinking has no new nodes; leave it out"
+            )
+        return self
+
+
+class Work(_Strict):
+    samples: Annotated[int, Field(ge=1, le=10**15)]
+
+
+class _Checkpoint(_Strict):
+    dir: Text | None = None
+    every_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 5.0
+
+
+class _Batch(_Strict):
+    """A fixed global batch, or a fixed batch per node with what the learning rate does."""
+
+    total: Annotated[int, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
+    per_node: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    lr: Literal["none", "linear", "sqrt"] | None = None
+    warmup_steps: Annotated[int, Field(ge=0, le=10**9)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> _Batch:
+        if (self.total is None) is (self.per_node is None):
+            raise ValueError("a batch is either global or per_node; give one of them")
+        if self.total is not None and (self.lr is not None or self.warmup_steps is not None):
+            raise ValueError("with a global batch the learning rate stays; leave lr and warmup_steps out")
+        return self
+
+    def items(self) -> tuple[tuple[str, int | str], ...]:
+        return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
+
+
+class Spec(_Strict):
+    name: Text
+    command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    nodes: _Range
+    launcher: Literal["native", "horovod", "torchrun"] = "native"
+    work: Work | Literal["until_exit"] = "until_exit"
+    curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
+    rescale: Rescale | None = None
+    scalability: Literal["auto", "given"] = "auto"
+    curves: dict[str, Annotated[Pairs, AfterValidator(_possible_or_none)]] = {}
+    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    priority: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    workdir: Text = "."
+    env: dict[str, Text] = {}
+    checkpoint: _Checkpoint = _Checkpoint()
+    batch: _Batch | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _usable_in_paths(cls, name: str) -> str:
+        if not _NAME.fullmatch(name) or name.isdecimal():
+            raise ValueError(
+                f"{name!r}: use lower-case letters, digits, '.', '_' and '-', at most 63, starting with "
+                "a letter or digit, and not digits alone"
+            )
+        return name
+
+    @field_validator("env")
+    @classmethod
+    def _settable(cls, env: dict[str, str]) -> dict[str, str]:
+        for key in env:
+            if not _ENV.fullmatch(key) or key.startswith("BFTRAINER_"):
+                raise ValueError(f"{key!r}: not a variable that a spec can set; rename it")
+        return env
+
+    @model_validator(mode="after")
+    def _something_is_given(self) -> Spec:
+        if self.scalability == "given" and self.curve is None:
+            raise ValueError(
+                "scalability: given, but there is no curve to go by; give one, or leave scalability out"
+            )
+        return self
+
+    def points(self) -> Points | None:
+        return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)

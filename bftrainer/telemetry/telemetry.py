@@ -1,0 +1,157 @@
+"""What the daemon tells of itself: for everything that happens, a line in the log and counts for Prometheus.
+
+One call for each kind of thing, made where it happens; nothing here decides or acts.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+
+from bftrainer import __version__
+from bftrainer.model.actions import Action, Ended
+from bftrainer.model.events import Event, Measured, PollFailed, TrainerSubmitted
+from bftrainer.model.machine import Pilot
+from bftrainer.model.problem import Plan
+from bftrainer.model.reports import Pause
+from bftrainer.telemetry.log import names, note
+from bftrainer.telemetry.metrics import Metrics
+
+log = logging.getLogger("bftrainer")
+
+FAILURES = frozenset({"refused", "unsure", "lost", "cancel_failed"})
+"""What becomes of pilots and should not."""
+
+
+class Telemetry:
+    """The daemon's voice and its counters."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(__version__)
+        self._troubles: dict[str, str] = {}
+        self._rescaled: dict[int, int] = {}  # trainer -> the last generation that was counted
+
+    def took(self, event: Event, plan: Plan | None, actions: Sequence[Action], ended: Ended | None) -> None:
+        """An event was taken and decided upon."""
+        kind, known = _snake(event), _told(event)
+        self.metrics.events.labels(kind).inc()
+        if plan is not None:
+            self.metrics.decisions.labels(plan.status.value).inc()
+            self.metrics.solve.observe(plan.solve_s)
+            known |= {
+                "status": plan.status.value,
+                "allocator": plan.allocator,
+                "objective": plan.objective,
+                "solve_ms": plan.solve_s * 1e3,
+            }
+        for action in actions:
+            self.metrics.actions.labels(_snake(action)).inc()
+        note(log, kind, _level(event, plan), **known, actions=len(actions) or None)
+        if ended is not None:
+            self.metrics.ended.labels(ended.status.value).inc()
+            self._rescaled.pop(ended.trainer, None)
+            note(log, "trainer_is_over", trainer=ended.trainer, status=ended.status, reason=ended.reason)
+
+    def paused(self, pause: Pause) -> None:
+        """A member's pause. The first of its generation stands for the rescale."""
+        first = self._rescaled.get(pause.trainer, -1) < pause.generation
+        if first:
+            self._rescaled[pause.trainer] = pause.generation
+            self.metrics.rescales.labels(pause.kind).inc()
+        self.metrics.pauses.labels(pause.kind).observe(pause.pause_s)
+        self.metrics.lost_steps.inc(pause.lost_steps)
+        note(
+            log,
+            "rescaled" if first else "paused",
+            logging.INFO if first else logging.DEBUG,
+            trainer=pause.trainer,
+            kind=pause.kind,
+            generation=pause.generation,
+            size=pause.size,
+            node=pause.node,
+            pause_s=pause.pause_s,
+            lost_steps=pause.lost_steps or None,
+        )
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Around a look at the scheduler."""
+        began, result = time.perf_counter(), "failed"
+        try:
+            yield
+            result = "ok"
+        finally:
+            self.metrics.poll.observe(time.perf_counter() - began)
+            self.metrics.polls.labels(result).inc()
+
+    def pilot(self, event: str, pilots: Iterable[Pilot], reason: str = "") -> None:
+        """Something was done to pilots, or happened to them: submitted, refused, cancelled, lost ..."""
+        concerned = tuple(pilots)
+        if concerned:
+            self.metrics.pilots.labels(event).inc(len(concerned))
+            if event in FAILURES:
+                self.metrics.errors.labels("pilot").inc(len(concerned))
+            note(
+                log,
+                f"pilot_{event}",
+                logging.WARNING if event in FAILURES else logging.INFO,
+                count=len(concerned),
+                nodes=names(pilot.node for pilot in concerned),
+                users=names({pilot.user for pilot in concerned} - {""}),
+                reason=reason,
+            )
+
+    def vacated(self, jobs: Iterable[str], nodes: Iterable[str], seconds: float) -> None:
+        """Nodes were given up, for main jobs where such are named, `seconds` after that had been decided."""
+        jobs, nodes = tuple(jobs), tuple(nodes)
+        if jobs:
+            self.metrics.claims.inc(len(jobs))
+            self.metrics.vacate.observe(seconds)
+        self.metrics.pilots.labels("vacated").inc(len(nodes))
+        note(log, "vacated", jobs=names(jobs), count=len(nodes), nodes=names(nodes), seconds=seconds)
+
+    def trouble(self, kind: str, reason: object, **more: object) -> None:
+        """Something failed, and the daemon goes on."""
+        self.metrics.errors.labels(kind).inc()
+        note(log, f"{kind}_failed", logging.WARNING, **more, reason=reason)
+
+    def condition(self, part: str, reason: str) -> None:
+        """How a part is: empty where all is well. Only changes are told."""
+        before = self._troubles.get(part, "")
+        self._troubles[part] = reason
+        if reason and not before:
+            note(log, "degraded", logging.ERROR, part=part, reason=reason)
+        elif before and not reason:
+            note(log, "recovered", part=part)
+
+    def ordered(self, order: str, user: str, **more: object) -> None:
+        """What a person has ordered, and who."""
+        note(log, "ordered", order=order, user=user, **more)
+
+
+def _snake(thing: object) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(thing).__name__).lower()
+
+
+def _told(event: Event) -> dict[str, object]:
+    """An event's fields for the log: sets of nodes by their size and names, specs by name and user."""
+    if isinstance(event, TrainerSubmitted):
+        return {"trainer": event.trainer, "name": event.spec.name, "user": event.spec.user}
+    found: dict[str, object] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, frozenset):
+            found |= {field.name: len(value) or None, f"{field.name}_names": names(value)}
+        elif isinstance(value, str | int | float) and field.name != "time":
+            found[field.name] = value
+    return found
+
+
+def _level(event: Event, plan: Plan | None) -> int:
+    if isinstance(event, PollFailed):
+        return logging.WARNING
+    return logging.DEBUG if isinstance(event, Measured) and plan is None else logging.INFO

@@ -1,0 +1,81 @@
+"""From jobs to idle intervals: a node is idle when no job uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from bftrainer.traces.formats.lines import Found, counted
+from bftrainer.traces.intervals import Interval, LogError
+
+
+class Job(NamedTuple):
+    """`nodes` are used from `start` until just before `end` (infinity: still running)."""
+
+    start: float
+    end: float
+    nodes: Sequence[str]
+
+
+NEVER = Job(float("inf"), float("inf"), ())
+"""A job that never started."""
+
+
+def idle(jobs: Iterable[Job], nodes: Iterable[str], begin: float, end: float) -> Iterator[Interval]:
+    """When the nodes are not used between `begin` and `end`; open at the end where they still are idle.
+
+    `jobs` come in order of their start; they may share nodes.
+    """
+    free = dict.fromkeys(nodes, begin)
+    for start, until, names in jobs:
+        for name in names:
+            since = free[name]
+            if start > since:
+                yield Interval(since, start, name)
+            if until > since:
+                free[name] = until
+    for name, since in free.items():
+        if since < end:
+            yield Interval(since, float("inf"), name)
+
+
+def span(jobs: Iterable[Job]) -> tuple[float, float]:
+    """The first start and the last start or end.
+
+    Raises:
+        LogError: no job ever ran.
+    """
+    begin, end = float("inf"), float("-inf")
+    for job in jobs:
+        begin = min(begin, job.start)
+        end = max(end, job.start, job.end if job.end < float("inf") else job.start)
+    if begin > end:
+        raise LogError("no job in it ever ran: there is nothing to tell idle nodes by")
+    return begin, end
+
+
+def found(rows: Iterable[Job]) -> Found:
+    """What a log of jobs with node lists says: idle is what no job uses, of the nodes that any job used.
+
+    Raises:
+        LogError: no job ever ran.
+    """
+    jobs, nodes, never = [], set[str](), 0
+    for row in rows:
+        if row is NEVER:
+            never += 1
+        else:
+            nodes.update(row.nodes)
+            jobs.append(row)
+    begin, end = span(jobs)
+    jobs = sorted((job for job in jobs if job.end > job.start), key=lambda job: job.start)
+    running = sum(job.end == float("inf") for job in jobs)
+    notes = []
+    if never:
+        notes.append(counted(never, "job", "jobs") + " never started; left out")
+    if running:
+        notes.append(
+            counted(running, "job has", "jobs have")
+            + " no end: such nodes count as used to the end of the log"
+        )
+    return Found(idle(jobs, sorted(nodes), begin, end), frozenset(nodes), begin, end, tuple(notes))

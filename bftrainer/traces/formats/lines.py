@@ -1,0 +1,146 @@
+"""The lines of a log, those that cannot be understood counted."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TypeVar
+
+from bftrainer.traces.intervals import Interval
+
+T = TypeVar("T")
+
+EXAMPLES = 3
+SHOWN = 120
+MOST_NODES = 1_000_000
+NODE_LIST = re.compile(r"[A-Za-z0-9._,\[\]-]+")
+"""The library would take more: sets have operators there."""
+PIECE = re.compile(r"(?:\[[^\]]*\]|[^,])+")
+BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+class BrokenLineError(ValueError):
+    """A line that is not what its format promises; the message says what is wrong with it."""
+
+
+@dataclass
+class Lines:
+    """Iterates over the lines that are not blank and remembers which of them were refused."""
+
+    source: Iterable[str]
+    number: int = 0
+    seen: int = 0
+    broken: int = 0
+    examples: list[tuple[int, str]] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[str]:
+        for raw in self.source:
+            self.number += 1
+            text = raw.rstrip()
+            if text:
+                self.seen += 1
+                yield text
+
+    def refuse(self, why: object) -> None:
+        """The line read last is broken."""
+        self.broken += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append((self.number, str(why)))
+
+    def each(self, parse: Callable[[str], T | None]) -> Iterator[T]:
+        """What `parse` makes of each line; None and refused lines are left out."""
+        for text in self:
+            try:
+                found = parse(text)
+            except BrokenLineError as error:
+                self.refuse(error)
+            else:
+                if found is not None:
+                    yield found
+
+
+def counted(n: int, one: str, more: str) -> str:
+    """`1 job has` or `2,000 jobs have`."""
+    return f"{n:,} {one if n == 1 else more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a reader got out of a log. Times in Unix seconds; an open interval ends at infinity."""
+
+    intervals: Iterable[Interval]
+    nodes: frozenset[str]
+    begin: float
+    end: float
+    notes: tuple[str, ...] = ()
+
+
+def shown(text: str) -> str:
+    """A line as messages quote it."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")
+
+
+def number(text: str) -> float:
+    """A finite number.
+
+    Raises:
+        BrokenLineError: anything else.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BrokenLineError(f"{shown(text)} is no number")
+    return value
+
+
+def moment(text: str) -> float:
+    """Unix seconds, from a number or an ISO time; one that names no zone is taken as UTC.
+
+    Raises:
+        BrokenLineError: neither.
+    """
+    try:
+        if "-" not in text:
+            return number(text)
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise BrokenLineError(
+            f"{shown(text)} is no time; expected Unix seconds or 2021-02-11T00:48:48"
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def node_names(text: str) -> tuple[str, ...]:
+    """The names that a node list with bracket ranges stands for, in order: `n[1-2],m7` is m7, n1, n2.
+
+    Raises:
+        BrokenLineError: no node list, or one of more than a million nodes.
+    """
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # noqa: PLC0415  slow
+
+    if not NODE_LIST.fullmatch(text) or sum(map(_size, PIECE.findall(text))) > MOST_NODES:
+        raise BrokenLineError(f"{shown(text)} is no node list; expected names and ranges like n[1-4],m7")
+    try:
+        return tuple(map(sys.intern, NodeSet(text, resolver=RESOLVER_NOGROUP)))
+    except NodeSetException as error:
+        raise BrokenLineError(f"{shown(text)} is no node list: {error}") from None
+
+
+def _size(piece: str) -> int:
+    """At least so many nodes: looked at first, as the library would write them all down."""
+    return math.prod(sum(map(_width, group.split(","))) for group in BRACKETS.findall(piece))
+
+
+def _width(part: str) -> int:
+    first, _, last = part.partition("-")
+    if not (first.isdigit() and last.isdigit()):
+        return 1
+    return max(1, int(last) - int(first) + 1) if len(last) < 10 else MOST_NODES + 1

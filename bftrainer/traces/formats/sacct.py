@@ -1,0 +1,62 @@
+"""What `sacct --parsable2` prints: a header, then one job a line, cells between bars.
+
+Columns are found by name: JobID, Start, End and NodeList are needed, others ignored. Take jobs without
+their steps (`-X`), or let the reader skip them; times in Unix seconds (SLURM_TIME_FORMAT=%s) or ISO.
+"""
+
+from __future__ import annotations
+
+from bftrainer.traces.formats.jobs import NEVER, Job, found
+from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, moment, node_names, shown
+from bftrainer.traces.formats.options import LogOptions
+from bftrainer.traces.intervals import LogError
+
+COLUMNS = ("JobID", "Start", "End", "NodeList")
+UNKNOWN = ("", "Unknown", "None", "0")
+NO_NODES = ("", "None assigned", "(null)")
+
+
+def recognises(line: str) -> bool:
+    """Whether this is the header of such a list."""
+    return {"JobID", "Start", "End"} <= set(line.split("|"))
+
+
+def read(lines: Lines, options: LogOptions) -> Found:
+    """Idle is what no job uses, of the nodes that any job used.
+
+    Raises:
+        LogError: the header lacks a column, or no job ever ran.
+    """
+    header = next(iter(lines), "").split("|")
+    try:
+        job, start, end, nodes = (header.index(column) for column in COLUMNS)
+    except ValueError:
+        raise LogError(
+            f":1: columns {'|'.join(header)}; needed are {', '.join(COLUMNS)}: run "
+            "sacct --parsable2 --allocations --allusers --format JobID,Start,End,NodeList,State"
+        ) from None
+
+    def parse(line: str) -> Job | None:
+        cells = line.split("|")
+        if len(cells) != len(header):
+            raise BrokenLineError(f"{shown(line)} has {len(cells)} cells, the header {len(header)}")
+        if "." in cells[job]:
+            return None
+        return used(cells[start], cells[end], cells[nodes])
+
+    return found(lines.each(parse))
+
+
+def used(start: str, end: str, nodes: str) -> Job:
+    """One job as Slurm writes it; NEVER if it did not start.
+
+    Raises:
+        BrokenLineError: no times, no node list, or an end before the start.
+    """
+    if start in UNKNOWN or nodes in NO_NODES:
+        return NEVER
+    begin = moment(start)
+    until = float("inf") if end in UNKNOWN else moment(end)
+    if until < begin:
+        raise BrokenLineError(f"the end {end} is before the start {start}")
+    return Job(begin, until, node_names(nodes))

@@ -1,0 +1,156 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: one job a line, 18 numbers.
+
+It says how many processors a job had, not which. Nodes are therefore assigned here: jobs in order of
+their start (submission + wait) each take the lowest-numbered nodes that are free then. The idle
+node-time does not depend on that rule, how it falls into fragments does.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bftrainer.traces.formats.jobs import Job, idle, span
+from bftrainer.traces.formats.lines import MOST_NODES, BrokenLineError, Found, Lines, counted, number, shown
+from bftrainer.traces.formats.options import LogOptions
+from bftrainer.traces.intervals import LogError
+from bftrainer.traces.synthetic.onoff import names
+
+FIELDS = 18
+HEADER = re.compile(r";\s*(UnixStartTime|MaxNodes|MaxProcs):\s*(\d+)\s*$")
+
+
+class Request(NamedTuple):
+    """A job that ran for `end - start` on `size` nodes; `label` is its number in the log.
+
+    `submit` is when it was submitted, `limit_s` the time that it asked for (0: not said).
+    """
+
+    start: float
+    end: float
+    size: int
+    label: str
+    submit: float
+    limit_s: float
+
+
+@dataclass
+class Parser:
+    """Makes a request of each line; counts jobs that never ran, keeps the header's numbers."""
+
+    cores_per_node: int
+    header: dict[str, int] = field(default_factory=dict)
+    never: int = 0
+
+    def __call__(self, line: str) -> Request | None:
+        if line.startswith(";"):
+            if match := HEADER.match(line):
+                self.header[match[1]] = int(match[2])
+            return None
+        cells = line.split()
+        if len(cells) < FIELDS:
+            raise BrokenLineError(f"{shown(line)} has {len(cells)} fields; a job has {FIELDS}")
+        submit, wait, run, used, asked, limit = (number(cells[i]) for i in (1, 2, 3, 4, 7, 8))
+        if run <= 0 or wait < 0:
+            self.never += 1
+            return None
+        processors = used if used > 0 else asked
+        if processors <= 0:
+            raise BrokenLineError(f"job {cells[0]} ran {run:g} s on no processors")
+        submit += self.header.get("UnixStartTime", 0)
+        size = math.ceil(processors / self.cores_per_node)
+        return Request(submit + wait, submit + wait + run, size, cells[0], submit, max(limit, 0.0))
+
+
+@dataclass
+class Shortage:
+    """Jobs that wanted more nodes than were free when they started, and by how many the worst did."""
+
+    jobs: int = 0
+    worst: str = ""
+    missing: int = 0
+
+
+def recognises(line: str) -> bool:
+    """Whether this is a header comment or a line of 18 numbers."""
+    cells = line.split()
+    numbers = len(cells) >= FIELDS and all(re.fullmatch(r"-?\d+(\.\d+)?", cell) for cell in cells)
+    return line.startswith(";") or numbers
+
+
+def read(lines: Lines, options: LogOptions) -> Found:
+    """Idle is what no job uses, of as many nodes as the options or the header say.
+
+    Raises:
+        LogError: no size of the machine is given, or no job ever ran.
+    """
+    parser = Parser(options.cores_per_node)
+    requests = sorted(lines.each(parser), key=lambda request: request.start)
+    nodes = sorted(names(machine(options, parser.header)))
+    begin, end = span(Job(r.start, r.end, ()) for r in requests)
+    shortage = Shortage()
+    intervals = list(idle(assign(requests, nodes, shortage), nodes, begin, end))
+    return Found(intervals, frozenset(nodes), begin, end, tuple(_notes(parser, shortage, options)))
+
+
+def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) -> Iterator[Job]:
+    """Give each request, in order of start, the first free ones of `nodes` (sorted by name).
+
+    Who ends at the moment of a start has left by then. One that finds too few takes what is free, and
+    `shortage` counts it.
+    """
+    free = list(nodes)
+    running: list[tuple[float, list[str]]] = []
+    for start, end, size, label, *_ in requests:
+        freed = False
+        while running and running[0][0] <= start:
+            free += heapq.heappop(running)[1]
+            freed = True
+        if freed:
+            free.sort()
+        taken = free[:size]
+        del free[:size]
+        if len(taken) < size:
+            shortage.jobs += 1
+            if size - len(taken) > shortage.missing:
+                shortage.missing = size - len(taken)
+                shortage.worst = f"job {label} wanted {size:,} nodes and found {len(taken):,} free"
+        if taken:
+            heapq.heappush(running, (end, taken))
+            yield Job(start, end, taken)
+
+
+def machine(options: LogOptions, header: Mapping[str, int]) -> int:
+    """How many nodes the machine has.
+
+    Raises:
+        LogError: neither the options nor the header tell.
+    """
+    size = options.machine_nodes
+    if size is None:
+        processors = header.get("MaxProcs", 0)
+        size = math.ceil(processors / options.cores_per_node) if processors else header.get("MaxNodes", 0)
+    if not 0 < size <= MOST_NODES:
+        raise LogError(
+            f"the header gives the machine {size:,} nodes (MaxProcs, MaxNodes); "
+            f"give --machine-nodes, 1 to {MOST_NODES:,}"
+        )
+    return size
+
+
+def _notes(parser: Parser, shortage: Shortage, options: LogOptions) -> Iterator[str]:
+    nodes, processors = parser.header.get("MaxNodes", 0), parser.header.get("MaxProcs", 0)
+    if options.cores_per_node == 1 and 0 < nodes < processors:
+        yield (
+            f"every processor counts as a node: the header has {processors:,} processors on {nodes:,} "
+            "nodes; --cores-per-node makes nodes of them"
+        )
+    if parser.never:
+        yield counted(parser.never, "job", "jobs") + " never ran or without known start; left out"
+    if shortage.jobs:
+        over = counted(shortage.jobs, "job is", "jobs are")
+        yield f"{over} over capacity and took what was free; the worst: {shortage.worst}"

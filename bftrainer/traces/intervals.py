@@ -1,0 +1,163 @@
+"""Idle intervals: when which node could not be used by the main scheduler, and what follows from them.
+
+`logs` reads them from many formats; `write` writes the CSV `idle_start,idle_end,node` in Unix seconds.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import os
+import zlib
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TextIO
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model.events import NodesChanged
+
+UNREADABLE = (OSError, lzma.LZMAError, zlib.error, EOFError, UnicodeDecodeError, csv.Error)
+"""What reading a file raises that is damaged, cut off or no text."""
+COLUMNS = ("idle_start", "idle_end", "node")
+
+
+class LogError(BftrainerError, ValueError):
+    """A log that cannot be read. The message names file, line, value and what is expected."""
+
+
+class Interval(NamedTuple):
+    """One fragment: `node` is idle from `start` until just before `end`. (A log may have ten million.)"""
+
+    start: float
+    end: float
+    node: str
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """Open a plain, gzip or xz file as text, by its first bytes."""
+    with path.open("rb") as raw, unpacked(raw) as text:
+        yield text
+
+
+def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
+    """The text of an open plain, gzip or xz file; `errors` as `open` has it."""
+    magic = raw.read(6)
+    raw.seek(0)
+    if magic.startswith(b"\x1f\x8b"):
+        return TextIOWrapper(gzip.open(raw), encoding="utf-8", errors=errors, newline="")
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return TextIOWrapper(lzma.open(raw), encoding="utf-8", errors=errors, newline="")
+    return TextIOWrapper(raw, encoding="utf-8", errors=errors, newline="")
+
+
+def write(
+    path: Path,
+    intervals: Sequence[Interval],
+    end: float,
+    progress: Callable[[float], None] = lambda done: None,
+) -> None:
+    """Write intervals as such a CSV, packed by the suffix (.gz, .xz); later ends become `end`.
+
+    The file appears when it is complete, in place of one that was there.
+
+    Raises:
+        LogError: it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as raw, _packed(raw, path.suffix) as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(COLUMNS)
+            for number, (start, until, node) in enumerate(intervals):
+                if number % 100_000 == 0:
+                    progress(number / len(intervals))
+                rows.writerow((f"{start:.15g}", f"{min(until, end):.15g}", node))
+        draft.replace(path)
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror or error}; write to another place") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _packed(raw: BinaryIO, suffix: str) -> TextIO:
+    """Text that goes into `raw`, packed as a file name's suffix says."""
+    if suffix == ".gz":
+        return TextIOWrapper(gzip.open(raw, "wb", compresslevel=6), encoding="utf-8")
+    if suffix == ".xz":
+        return TextIOWrapper(lzma.open(raw, "wb", preset=2), encoding="utf-8")
+    return TextIOWrapper(raw, encoding="utf-8")
+
+
+def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
+    """The first `n` names in sorted order of those that occur; all of them for None.
+
+    Raises:
+        LogError: the log has fewer nodes.
+    """
+    names = sorted({interval.node for interval in intervals})
+    if n is not None and n > len(names):
+        raise LogError(f"--nodes {n}: the log has {len(names)} nodes; ask for at most that many")
+    return frozenset(names[:n])
+
+
+def changes(
+    intervals: Iterable[Interval], nodes: frozenset[str], begin: float, end: float
+) -> list[NodesChanged]:
+    """What happens to `nodes` in [begin, end), in time order, one event per moment.
+
+    The first event is always at `begin` and joins what the log says is idle then.
+    """
+    own: dict[str, list[Interval]] = defaultdict(list)
+    for interval in intervals:
+        if interval.node in nodes and begin < interval.end > interval.start < end:
+            own[interval.node].append(interval)
+    joins: dict[float, set[str]] = defaultdict(set)
+    leaves: dict[float, set[str]] = defaultdict(set)
+    for node, found in own.items():
+        for start, stop in _united(found):
+            joins[max(start, begin)].add(node)
+            if stop < end:
+                leaves[stop].add(node)
+    times = sorted({begin} | joins.keys() | leaves.keys())
+    return [
+        NodesChanged(time=t, left=frozenset(leaves[t]), joined=frozenset(joins[t]), reason="log")
+        for t in times
+    ]
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Each node's overlapping intervals as one, in order of their start."""
+    own: dict[str, list[Interval]] = defaultdict(list)
+    for interval in intervals:
+        own[interval.node].append(interval)
+    return sorted(Interval(start, end, node) for node, found in own.items() for start, end in _united(found))
+
+
+def _united(intervals: list[Interval]) -> Iterator[tuple[float, float]]:
+    """One node's intervals in order, overlapping ones as one."""
+    ordered = sorted(intervals, key=lambda interval: interval.start)
+    start, stop = ordered[0].start, ordered[0].end
+    for interval in ordered[1:]:
+        if interval.start < stop:
+            stop = max(stop, interval.end)
+        else:
+            yield start, stop
+            start, stop = interval.start, interval.end
+    yield start, stop
+
+
+def liveliest(intervals: Iterable[Interval], nodes: frozenset[str], span_s: float, least_s: float) -> float:
+    """When to begin to see most: the start of the `span_s` in which most fragments of `nodes` begin
+    that last `least_s` or longer; the log's first moment for these nodes if there are none.
+    """
+    own = [i for i in intervals if i.node in nodes]
+    starts = sorted(i.start for i in own if i.end - i.start >= least_s)
+    if not starts:
+        return min(i.start for i in own)
+    return max(starts, key=lambda t: (bisect_left(starts, t + span_s) - bisect_left(starts, t), -t))

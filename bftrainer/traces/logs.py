@@ -1,0 +1,176 @@
+"""Readers of scheduler logs, one module a format.
+
+A module has `recognises(line)` and `read(lines, options)`, and its name in FORMATS. Logs are read as
+they stream from a plain, gzip or xz file. Lines that cannot be understood are counted and shown; above
+a share that the options set, the log is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain, islice
+from pathlib import Path
+from types import ModuleType
+
+from bftrainer.traces.formats import idle_intervals, jobcomp, sacct, sinfo, swf
+from bftrainer.traces.formats.lines import Lines
+from bftrainer.traces.formats.options import LogOptions
+from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, unpacked
+
+__all__ = ["FORMATS", "Log", "LogOptions", "cut", "load"]
+
+FORMATS: dict[str, ModuleType] = {
+    "intervals": idle_intervals,
+    "swf": swf,
+    "sacct": sacct,
+    "jobcomp": jobcomp,
+    "sinfo": sinfo,
+}
+LOOKED_AT = 50
+"""So many lines at the beginning tell a log's format."""
+REPORT_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log of idle nodes. Times are Unix seconds.
+
+    Attributes:
+        intervals: The fragments; one that is still idle at the end of the log ends at infinity.
+        nodes: All names in the log, also of nodes that never were idle.
+        machine_nodes: Nodes of the machine: as given, else as many as have names.
+        format: A name of FORMATS.
+        lines: Lines read, blank ones aside.
+        broken: How many of them could not be understood, and were left out.
+        examples: The first of these: `line 7: ...`.
+        notes: What else a reader of the log's figures should know.
+        begin, end: The span that the log tells about.
+    """
+
+    intervals: list[Interval]
+    nodes: frozenset[str]
+    machine_nodes: int
+    format: str
+    lines: int
+    broken: int
+    examples: tuple[str, ...]
+    notes: tuple[str, ...]
+    begin: float
+    end: float
+
+
+def load(
+    path: Path, options: LogOptions | None = None, progress: Callable[[float], None] = lambda done: None
+) -> Log:
+    """Read a log of any format; `progress` takes the share read, 0 to 1.
+
+    Raises:
+        LogError: unreadable, of no known format, without content, or too much of it is broken.
+    """
+    options = options or LogOptions()
+    try:
+        with path.open("rb") as raw, unpacked(raw, errors="replace") as file:
+            size = path.stat().st_size or 1
+            source = _watched(file, lambda: progress(min(1.0, raw.tell() / size)))
+            head = list(islice(source, LOOKED_AT))
+            if len(head) < LOOKED_AT and not any(map(str.strip, head)):
+                raise LogError("the file is empty")
+            name = options.format or detect(head)
+            lines = Lines(chain(head, source))
+            try:
+                found = FORMATS[name].read(lines, options)
+            finally:  # that too much is broken explains whatever else is wrong
+                _check(lines, options.max_broken)
+            intervals = [
+                i for i in found.intervals if i.end > i.start and i.end - i.start >= options.min_gap_s
+            ]
+        machine = _machine(options.machine_nodes, len(found.nodes))
+    except LogError as error:
+        raise LogError(f"{path}{'' if str(error).startswith(':') else ': '}{error}") from None
+    except UNREADABLE as error:
+        raise LogError(f"{path}: {error}") from error
+    return Log(
+        intervals=intervals,
+        nodes=found.nodes,
+        machine_nodes=machine,
+        format=name,
+        lines=lines.seen,
+        broken=lines.broken,
+        examples=tuple(f"line {number}: {why}" for number, why in lines.examples),
+        notes=found.notes,
+        begin=found.begin,
+        end=found.end,
+    )
+
+
+def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -> Log:
+    """The same log from `begin` (Unix seconds) for `hours`, of the first `nodes` names that are ever idle.
+
+    None takes all. Intervals are cut at both ends; with `nodes`, the machine has so many.
+
+    Raises:
+        LogError: the span lies outside of the log, or it has fewer nodes.
+    """
+    start = log.begin if begin is None else begin
+    end = log.end if hours is None else start + hours * 3600
+    if not log.begin <= start < log.end or end > log.end:
+        last = "" if hours is None else f" --hours {hours:g}"
+        raise LogError(
+            f"--from {_iso(start)}{last}: the log spans {_iso(log.begin)} to {_iso(log.end)} UTC "
+            f"({(log.end - log.begin) / 3600:g} h); stay within"
+        )
+    names = log.nodes if nodes is None else first_nodes(log.intervals, nodes)
+    return replace(
+        log,
+        intervals=[
+            Interval(max(i.start, start), i.end if i.end <= end else float("inf"), i.node)
+            for i in log.intervals
+            if i.node in names and i.start < end and i.end > start
+        ],
+        nodes=names,
+        machine_nodes=log.machine_nodes if nodes is None else nodes,
+        begin=start,
+        end=end,
+    )
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def detect(head: Iterable[str]) -> str:
+    """The format that first recognises one of a log's first lines.
+
+    Raises:
+        LogError: none does.
+    """
+    for line in head:
+        for name, reader in FORMATS.items():
+            if reader.recognises(line.rstrip()):
+                return name
+    raise LogError(f"of no known format; if it is one of {', '.join(FORMATS)}, name it with --format")
+
+
+def _watched(file: Iterable[str], report: Callable[[], None]) -> Iterator[str]:
+    for number, line in enumerate(file):
+        if number % REPORT_EVERY == 0:
+            report()
+        yield line
+
+
+def _check(lines: Lines, bound: float) -> None:
+    if lines.broken <= bound * lines.seen:
+        return
+    examples = "\n".join(f":{number}: {why}" for number, why in lines.examples)
+    raise LogError(
+        f"{examples}\n{lines.broken:,} of {lines.seen:,} lines ({lines.broken / lines.seen:.1%}) cannot be "
+        f"understood, more than --max-broken {bound:g}: mend the log, allow more, or name its --format"
+    )
+
+
+def _machine(given: int | None, named: int) -> int:
+    if given is not None and given < named:
+        raise LogError(f"--machine-nodes {given:,}: the log names {named:,} nodes; give at least that many")
+    return given or named

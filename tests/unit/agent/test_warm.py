@@ -1,0 +1,125 @@
+"""What may be imported before a fork."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer.agent.process import Program
+from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.programs import warm
+
+
+def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import json, os.path as p\nfrom collections import abc\nfrom . import here\n"
+        "def f():\n    import socketserver\nif True:\n    import wave\n"
+    )
+    assert warm.imports_of(script) == ["json", "os.path", "collections"]
+
+
+def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path) -> None:
+    (tmp_path / "wave.py").write_text("import json, model.net\n")  # not the installed one of that name
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "net.py").write_text("import wave, csv\n")
+    (tmp_path / "broken.py").write_text("import (")
+    script = tmp_path / "train.py"
+    script.write_text("import sys, wave, broken, no_such\n")
+    assert warm.imports_of(script) == ["sys", "json", "csv", "no_such"]
+
+
+@pytest.mark.parametrize(
+    ("order", "code"), [('{"type": "regroup", "leaving": ["n1"]}\n', 0), ("", AGENT_GONE)]
+)
+def test_who_leaves_before_it_was_let_run_goes_quietly(order: str, code: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.sendall(order.encode())
+    ours.shutdown(socket.SHUT_WR)
+    waiting = f"from bftrainer.elastic.programs import warm; warm._wait_for_go({theirs.fileno()})"
+    done = subprocess.run(
+        [sys.executable, "-c", waiting], pass_fds=[theirs.fileno()], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (code, b"")
+
+
+@pytest.mark.parametrize(
+    ("package", "installed"),
+    [("json", True), ("numpy", True), ("sys", True), ("mpi4py", False), ("no_such_package", False)],
+)
+def test_what_starts_something_or_is_the_users_own_is_left_to_the_worker(
+    package: str, installed: bool
+) -> None:
+    assert warm._is_installed(package) is installed
+
+
+def test_a_module_beside_the_script_is_never_imported_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bft_own_module.py").write_text("raise SystemExit(1)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    script = tmp_path / "train.py"
+    script.write_text("import bft_own_module, wave\n")
+    warm._import_for(str(script))
+    assert "wave" in sys.modules and "bft_own_module" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("python", "a.py", "--x"), ("a.py", "--x")),
+        (("python", "-u", "a.py"), ("a.py",)),
+        (("python", "-m", "pkg", "y"), ("-m", "pkg", "y")),
+        (("python",), None),
+        (("python", "-c", "pass"), None),
+        (("bash", "a.sh"), None),
+        (("no-such-program", "a.py"), None),
+    ],
+)
+def test_only_this_interpreters_scripts_can_be_forked(
+    command: tuple[str, ...], words: tuple[str, ...] | None
+) -> None:
+    program = Program(command=command, workdir="/w", env={})
+    assert program.words == words
+
+
+def test_another_interpreter_is_started_anew(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.symlink_to(Path(sys.executable).resolve())
+    program = Program(command=("python", "a.py"), workdir="/w", env={"PATH": str(tmp_path)})
+    assert program.words is None
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("pass", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit(-1)", 255, ""),
+        ("sys.exit('no data')", 1, "no data"),
+        ("1 / 0", 1, "ZeroDivisionError"),
+        ("threading.Thread(target=lambda: (time.sleep(0.2), print('last'))).start()", 0, ""),
+    ],
+)
+def test_a_forked_process_ends_as_any_does_but_is_not_taken_apart(script: str, code: int, said: str) -> None:
+    program = f"""
+from bftrainer.elastic.programs import warm
+ending = warm.Ending()
+import atexit, sys, threading, time
+class Large:
+    def __del__(self): print("taken apart", flush=True)
+large = Large()
+atexit.register(print, "tidied")
+print("begun")
+with ending.of():
+    {script}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert done.stdout.split("\n") == ["begun", *(["last"] if "last" in script else []), "tidied", ""]
+    assert said in done.stderr

@@ -1,0 +1,71 @@
+"""What workers printed, read by who may."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer.cli.shared import worker_output
+from bftrainer.errors import BftrainerError
+
+
+def text(found: dict[str, worker_output.Part]) -> dict[str, str]:
+    return {name: part.text for name, part in found.items()}
+
+
+def test_the_last_lines_of_each_node(tmp_path: Path) -> None:
+    (tmp_path / "n2.log").write_text("a\nb\nc")
+    (tmp_path / "n1.log").write_bytes(b"x\xff\n")
+    (tmp_path / "other.txt").write_text("no log")
+    (tmp_path / "checkpoints").mkdir()
+    found = worker_output.last_lines(tmp_path, 2)
+    assert list(found) == ["n1", "n2"]
+    assert text(found) == {"n1": "x\N{REPLACEMENT CHARACTER}\n", "n2": "b\nc"}
+    assert text(worker_output.last_lines(tmp_path, 2, "n1")) == {"n1": "x\N{REPLACEMENT CHARACTER}\n"}
+    assert worker_output.last_lines(tmp_path / "nothing-yet", 2) == {}
+
+
+def test_what_is_added_comes_in_whole_lines(tmp_path: Path) -> None:
+    log = tmp_path / "n1.log"
+    log.write_text("old\n")
+    ends = {name: part.end for name, part in worker_output.last_lines(tmp_path, 5).items()}
+    log.write_text("old\nnew\nhal")
+    found = worker_output.added(tmp_path, ends)
+    assert text(found) == {"n1": "new\n"}
+    log.write_text("old\nnew\nhalf\n")
+    (tmp_path / "n2.log").write_text("came later\n")
+    found = worker_output.added(tmp_path, {name: part.end for name, part in found.items()})
+    assert text(found) == {"n1": "half\n", "n2": "came later\n"}
+
+
+def test_no_more_is_read_than_can_be_shown(tmp_path: Path) -> None:
+    (tmp_path / "n1.log").write_bytes(b"x\n" * worker_output.MAX_BYTES)
+    part = worker_output.last_lines(tmp_path, 10_000_000)["n1"]
+    assert len(part.text) == worker_output.MAX_BYTES and part.end == 2 * worker_output.MAX_BYTES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_others_files_are_explained(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom bftrainer.cli.shared import worker_output\n"
+        "os.setuid(65534)\ntry:\n    worker_output.last_lines(Path(sys.argv[1]), 3)\n"
+        "except Exception as error:\n    print(error)"
+    )
+    tmp_path.chmod(0o700)
+    said = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    assert "it is not yours to read" in said.stdout
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "n1.log").write_text("x\n")
+
+    def refuse(*args: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(BftrainerError, match=r"n1\.log: it is not yours to read"):
+        worker_output.last_lines(tmp_path, 3)

@@ -1,0 +1,339 @@
+"""Every route, for every kind of caller: their own trainers, and nothing of others'."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, StrangerError
+from bftrainer.api.listen import export
+from bftrainer.api.routes import MAX_BODY, application
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.service import DaemonService
+from bftrainer.engine.restore import restore
+from bftrainer.model.actions import StartWorker
+from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.machine import Node, NodeState, Operation, Pilot
+from bftrainer.model.problem import Plan, PlanStatus
+from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.settings.sources import load
+from bftrainer.store import SqlStore
+from slurm.testbed.ports import free_ports
+
+CALLERS = {
+    "alice": Caller("alice", 1001),
+    "bob": Caller("bob", 1002),
+    "carol": Caller("carol", 1003),
+    "ops": Caller("ops", 1004, admin=True),
+    "root": Caller("root", 0, admin=True),
+    "service": Caller("service", os.geteuid(), admin=True),
+}
+SPEC = "name: {name}\ncommand: [python, train.py]\nnodes: {{max: 2}}\n"
+ALICES, BOBS, BOBS_SECRET = 1, 2, 3
+
+
+class FakeCallers:
+    """Believes what a header says."""
+
+    async def of(self, request: web.Request) -> Caller:
+        name = request.headers.get("X-Caller")
+        if name is None:
+            raise StrangerError("who are you?")
+        if name not in CALLERS:
+            raise NotAllowedError(f"not {name}")
+        return CALLERS[name]
+
+
+class NoScheduler:
+    """Never asked here."""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Alice and Bob train on a node each, and have said so; Bob has another trainer that waits."""
+    own = load(
+        {
+            "state_dir": tmp_path / "state",
+            "socket": tmp_path / "daemon.sock",
+            "mode": "site",
+            "exec_prefix": ["sudo", "-n", "-u", "{user}", "--"],
+        },
+        environ={"XDG_CONFIG_HOME": str(tmp_path)},
+    )
+    store = SqlStore(own.database)
+    daemon = Daemon(own, NoScheduler(), store)  # type: ignore[arg-type]
+    trainers = []
+    for user, name, nodes in (("alice", "digits", "n1"), ("bob", "digits", "n2"), ("bob", "secret", "")):
+        spec = TrainerSpec(
+            name=name, command=("python", "train.py"), n_min=1, n_max=2, user=user, workdir=f"/home/{user}"
+        )
+        id_ = store.submit(spec, 1.0)
+        daemon.launcher.add(id_, spec)
+        members = tuple(nodes.split())
+        trainer = Trainer(id=id_, spec=spec, submitted_at=1.0, nodes=frozenset(members), members=members)
+        trainers.append(trainer)
+        progress = Progress(
+            time=2.0,
+            trainer=id_,
+            generation=1,
+            size=1,
+            step=id_,
+            samples=10 * id_,
+            epoch=0,
+            rate=1.0,
+            metrics={f"loss_of_{user}": 0.5},
+        )
+        daemon.progressed(progress)
+        store.progress([progress])
+        store.pause(
+            Pause(
+                time=2.0,
+                trainer=id_,
+                generation=1,
+                node="n1",
+                kind="join",
+                size=1,
+                step=1,
+                pause_s=0.1,
+                lost_steps=0,
+            )
+        )
+    daemon.state = restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
+    facts = {"partitions": ("batch", "backfill"), "features": ("fast",), "gres": "gpu:2", "gpus": 2}
+    daemon.nodes.seen = tuple(
+        Node(name=name, state=NodeState.IDLE, **facts)  # type: ignore[arg-type]
+        for name in ("n1", "n2", "n3", "n4")
+    )
+    daemon.last_plan = plan = Plan(
+        allocator="knapsack",
+        status=PlanStatus.OPTIMAL,
+        counts={t.id: len(t.nodes) for t in trainers},
+        objective=1.0,
+        bound=1.0,
+        allocation={t.id: t.nodes for t in trainers},
+    )
+    actions = [StartWorker(trainer=t.id, generation=1, node=n) for t in trainers for n in t.members]
+    change = NodesChanged(time=2.0, joined=frozenset({"n1", "n2"}))
+    store.record(change, trainers, plan, actions, None, frozenset({"n1", "n2"}))
+    for id_ in (ALICES, BOBS, BOBS_SECRET):
+        store.record(TrainerCancelled(time=3.0, trainer=id_), [], None, [], None, frozenset())
+    yield daemon
+    store.close()
+
+
+Asked = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def ask(daemon: Daemon) -> Asked:
+    """`ask(who, method, path, body=...)` gives the status and the JSON (or text) of the answer."""
+
+    async def request(who: str | None, method: str, path: str, **how: Any) -> tuple[int, Any]:
+        app = application(DaemonService(daemon), daemon.hub, FakeCallers())  # type: ignore[arg-type]
+        async with TestClient(TestServer(app)) as client:
+            headers = {} if who is None else {"X-Caller": who}
+            answer = await client.request(method, path, headers=headers, **how)
+            text = await answer.text()
+            return answer.status, json.loads(text) if "json" in answer.content_type else text
+
+    return lambda *what, **how: asyncio.run(request(*what, **how))
+
+
+READ = ("trainers", "pool", "events", "pauses", "reports", "status")
+EVERY_ROUTE = (
+    *(("GET", f"/v1/{what}") for what in READ),
+    ("GET", "/v1/trainers/digits"),
+    ("DELETE", "/v1/trainers/digits"),
+    ("POST", "/v1/trainers"),
+    ("POST", "/v1/admin/pause"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
+def test_who_is_not_known_is_told_nothing(ask: Asked, method: str, path: str) -> None:
+    assert ask(None, method, path) == (401, {"error": "who are you?"})
+    assert ask("mallory", method, path) == (403, {"error": "not mallory"})
+
+
+def test_users_see_their_own_trainers_and_admins_all(ask: Asked) -> None:
+    def seen(who: str) -> list[int]:
+        return [t["id"] for t in ask(who, "GET", "/v1/trainers")[1]]
+
+    assert seen("alice") == [ALICES]
+    assert seen("bob") == [BOBS, BOBS_SECRET]
+    assert seen("carol") == []
+    assert seen("ops") == seen("root") == [ALICES, BOBS, BOBS_SECRET]
+
+
+@pytest.mark.parametrize("path", [f"/v1/{what}" for what in READ] + ["/metrics"])
+def test_nothing_of_bobs_shows_to_others(ask: Asked, path: str) -> None:
+    for who in ("alice", "carol"):
+        said = json.dumps(ask(who, "GET", path)[1])
+        assert "bob" not in said and "secret" not in said
+    assert "loss_of_bob" in json.dumps(ask("bob", "GET", "/metrics")[1])
+    assert "loss_of_bob" in json.dumps(ask("ops", "GET", "/metrics")[1])
+    assert "digits" not in ask(None, "GET", "/metrics")[1]
+
+
+@pytest.mark.parametrize("what", ["events", "pauses", "reports"])
+def test_rows_are_of_own_trainers(ask: Asked, what: str) -> None:
+    def of(who: str, query: str = "") -> set[int]:
+        rows = ask(who, "GET", f"/v1/{what}{query}")[1]
+        actions = [a["trainer"] for row in rows for a in row.get("actions", ())]
+        return {row["trainer"] for row in rows if row["trainer"]} | set(actions)
+
+    assert of("alice") == {ALICES}
+    assert of("bob") == of("bob", "?limit=1000") == {BOBS, BOBS_SECRET}
+    assert of("carol") == set()
+    assert of("ops") == {ALICES, BOBS, BOBS_SECRET}
+    assert of("bob", "?trainer=digits") == {BOBS}
+    assert ask("alice", "GET", f"/v1/{what}?trainer=secret")[0] == 404
+
+
+def test_everybody_sees_the_nodes_and_not_whose_they_are(ask: Asked) -> None:
+    rows = ask("alice", "GET", "/v1/pool")[1]["nodes"]
+    nodes = {n["node"]: (n["trainer"], n["role"]) for n in rows}
+    assert nodes == {
+        "n1": ("digits", "member"),
+        "n2": (None, "member"),
+        "n3": (None, None),
+        "n4": (None, None),
+    }
+    assert {tuple(row["partitions"]) for row in rows} == {("batch", "backfill")}
+    assert {(*row["features"], row["gres"], row["gpus"]) for row in rows} == {("fast", "gpu:2", 2)}
+    status = ask("carol", "GET", "/v1/status")[1]
+    assert (status["pool"], status["unused"], status["trainers"], status["settings"]) == (3, 1, {}, {})
+    assert ask("ops", "GET", "/v1/status")[1]["settings"]["mode"] == "site"
+
+
+def test_why_a_pilot_was_refused_is_for_admins(ask: Asked, daemon: Daemon) -> None:
+    daemon.nodes.pilots.trouble = "no pilot can be submitted: sudo: unknown user bob"
+    assert ask("alice", "GET", "/v1/status")[1]["problems"] == ["no pilot can be submitted"]
+    assert "no pilot can be submitted" in ask(None, "GET", "/readyz")[1]["reasons"]
+    assert "bob" in ask("ops", "GET", "/v1/status")[1]["problems"][0]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_what_is_others_is_as_if_it_were_not_there(ask: Asked, method: str) -> None:
+    words = "no trainer '{}'; bftrainer list shows those that there are"
+    for name in ("secret", str(BOBS), str(BOBS_SECRET), "nowhere", "77"):
+        assert ask("alice", method, f"/v1/trainers/{name}") == (404, {"error": words.format(name)})
+
+
+def test_names_mean_ones_own_first(ask: Asked, daemon: Daemon) -> None:
+    assert ask("alice", "GET", "/v1/trainers/digits")[1]["user"] == "alice"
+    assert ask("bob", "GET", "/v1/trainers/digits")[1]["user"] == "bob"
+    code, said = ask("ops", "GET", "/v1/trainers/digits")
+    assert code == 400 and "name it by its number: 1 (alice), 2 (bob)" in said["error"]
+    assert ask("ops", "GET", "/v1/trainers/2")[1]["user"] == "bob"
+    assert ask("ops", "GET", "/v1/trainers/secret")[1]["id"] == BOBS_SECRET
+
+
+def test_users_cancel_their_own_and_admins_any(
+    ask: Asked, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancelled: list[int] = []
+    monkeypatch.setattr(daemon, "cancel", cancelled.append)
+    assert ask("bob", "DELETE", "/v1/trainers/digits")[0] == 200
+    assert ask("ops", "DELETE", f"/v1/trainers/{ALICES}")[0] == 200
+    assert ask("carol", "DELETE", "/v1/trainers/digits")[0] == 404
+    assert cancelled == [BOBS, ALICES]
+
+
+def test_a_trainer_belongs_to_who_submits_it(ask: Asked, tmp_path: Path) -> None:
+    body = {"spec": SPEC.format(name="new"), "name": "new.yaml", "base": "/nowhere/at/all"}
+    code, said = ask("carol", "POST", "/v1/trainers", json=body)
+    assert code == 201, "nobody looks into users' folders"
+    assert ask("carol", "GET", "/v1/trainers/new")[1]["id"] == said["id"]
+    assert ask("alice", "GET", "/v1/trainers/new")[0] == 404
+    code, said = ask("carol", "POST", "/v1/trainers", json=body)
+    assert code == 400 and "is called 'new'" in said["error"]
+    assert ask("alice", "POST", "/v1/trainers", json=body)[0] == 201, "others may have the same name"
+
+
+def test_admins_alone_pause_drain_and_resume(
+    ask: Asked, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ordered: list[Operation] = []
+    monkeypatch.setattr(daemon, "administer", ordered.append)
+    caplog.set_level("INFO", "bftrainer")
+    for order in ("pause", "drain", "resume"):
+        code, said = ask("alice", "POST", f"/v1/admin/{order}")
+        assert code == 403 and "alice is no admin here" in said["error"]
+        code, said = ask("ops", "POST", f"/v1/admin/{order}")
+        assert code == 200 and said["operation"] == "running"
+    assert ordered == [Operation.PAUSED, Operation.DRAINING, Operation.RUNNING]
+    told = [record.fields for record in caplog.records if record.message == "ordered"]
+    assert [(line["order"], line["user"], line["uid"]) for line in told] == [
+        ("pause", "ops", 1004),
+        ("drain", "ops", 1004),
+        ("resume", "ops", 1004),
+    ]
+    assert ask("ops", "POST", "/v1/admin/stop")[0] == ask("ops", "GET", "/v1/admin/pause")[0] - 1 == 404
+
+
+@pytest.mark.parametrize("recovering", [True, False])
+def test_an_agent_has_only_trainers_of_its_own_user(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, recovering: bool
+) -> None:
+    wanted: list[set[int]] = []
+    monkeypatch.setattr(daemon.launcher, "agent_up", lambda node, there, ids: wanted.append(set(ids)))
+    monkeypatch.setattr(daemon.hub, "connected", lambda node: True)
+    daemon.known = {t.id: t.spec for t in daemon.store.trainers()}
+    daemon.recovering, daemon._wanted = recovering, {"n1": {ALICES}}
+    for user in ("alice", "bob"):
+        daemon.nodes.pilots.adopt(Pilot(tag=user, node="n1", user=user))
+        assert daemon._agent_up("n1", user, [])
+    assert wanted == [{ALICES}, set()]
+
+
+@pytest.mark.parametrize("who", ["root", "service"])
+def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who: str) -> None:
+    body = {"spec": SPEC.format(name="new"), "name": "new.yaml", "base": "/"}
+    code, said = ask(who, "POST", "/v1/trainers", json=body)
+    assert code == 403 and f"trainers of {who} are not run here; submit as yourself" in said["error"]
+    daemon.settings = daemon.settings.model_copy(update={"mode": "single"})
+    assert ask(who, "POST", "/v1/trainers", json=body)[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "how", "code", "words"),
+    [
+        ("POST", "/v1/trainers", {"data": b"{"}, 400, "no JSON"),
+        ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a"}}, 400, "'base' must be a text"),
+        ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a", "base": "."}}, 400, "whole path"),
+        ("POST", "/v1/trainers", {"data": b"x" * (MAX_BODY + 1)}, 413, "too large"),
+        ("GET", "/v1/events?limit=0", {}, 400, "from 1 to 10000"),
+        ("GET", "/v1/nothing", {}, 404, "GET /v1/nothing: Not Found"),
+        ("PUT", "/v1/status", {}, 405, "Method Not Allowed"),
+    ],
+)
+def test_bad_requests_are_told_what_is_wrong(
+    ask: Asked, method: str, path: str, how: dict[str, Any], code: int, words: str
+) -> None:
+    found, said = ask("alice", method, path, **how)
+    assert found == code and words in said["error"]
+
+
+def test_a_port_for_metrics_tells_what_its_reader_may_know(daemon: Daemon) -> None:
+    async def read(caller: Caller) -> str:
+        runner = await export(DaemonService(daemon), port, caller)
+        try:
+            async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                return await answer.text()
+        finally:
+            await runner.cleanup()
+
+    with free_ports(1) as (port,):
+        told = asyncio.run(read(NOBODY))
+        assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
+        assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))

@@ -1,0 +1,100 @@
+"""A whole daemon and its watchdog, over a scheduler that has nothing to tell."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.serve import serve
+from bftrainer.daemon.systemd import Systemd
+from bftrainer.engine.state import Step
+from bftrainer.engine.step import step as engine_step
+from bftrainer.model.events import PolicyChanged
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.settings.sources import load
+from bftrainer.store import SqlStore
+
+
+class Nothing:
+    """A machine without nodes."""
+
+    async def poll(self) -> Snapshot:
+        return Snapshot(time=0.0, nodes=())
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+
+class Inbox(Systemd):
+    """Remembers what systemd would be told."""
+
+    def __init__(self, watchdog_s: float) -> None:
+        super().__init__("nowhere", watchdog_s)
+        self.said: list[str] = []
+
+    def _send(self, message: str) -> None:
+        self.said.append(message)
+
+    @property
+    def pings(self) -> int:
+        return self.said.count("WATCHDOG=1")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = load(
+        {"state_dir": tmp_path}, environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"}
+    )
+    store = SqlStore(own.database)
+    hangs, goes_on, right = threading.Event(), threading.Event(), engine_step
+
+    def step(*given: Any) -> Step:
+        if isinstance(given[1], PolicyChanged):
+            hangs.set()
+            goes_on.wait(60)
+        return right(*given)
+
+    monkeypatch.setattr("bftrainer.daemon.daemon.engine_step", step)
+
+    async def story() -> None:
+        daemon, inbox = Daemon(own, Nothing(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]
+
+        def says(word: str) -> bool:
+            daemon.health.store = word
+            return word in inbox.said[-1]
+
+        serving = asyncio.create_task(serve(daemon, lambda: own, inbox))
+        await until(lambda: "READY=1" in inbox.said and inbox.pings > 2)
+        daemon.reload(own)
+        await until(lambda: hangs.is_set() and daemon.pulse.stuck_s >= 0.04)
+        pings = inbox.pings
+        for word in ("once", "twice", "thrice"):  # the loop turns, and looks at the watchdog each time
+            await until(partial(says, word))
+        assert inbox.pings == pings
+        goes_on.set()
+        await until(lambda: inbox.pings > pings)
+        daemon.stop()
+        await serving
+
+    try:
+        asyncio.run(story())
+    finally:
+        goes_on.set()
+        store.close()

@@ -1,0 +1,88 @@
+"""Checkpoints survive whatever happens to who writes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from bftrainer.elastic.state.checkpoint import KEEP, CheckpointError, Checkpoints
+from bftrainer.elastic.state.state import TrainingState
+
+WRITER = """
+import sys, torch
+from bftrainer.elastic.state.checkpoint import Checkpoints
+checkpoints = Checkpoints(sys.argv[1])
+for step in range(1, 10_000):
+    state = {"x": torch.full((4_000_000,), float(step))}
+    checkpoints.save({"format": 1, "position": {"step": step}, "parts": {"model": state}}, 3)
+"""
+
+
+def snapshot(step: int) -> dict[str, object]:
+    return {"format": 1, "position": {"step": step}, "parts": {}}
+
+
+def test_a_crash_in_mid_write_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)])
+    end = time.monotonic() + 120
+    while not (list(tmp_path.glob("g*.pt")) and any(p.stat().st_size for p in tmp_path.glob(".g*"))):
+        assert time.monotonic() < end
+        assert writer.poll() is None
+    writer.kill()
+    writer.wait()
+    assert list(tmp_path.glob(".g*")), "killed while it wrote"
+    (complete, *older) = sorted(tmp_path.glob("g*.pt"))[::-1]
+    assert len(older) < KEEP + 1
+    by_hand = torch.load(complete, weights_only=True)
+    found = Checkpoints(str(tmp_path)).load()
+    assert found is not None
+    assert found["position"] == by_hand["position"]
+    assert bool((found["parts"]["model"]["x"] == float(found["position"]["step"])).all())
+    assert not list(tmp_path.glob(".g*")), "what was half-written is cleared away"
+
+
+def test_the_newest_that_can_be_read_counts_and_old_ones_go(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(str(tmp_path))
+    for step in range(5):
+        assert checkpoints.save(snapshot(step), 1)
+    assert checkpoints.save(snapshot(2), 2), "a later generation is newer, whatever its step"
+    assert len(list(tmp_path.glob("*.pt"))) == KEEP
+    newest = max(tmp_path.glob("*.pt"))
+    newest.write_bytes(newest.read_bytes()[:100])
+    found = checkpoints.load()
+    assert found is not None
+    assert found["position"]["step"] == 4
+    for path in tmp_path.glob("*.pt"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="mend them, or move them away"):
+        checkpoints.load()
+
+
+def test_a_disk_that_cannot_be_written_is_told_and_no_end(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    checkpoints = Checkpoints(str(tmp_path / "file"))
+    assert not checkpoints.save(snapshot(1), 1)
+    assert str(tmp_path / "file") in checkpoints.error
+
+
+def test_a_snapshot_stays_as_it_was_and_lends_its_memory_to_the_next() -> None:
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    state = TrainingState({"model": model, "optimizer": optimizer})
+    before = model.weight.detach().clone()
+    first = state.snapshot()["parts"]["model"]["weight"]
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    assert torch.equal(first, before)
+    second = state.snapshot()["parts"]
+    assert second["model"]["weight"].data_ptr() == first.data_ptr()
+    assert torch.equal(second["model"]["weight"], model.weight)
+    assert torch.equal(
+        second["optimizer"]["state"][0]["momentum_buffer"],
+        optimizer.state[model.weight]["momentum_buffer"],
+    )

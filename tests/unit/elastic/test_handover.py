@@ -1,0 +1,114 @@
+"""The arithmetic of handing a state over: who has it, who sends to whom, and what comes when."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer.elastic.state.state import TrainingState, from_bytes, to_bytes
+from bftrainer.elastic.state.stream import MESSAGE, Roll, cut, links, read_roll
+
+
+def test_the_roll_tells_who_works_who_lacks_and_what_all_of_these_know() -> None:
+    assert read_roll([[8, 1, 0], [8, 1, 0], [0, 1, 0]]) == Roll(7, (0, 1), (2,), 0)
+    assert read_roll([[7, 1, 0], [8, 1, 0], [0, 8, 50], [0, 8, 40]]).offset == 0, "one starts anew"
+    assert read_roll([[8, 1, 0], [0, 8, 50], [0, 8, 40]]) == Roll(7, (0,), (1, 2), 40)
+    assert read_roll([[8, 1, 0], [0, 7, 50]]).offset == 0, "it missed a step"
+    assert read_roll([[0, 8, 50], [0, 1, 0]]) == Roll(None, (), (0, 1), 0)
+
+
+@settings(deadline=None)
+@given(members=st.integers(1, 5), shadows=st.integers(1, 9))
+def test_every_shadow_is_reached_from_one_member_along_a_chain(members: int, shadows: int) -> None:
+    working, lacking = range(members), range(members, members + shadows)
+    sinks = {rank: links(working, lacking, rank) for rank in range(members + shadows)}
+    for rank, (source, _) in sinks.items():
+        assert (source is None) == (rank < members)
+        if source is not None:
+            assert sinks[source][1] == rank
+    assert sum(sink is not None for _, sink in sinks.values()) == shadows
+
+
+def trained(sizes: list[int]) -> TrainingState:
+    model = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(n)) for n in sizes])
+    optimizer = torch.optim.Adam(model.parameters())
+    for i, p in enumerate(model):
+        p.grad = torch.randn_like(p) if i != 1 else None
+    optimizer.step()
+    return TrainingState({"model": model, "optimizer": optimizer})
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 7, 300, 200_000]), min_size=1, max_size=5),
+    budget=st.integers(1, 3_000_000),
+)
+def test_chunks_bring_everything_once_and_an_element_with_all_that_belongs_to_it(
+    sizes: list[int], budget: int
+) -> None:
+    budget = max(budget, 8 * sum(sizes) // 20)
+    state = trained(sizes)
+    seen: dict[int, list[tuple[int, int]]] = {}
+    at, total = 0, sum(sizes)
+    while at < total:
+        messages, end = cut(state, at, budget)
+        assert end > at
+        size = sum(piece.nbytes for message in messages for piece in message)
+        assert size < budget + 12, "no more than asked for, but for the last element"
+        for message in messages:
+            assert 0 < sum(piece.nbytes for piece in message) <= MESSAGE
+            for piece in message:
+                seen.setdefault(id(piece.tensor), []).append((piece.start, piece.stop))
+        at = end
+    assert at == total
+    for parameter in state.parameters():
+        ranges = [seen.get(id(tensor), []) for tensor in state.bulk(parameter)]
+        assert all(r == ranges[0] for r in ranges)
+        covered = [i for start, stop in ranges[0] for i in range(start, stop)]
+        assert covered == list(range(parameter.numel()))
+
+
+def test_any_state_survives_as_bytes() -> None:
+    value = {
+        "a": [torch.arange(3, dtype=torch.int16), torch.tensor(True), (1.5, None)],
+        "b": {"c": torch.ones(2, 2, dtype=torch.bfloat16), "d": torch.empty(0)},
+    }
+    back = from_bytes(to_bytes(value))
+    assert torch.equal(back["a"][0], value["a"][0])
+    assert back["a"][1].item() is True
+    assert back["a"][2] == (1.5, None)
+    assert torch.equal(back["b"]["c"], torch.ones(2, 2, dtype=torch.bfloat16))
+    assert back["b"]["d"].shape == (0,)
+
+
+def test_what_is_small_makes_room_for_the_bulk_and_keeps_what_has_come() -> None:
+    source, target = trained([5, 4, 3]), trained([5, 4, 3])
+    target_bulk = target.bulk(target.parameters()[0])
+    before = [tensor.detach().clone() for tensor in target_bulk]
+    target.restore_small(from_bytes(to_bytes(source.small())))
+    for tensor, old in zip(target.bulk(target.parameters()[0]), before, strict=True):
+        assert torch.equal(tensor, old)
+    fresh = TrainingState(
+        {
+            "model": (m := torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(n)) for n in (5, 4, 3)])),
+            "optimizer": torch.optim.Adam(m.parameters()),
+        }
+    )
+    fresh.restore_small(from_bytes(to_bytes(source.small())))
+    for theirs, mine in zip(source.parameters(), fresh.parameters(), strict=True):
+        assert len(source.bulk(theirs)) == len(fresh.bulk(mine))
+
+
+def test_only_large_models_with_element_wise_optimisers_stream() -> None:
+    def streams(elements: int, kind: type[torch.optim.Optimizer]) -> bool:
+        model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(elements))])
+        return TrainingState({"model": model, "optimizer": kind(model.parameters(), lr=0.1)}).streams
+
+    own = type("Own", (torch.optim.SGD,), {})
+    says_so = type("Own", (torch.optim.SGD,), {"elementwise": True})
+    assert streams(2_000_000, torch.optim.AdamW)
+    assert not streams(1_000, torch.optim.AdamW)
+    assert not streams(2_000_000, torch.optim.LBFGS)
+    assert not streams(2_000_000, own)
+    assert streams(2_000_000, says_so)

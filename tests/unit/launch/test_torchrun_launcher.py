@@ -1,0 +1,249 @@
+"""The torchrun launcher without agents: from one run to the next, in the right order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bftrainer.launch.torchrun.launcher import TorchrunLauncher
+from bftrainer.model.actions import Regroup, StartWorker
+from bftrainer.model.events import Event, TrainerEnded, WorkerLost, WorkersReady
+from bftrainer.model.reports import Message, Pause, Progress
+from bftrainer.model.trainer import TrainerSpec
+
+SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="torchrun")
+
+
+class World:
+    """A launcher between a link, stores and books that only remember."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, spec: TrainerSpec = SPEC) -> None:
+        self.sent: list[tuple[str, Message]] = []
+        self.events: list[Event] = []
+        self.pauses: list[Pause] = []
+        self.opened: list[Callable[[int], None]] = []
+        self.launcher = TorchrunLauncher(
+            self,
+            self.events.append,
+            self,
+            stores=self,
+            trainer_dir=".bftrainer",
+            store_id="m",
+            grace_s=9.0,
+            clock=lambda: 1.0,
+        )
+        self.launcher.add(1, spec)
+
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
+        return True
+
+    def send(self, node: str, message: Message) -> None:
+        self.sent.append((node, message))
+
+    def progressed(self, progress: Progress) -> None:
+        pass
+
+    def pause(self, pause: Pause) -> None:
+        self.pauses.append(pause)
+
+    def prepare(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+        self.opened.append(opened)
+
+    def regroup(self, generation: int, *members: str, leaving: tuple[str, ...] = ()) -> None:
+        action = Regroup(trainer=1, generation=generation, members=members, leaving=leaving)
+        self.launcher.perform(action)
+        if members:
+            self.opened[-1](4000 + generation)
+
+    def begin(self, *nodes: str) -> None:
+        """Workers that generation 1 started are members of generation 2."""
+        for node in nodes:
+            self.launcher.perform(StartWorker(trainer=1, generation=1, node=node))
+            self.said(node, "ready")
+        self.regroup(2, *nodes)
+        self.sent.clear()
+        self.events.clear()
+
+    def said(self, node: str, kind: str, run: int = 0, **fields: Any) -> None:
+        self.launcher.said(node, {"type": kind, "trainer": 1, "started": 1, "run": run, **fields})
+
+    def exited(self, node: str, run: int, code: int = 0, **last: Any) -> None:
+        self.said(node, "exited", run, code=code, phase="", reason="", last=last)
+
+    def new(self) -> list[tuple[str, str]]:
+        """What has been sent since the last look."""
+        kinds = [(node, message["type"]) for node, message in self.sent]
+        self.sent.clear()
+        return kinds
+
+
+def left(run: int, step: int) -> Message:
+    return {
+        "type": "left",
+        "generation": run,
+        "step": step,
+        "samples": step * 10,
+        "epoch": 0,
+        "at": 5.0,
+        "metrics": {},
+    }
+
+
+def test_a_run_begins_when_its_store_is_there() -> None:
+    world = World()
+    world.launcher.perform(StartWorker(trainer=1, generation=1, node="n"))
+    assert world.sent[-1][1]["gated"]
+    world.said("n", "ready")
+    assert [type(e) for e in world.events] == [WorkersReady]
+    world.new()
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
+    assert world.new() == []
+    world.opened[-1](4711)
+    ((node, go),) = world.sent
+    assert (node, go["type"], go["run"]) == ("n", "go", 2)
+    env = go["env"]
+    assert (env["RANK"], env["WORLD_SIZE"], env["MASTER_PORT"]) == ("0", "1", "4711")
+
+
+def test_rank_0_stops_first_then_the_others_then_the_next_run_begins() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.launcher.perform(StartWorker(trainer=1, generation=1, node="o"))
+    world.said("o", "ready")
+    world.new()
+    world.regroup(4, "n", "m", "o")
+    assert world.new() == [("n", "stop")]
+    world.exited("n", 2, **left(2, 30))
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2, code=-15)
+    assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go"), ("o", "go")]
+    assert [type(e) for e in world.events] == [WorkersReady], "nobody was lost"
+    resumed = {"generation": 4, "size": 3, "step": 30, "samples": 300, "at": 7.5, "pause_s": None}
+    world.said("n", "resumed", 4, **resumed)
+    (pause,) = world.pauses
+    assert (pause.kind, pause.pause_s, pause.lost_steps, pause.size) == ("join", 2.5, 0, 3)
+
+
+def test_two_changes_at_once_are_one_restart() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.regroup(4, "n", "m")
+    world.regroup(5, "n", leaving=("m",))
+    assert world.new() == [("n", "stop")]
+    world.exited("n", 2)
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2)
+    assert world.new() == [("n", "start"), ("n", "go")]
+    assert set(world.launcher.workers(1)) == {"n"}
+
+
+def test_who_dies_takes_the_run_along_but_only_one_is_lost() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("m", 2, code=1)
+    (event,) = world.events
+    assert isinstance(event, WorkerLost) and event.node == "m" and event.blame
+    assert world.new() == [("n", "stop")]
+    world.exited("n", 2, code=1)
+    assert len(world.events) == 1, "it could not go on alone"
+    world.regroup(3, "n")
+    assert world.new() == [("n", "start"), ("n", "go")]
+
+
+def test_who_dies_warm_just_as_the_run_begins_is_lost() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("m", 0, code=-9)
+    assert [type(e) for e in world.events] == [WorkerLost]
+    assert world.new() == [("n", "stop")]
+
+
+def test_a_lost_node_takes_the_run_along() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.launcher.agent_down("n")
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2, code=1)
+    assert world.events == []
+    world.regroup(3, "m")
+    assert world.new() == [("m", "start"), ("m", "go")]
+
+
+def test_the_work_is_done_when_rank_0_says_so_and_all_are_gone() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("m", 2)
+    assert world.events == []
+    finished = {"generation": 2, "step": 100, "samples": 1000, "epoch": 0, "metrics": {}, "at": 9.0}
+    world.said("n", "finished", 2, **finished)
+    world.exited("n", 2, type="finished", **finished)
+    assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_rank_0_that_ends_with_work_left_is_to_blame() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("n", 2)
+    (event,) = world.events
+    assert isinstance(event, WorkerLost) and event.blame and "0 of 1000" in event.reason
+
+
+def test_without_an_amount_of_work_all_must_end_by_themselves() -> None:
+    world = World(TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=2, launcher="torchrun"))
+    world.begin("n", "m")
+    world.exited("n", 2)
+    assert world.events == []
+    world.exited("m", 2)
+    assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_cancel_lets_rank_0_write_its_checkpoint() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.regroup(3, leaving=("n", "m"))
+    assert world.new() == [("n", "stop")]
+    world.exited("n", 2, **left(2, 30))
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2)
+    assert world.launcher.workers(1) == {} and world.events == []
+
+
+def test_who_has_ended_already_has_left_when_the_trainer_is_over() -> None:
+    world = World()
+    world.begin("a", "b")
+    world.exited("b", 2)
+    world.exited("a", 2, **{**left(2, 100), "type": "finished"})
+    assert isinstance(world.events[-1], TrainerEnded)
+    world.regroup(3, leaving=("a", "b"))
+    assert world.launcher.workers(1) == {}
+
+
+def test_a_member_of_a_run_that_never_began_is_told_to_leave() -> None:
+    world = World()
+    world.begin("a")
+    world.launcher.perform(StartWorker(trainer=1, generation=1, node="b"))
+    world.said("b", "ready")
+    world.regroup(3, "a", "b")
+    world.sent.clear()
+    world.regroup(4, "a", leaving=("b",))
+    assert ("b", "stop") in world.new()
+    world.exited("b", 0)
+    assert set(world.launcher.workers(1)) == {"a"}
+
+
+def test_a_run_goes_on_when_a_node_is_lost_that_was_only_to_join() -> None:
+    world = World()
+    world.begin("a")
+    world.launcher.perform(StartWorker(trainer=1, generation=3, node="b"))
+    world.sent.clear()
+    world.launcher.agent_down("b")
+    assert world.new() == []
+    assert world.launcher.workers(1) == {"a": "member"}

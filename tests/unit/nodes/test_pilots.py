@@ -1,0 +1,262 @@
+"""Which pilots are ordered, and what becomes of them when orders and answers get lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from bftrainer.model.machine import Pilot
+from bftrainer.nodes.pilots import BACKOFF_S, IN_A_ROW, LISTED_S, Pilots
+from bftrainer.testing.memory import Machine, MemoryScheduler
+
+
+class World:
+    """Pilots over a machine in memory, with a clock that the test moves."""
+
+    def __init__(self, nodes: int = 4, per_minute: int = 100) -> None:
+        self.time = 1000.0
+        self.machine = Machine({f"n{i}" for i in range(nodes)})
+        self.scheduler = MemoryScheduler(self.machine, self.now)
+        self.agents: set[str] = set()
+        self.said: list[tuple[str, tuple[str, ...], str]] = []
+        self.pilots = Pilots(
+            self.scheduler,
+            b"key",
+            self,
+            lambda node: node in self.agents,
+            self.tell,
+            start_s=60.0,
+            spare_s=10.0,
+            per_minute=per_minute,
+        )
+
+    def now(self) -> float:
+        return self.time
+
+    def tell(self, event: str, pilots: Iterable[Pilot], reason: str) -> None:
+        self.said.append((event, tuple(p.node for p in pilots), reason))
+
+    def hold(self, wanted: Mapping[str, str]) -> list[str]:
+        """Order what is missing; the nodes that get none."""
+        return asyncio.run(self.pilots.order(self.pilots.to_submit(wanted), lambda node: None))
+
+    def look(self) -> None:
+        """One poll's reconciliation."""
+        listed = tuple(self.machine.pilots)
+        asyncio.run(self.pilots.cancel(self.pilots.strays(listed, self.time)))
+
+    def on(self) -> dict[str, str]:
+        """Node -> user of the pilots that the machine runs."""
+        return {p.node: p.user for p in self.machine.pilots}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_wanted_node_gets_one_pilot_of_its_user_and_no_second(world: World) -> None:
+    wanted = {"n0": "", "n2": "bob"}
+    assert world.hold(wanted) == []
+    assert world.on() == wanted
+    assert world.pilots.to_submit(wanted) == []
+    assert world.pilots.runs_as("n2", "bob") and not world.pilots.runs_as("n2", "")
+
+
+def test_secrets_differ_by_pilot_and_follow_from_the_key(world: World) -> None:
+    one, two = world.pilots.secret_of("a"), world.pilots.secret_of("b")
+    assert one != two and one == World().pilots.secret_of("a") and "key" not in one
+
+
+def test_no_more_are_submitted_than_may_be_in_a_minute() -> None:
+    world = World(nodes=8, per_minute=3)
+    wanted = dict.fromkeys(sorted(world.machine.idle), "")
+    world.hold(wanted)
+    assert len(world.on()) == 3
+    world.time += 30
+    assert world.hold(wanted) == [] and len(world.on()) == 3
+    world.time += 31
+    world.hold(wanted)
+    assert len(world.on()) == 6
+
+
+def test_a_submission_whose_answer_was_lost_is_found_and_not_repeated(world: World) -> None:
+    world.scheduler.loses = lambda pilot: True
+    assert world.hold({"n0": ""}) == []
+    assert world.pilots.to_submit({"n0": ""}) == []
+    world.look()
+    assert world.on() == {"n0": ""}
+
+
+def test_a_submission_that_was_lost_altogether_is_given_up_after_a_while(world: World) -> None:
+    world.scheduler.loses = lambda pilot: True
+    world.hold({"n0": ""})
+    world.machine.pilots.clear()
+    assert world.pilots.lost((), world.time) == {}
+    world.time += LISTED_S + 1
+    assert list(world.pilots.lost((), world.time)) == ["n0"]
+
+
+def test_a_pilot_that_nobody_knows_is_cancelled_once_and_again_if_it_stays(world: World) -> None:
+    stray = Pilot(tag="feed", node="n3")
+    world.machine.pilots.append(stray)
+    assert world.pilots.strays([stray], world.time) == [stray]
+    asyncio.run(world.pilots.cancel([stray]))
+    assert world.pilots.strays([stray], world.time + 1) == []
+    assert world.pilots.strays([stray], world.time + BACKOFF_S + 1) == [stray]
+
+
+def test_a_job_that_carries_anothers_tag_is_not_taken_for_its_pilot(world: World) -> None:
+    world.hold({"n0": "alice"})
+    tag = world.pilots.held["n0"].pilot.tag
+    fake = Pilot(tag=tag, node="n0", user="bob", job="77")
+    world.machine.pilots.append(fake)
+    assert world.pilots.strays(world.machine.pilots, world.time) == [fake]
+    assert world.pilots.runs_as("n0", "alice")
+    world.look()
+    assert world.on() == {"n0": "alice"}
+    assert world.pilots.strays([fake], world.time + BACKOFF_S + 1) == [fake]
+    assert world.pilots.lost([fake], world.time + LISTED_S + 1) == {"n0": "its pilot is gone"}
+
+
+def test_a_second_pilot_on_a_node_goes_and_the_known_one_stays(world: World) -> None:
+    world.hold({"n0": ""})
+    twin = Pilot(tag="twin", node="n0")
+    world.machine.pilots.append(twin)
+    world.look()
+    assert world.machine.cancelled == ["twin"] and world.on() == {"n0": ""}
+
+
+def test_what_cannot_be_cancelled_is_cancelled_a_little_later(world: World) -> None:
+    world.hold({"n0": ""})
+    pilot = world.pilots.forget("n0")
+    assert pilot is not None
+    world.scheduler.down = "no contact"
+    asyncio.run(world.pilots.cancel([pilot]))
+    assert world.said[-1] == ("cancel_failed", ("n0",), "no contact")
+    world.scheduler.down = ""
+    world.look()
+    assert world.on() == {"n0": ""}, "not at every look"
+    world.time += BACKOFF_S + 1
+    world.look()
+    assert world.on() == {}
+
+
+def test_what_can_never_be_cancelled_is_tried_less_and_less_often(world: World) -> None:
+    """A job of somebody who is no user of ours carries a pilot's name: to end it is not ours to do."""
+    alien = Pilot(tag="feed", node="n3", user="eve")
+    world.machine.pilots.append(alien)
+    world.scheduler.keeps = lambda pilot: "sudo: a password is required" if pilot.user == "eve" else ""
+    world.machine.pilots.append(Pilot(tag="stray", node="n2", user="ann"))
+    hour = 3600
+    for _ in range(hour):
+        world.look()
+        world.time += 1.0
+    tries = [nodes for event, nodes, _ in world.said if event == "cancel_failed"]
+    assert tries[0] == ("n3", "n2") and world.on() == {"n3": "eve"}, "the other one's went nonetheless"
+    assert 10 < len(tries) < 20
+
+
+def test_a_refused_node_is_left_alone_for_longer_and_longer(world: World) -> None:
+    world.scheduler.refuses = lambda pilot: "no such node" if pilot.node == "n0" else ""
+    assert world.hold({"n0": "", "n1": ""}) == ["n0"]
+    assert world.on() == {"n1": ""} and world.pilots.refused() == {"n0": "no such node"}
+    assert world.pilots.to_submit({"n0": ""}) == []
+    world.time += BACKOFF_S
+    assert world.hold({"n0": ""}) == ["n0"]
+    world.time += BACKOFF_S
+    assert world.pilots.to_submit({"n0": ""}) == []
+    world.time += BACKOFF_S
+    world.scheduler.refuses = lambda pilot: ""
+    assert world.hold({"n0": ""}) == []
+    world.pilots.reports("n0")
+    assert world.pilots.refused() == {}
+
+
+def test_when_nothing_is_accepted_everything_waits_and_the_status_says_why(world: World) -> None:
+    world.scheduler.refuses = lambda pilot: "invalid account"
+    wanted = {f"n{i}": "" for i in range(IN_A_ROW)}
+    world.hold(wanted)
+    assert "invalid account" in world.pilots.trouble
+    assert world.pilots.to_submit({"n3": ""}) == []
+    world.scheduler.refuses = lambda pilot: ""
+    world.time += BACKOFF_S
+    world.hold({"n3": ""})
+    assert world.pilots.trouble == "" and world.on() == {"n3": ""}
+
+
+def test_nodes_without_room_say_nothing_of_others(world: World) -> None:
+    for i in range(IN_A_ROW):
+        world.machine.take(f"n{i}")
+    world.hold({f"n{i}": "" for i in range(IN_A_ROW)})
+    assert world.pilots.trouble == "" and len(world.pilots.refused()) == IN_A_ROW
+    world.hold({"n3": ""})
+    assert world.on() == {"n3": ""}
+
+
+def test_a_pilot_called_off_while_it_is_submitted_does_not_stay(world: World) -> None:
+    async def scenario() -> None:
+        ordered = world.pilots.to_submit({"n0": ""})
+        original = world.scheduler.submit
+
+        async def slow(pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+            await original(pilot, secret, limit_s)
+            world.pilots.forget(pilot.node)  # while its answer is on its way
+
+        world.scheduler.submit = slow  # type: ignore[method-assign]
+        await world.pilots.order(ordered, lambda node: None)
+
+    asyncio.run(scenario())
+    assert world.on() == {}
+
+
+def test_a_slow_submission_is_not_taken_for_a_lost_one(world: World) -> None:
+    async def scenario() -> None:
+        original = world.scheduler.submit
+
+        async def slow(pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+            world.time += LISTED_S + 1
+            assert world.pilots.lost((), world.time) == {}
+            await original(pilot, secret, limit_s)
+
+        world.scheduler.submit = slow  # type: ignore[method-assign]
+        await world.pilots.order(world.pilots.to_submit({"n0": ""}), lambda node: None)
+
+    asyncio.run(scenario())
+    assert world.on() == {"n0": ""} and world.pilots.held.keys() == {"n0"}
+    assert world.pilots.lost((), world.time) == {}
+    assert world.pilots.lost((), world.time + LISTED_S + 1).keys() == {"n0"}
+
+
+def test_a_pilot_that_is_not_needed_goes_after_a_while_and_at_once_for_another_user(world: World) -> None:
+    world.hold({"n0": "", "n1": ""})
+    assert world.pilots.to_cancel({"n0": "", "n1": "bob"}, lambda node: False) == ["n1"]
+    assert world.pilots.to_cancel({"n0": "", "n1": "bob"}, lambda node: True) == []
+    world.time += 5
+    assert world.pilots.to_cancel({"n1": ""}, lambda node: False) == []
+    world.time += 10
+    assert world.pilots.to_cancel({"n1": ""}, lambda node: False) == ["n0"]
+    assert world.pilots.to_cancel({"n0": "", "n1": ""}, lambda node: False) == []
+
+
+def test_a_pilot_that_does_not_start_is_lost_with_the_schedulers_reason(world: World) -> None:
+    world.hold({"n0": ""})
+    held = world.pilots.held["n0"]
+    waiting = Pilot(tag=held.pilot.tag, node="n0", pending="AssocGrpNodeLimit")
+    world.pilots.strays([waiting], world.time)
+    world.time += 59
+    assert world.pilots.lost([waiting], world.time) == {}
+    world.time += 2
+    (reason,) = world.pilots.lost([waiting], world.time).values()
+    assert "AssocGrpNodeLimit" in reason
+    world.agents.add("n0")
+    assert world.pilots.lost([waiting], world.time) == {}
+
+
+def test_a_pilot_that_was_there_and_is_not_listed_any_more_is_gone(world: World) -> None:
+    world.hold({"n0": ""})
+    world.look()
+    world.machine.pilots.clear()
+    assert world.pilots.lost((), world.time + 1) == {"n0": "its pilot is gone"}

@@ -1,0 +1,196 @@
+"""The pool: nodes join after the debounce, leave at once, and can be lost between polls."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.machine import Node, NodeInfo, NodeState, Snapshot
+from bftrainer.nodes.pool import Pool, lose, observe
+
+
+def snapshot(time: float, idle: str, busy: str = "") -> Snapshot:
+    """Nodes are single letters."""
+    nodes = [Node(name=n, state=NodeState.IDLE) for n in idle] + [
+        Node(name=n, state=NodeState.BUSY) for n in busy
+    ]
+    return Snapshot(time=time, nodes=tuple(nodes))
+
+
+def test_without_debounce_idle_nodes_join_at_once() -> None:
+    pool, event = observe(Pool(), snapshot(7.0, "ab", "c"))
+    assert pool == Pool(nodes=frozenset("ab"))
+    assert event == NodesChanged(time=7.0, joined=frozenset("ab"), reason="poll")
+
+
+def test_no_change_is_no_event() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    assert observe(pool, snapshot(1.0, "ab", "c")) == (pool, None)
+
+
+def test_a_node_joins_once_it_has_been_idle_for_the_debounce() -> None:
+    pool, event = observe(Pool(), snapshot(10.0, "a"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(14.0, "ab"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(15.0, "ab"), 5.0)
+    assert event is not None
+    assert event.joined == {"a"}
+    pool, event = observe(pool, snapshot(19.0, "ab"), 5.0)
+    assert event is not None
+    assert event.joined == {"b"}
+    assert pool == Pool(nodes=frozenset("ab"))
+
+
+def test_a_moment_of_work_starts_the_debounce_anew() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "a"), 5.0)
+    pool, _ = observe(pool, snapshot(4.0, "", "a"), 5.0)
+    pool, event = observe(pool, snapshot(6.0, "a"), 5.0)
+    assert event is None
+    pool, event = observe(pool, snapshot(10.9, "a"), 5.0)
+    assert event is None
+    _, event = observe(pool, snapshot(11.0, "a"), 5.0)
+    assert event is not None
+
+
+def test_busy_and_vanished_nodes_leave_at_once_whatever_the_debounce() -> None:
+    pool, event = observe(Pool(nodes=frozenset("abc")), snapshot(3.0, "ad", "b"), 60.0)
+    assert pool.nodes == {"a"}
+    assert pool.idle_since == {"d": 3.0}
+    assert event == NodesChanged(time=3.0, left=frozenset("bc"), reason="poll")
+
+
+def test_leaves_and_joins_of_one_poll_are_one_event() -> None:
+    _, event = observe(Pool(nodes=frozenset("ab")), snapshot(3.0, "bc", "a"))
+    assert event == NodesChanged(time=3.0, left=frozenset("a"), joined=frozenset("c"), reason="poll")
+
+
+def test_a_lost_node_is_out_at_once_and_joins_again_like_any_other() -> None:
+    pool, event = lose(Pool(nodes=frozenset("ab")), "a", 4.0, "agent died")
+    assert pool.nodes == {"b"}
+    assert event == NodesChanged(time=4.0, left=frozenset("a"), reason="agent died")
+    assert lose(pool, "a", 5.0, "agent died") == (pool, None)
+    pool, event = observe(pool, snapshot(6.0, "ab"), 2.0)
+    assert event is None
+    _, event = observe(pool, snapshot(8.0, "ab"), 2.0)
+    assert event is not None
+    assert event.joined == {"a"}
+
+
+# --- when nodes are expected to leave ------------------------------------------------------------
+
+
+def expecting(time: float, **until: float | None) -> Snapshot:
+    """Idle nodes, and until when."""
+    return Snapshot(
+        time=time, nodes=tuple(Node(name=n, state=NodeState.IDLE, until=u) for n, u in until.items())
+    )
+
+
+def test_a_node_that_joins_brings_its_expected_end() -> None:
+    pool, event = observe(Pool(), expecting(1.0, a=90.0, b=None))
+    assert event == NodesChanged(
+        time=1.0, joined=frozenset("ab"), reason="poll", facts={"a": NodeInfo(until=90.0)}
+    )
+    assert observe(pool, expecting(2.0, a=90.0, b=None)) == (pool, None)
+
+
+def test_expected_ends_that_change_are_told_and_so_are_those_that_are_withdrawn() -> None:
+    pool, _ = observe(Pool(), expecting(1.0, a=90.0, b=None, c=50.0))
+    pool, event = observe(pool, expecting(2.0, a=80.0, b=70.0, c=50.0))
+    assert event == NodesChanged(
+        time=2.0, reason="poll", facts={"a": NodeInfo(until=80.0), "b": NodeInfo(until=70.0)}
+    )
+    pool, event = observe(pool, expecting(3.0, a=None, b=70.0, c=50.0))
+    assert event == NodesChanged(time=3.0, reason="poll", facts={"a": NodeInfo()})
+    pool, event = observe(pool, expecting(4.0, a=None, b=None))
+    assert event == NodesChanged(time=4.0, left=frozenset("c"), reason="poll", facts={"b": NodeInfo()})
+    assert pool == Pool(nodes=frozenset("ab"))
+
+
+def test_nothing_is_told_of_nodes_that_are_not_ours_yet() -> None:
+    pool, event = observe(Pool(), expecting(0.0, a=90.0), 5.0)
+    assert event is None
+    pool, event = observe(pool, expecting(4.0, a=70.0), 5.0)
+    assert event is None
+    _, event = observe(pool, expecting(5.0, a=60.0), 5.0)
+    assert event is not None
+    assert event.facts == {"a": NodeInfo(until=60.0)}
+
+
+def test_a_lost_node_that_joins_again_brings_its_expected_end_anew() -> None:
+    pool, _ = observe(Pool(), expecting(0.0, a=90.0))
+    pool, _ = lose(pool, "a", 1.0, "agent died")
+    pool, event = observe(pool, expecting(2.0, a=90.0))
+    assert event is not None
+    assert event.joined == {"a"}
+    assert event.facts == {"a": NodeInfo(until=90.0)}
+    _, event = observe(pool, expecting(3.0, a=90.0))
+    assert event is None
+
+
+POLLS = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.none() | st.sampled_from([10.0, 20.0])), max_size=20
+)
+
+
+def test_what_is_given_up_leaves_and_does_not_join_though_it_is_idle() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "abc"))
+    pool, event = observe(pool, snapshot(1.0, "abd"), given_up=frozenset("bd"))
+    assert event is not None
+    assert (event.left, event.vacated, event.joined) == (frozenset("bc"), frozenset("b"), frozenset())
+    assert pool.nodes == {"a"}
+
+
+def test_nobody_joins_a_closed_pool_and_it_loses_nodes_like_any_other() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "ab"))
+    pool, event = observe(pool, snapshot(1.0, "bc"), closed=True)
+    assert event is not None
+    assert (event.left, event.joined) == (frozenset("a"), frozenset())
+
+
+def test_a_hole_that_ends_soon_is_left_alone_until_it_is_longer() -> None:
+    def seen(time: float, until: float | None) -> Snapshot:
+        return Snapshot(time=time, nodes=(Node(name="a", state=NodeState.IDLE, until=until),))
+
+    pool, event = observe(Pool(), seen(100.0, 129.0), min_hole_s=30.0)
+    assert event is None
+    pool, event = observe(pool, seen(101.0, 131.0), min_hole_s=30.0)
+    assert event is not None and event.joined == {"a"}
+    pool, event = observe(pool, seen(120.0, 131.0), min_hole_s=30.0)
+    assert event is None and pool.nodes == {"a"}
+
+
+def test_a_node_lost_while_its_agent_can_still_be_told_is_vacated() -> None:
+    pool, _ = observe(Pool(), snapshot(0.0, "a"))
+    after, event = lose(pool, "a", 3.0, "told to end", vacated=True)
+    assert event is not None and event.vacated == {"a"} and after.nodes == frozenset()
+
+
+@given(POLLS, st.integers(0, 2))
+def test_facts_kept_from_events_alone_are_what_the_last_poll_said(
+    polls: list[dict[str, float | None]], debounce_s: int
+) -> None:
+    pool, told = Pool(), dict[str, float | None]()
+    for now, idle in enumerate(polls):
+        pool, event = observe(pool, expecting(float(now), **idle), float(debounce_s))
+        if event is not None:
+            told = {n: u for n, u in told.items() if n not in event.left} | dict.fromkeys(event.joined)
+            assert all(told[n] != fact.until for n, fact in event.facts.items()), "no news"
+            told |= {n: fact.until for n, fact in event.facts.items()}
+        assert told == {n: idle[n] for n in pool.nodes}
+
+
+@given(st.lists(st.sets(st.sampled_from("abcd")), max_size=20), st.integers(0, 4))
+def test_events_tell_the_whole_story_of_the_pool(polls: list[set[str]], debounce_s: int) -> None:
+    """A pool kept from events alone is the pool; a node is in it iff it has been idle long enough."""
+    pool, told, idle_for = Pool(), set[str](), dict.fromkeys("abcd", -1)
+    for now, idle in enumerate(polls):
+        pool, event = observe(pool, snapshot(float(now), "".join(idle)), float(debounce_s))
+        if event is not None:
+            assert event.left <= told
+            assert not event.joined & told
+            told = (told - event.left) | event.joined
+        idle_for = {n: idle_for[n] + 1 if n in idle else -1 for n in idle_for}
+        assert pool.nodes == told == {n for n, polls_ in idle_for.items() if polls_ >= debounce_s}

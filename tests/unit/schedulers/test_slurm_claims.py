@@ -1,0 +1,245 @@
+"""Which main jobs could start and what of ours they would need: by example, and against an oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer.model.machine import Claim
+from bftrainer.schedulers.slurm.claims import Claims, Rooms, claims, features, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.text import JobRow, NodeRow, Partition
+
+NOW = 1000.0
+PARTITIONS = {
+    "batch": Partition("batch", 10, up=True, default=True, max_s=None),
+    "debug": Partition("debug", 20, up=True, default=False, max_s=None),
+    "shut": Partition("shut", 10, up=False, default=False, max_s=None),
+}
+JOB = JobRow(
+    id="1", tasks=1, partitions=("batch",), user="u", state="PENDING", start=None, end=None, limit_s=600.0,
+    count=1, planned=(), nodes=(), required=(), excluded=(), features="", priority=5, reservation="", cpus=1,
+    memory_mb=0, gpus=0, reason="Resources", name="main",
+)  # fmt: skip
+
+
+def job(number: int, count: int = 1, **others: object) -> JobRow:
+    return replace(JOB, id=str(number), count=count, priority=1000 - number, **others)  # type: ignore[arg-type]
+
+
+def nodes(count: int, **others: object) -> dict[str, NodeRow]:
+    row = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", 0, 4, 1000)
+    return {f"n{i}": replace(row, name=f"n{i}", **others) for i in range(count)}  # type: ignore[arg-type]
+
+
+def names(*numbers: int) -> frozenset[str]:
+    return frozenset(f"n{i}" for i in numbers)
+
+
+def rooms(
+    free: frozenset[str] = frozenset(),
+    coming: frozenset[str] = frozenset(),
+    held: frozenset[str] = frozenset(),
+) -> Rooms:
+    return Rooms(free, coming, held)
+
+
+def ask(jobs: list[JobRow], where: Rooms, machine: dict[str, NodeRow] | None = None) -> Claims:
+    return claims(jobs, machine or nodes(16), PARTITIONS, where, NOW)
+
+
+def test_a_job_takes_free_nodes_before_ours() -> None:
+    found = ask([job(1, 3)], rooms(free=names(0, 1), held=names(2, 3, 4)))
+    assert found.taken == {"n0": "1", "n1": "1"}
+    assert found.claims == (Claim(job="1", nodes=names(2, 3, 4), count=1),)
+
+
+def test_nodes_that_are_being_cleared_count_before_ours() -> None:
+    """Pilots that were cancelled a moment ago must not cost others."""
+    found = ask([job(1, 3)], rooms(coming=names(0, 1, 2), held=names(3, 4, 5)))
+    assert found.claims == ()
+    assert found.taken == {}
+
+
+def test_what_cannot_start_with_all_of_ours_claims_nothing() -> None:
+    assert ask([job(1, 6)], rooms(held=names(0, 1, 2, 3, 4))) == Claims()
+
+
+def test_lower_jobs_wait_for_the_plan_of_a_blocked_one() -> None:
+    where = rooms(held=names(0, 1))
+    assert ask([job(1, 6), job(2, 1)], where) == Claims()
+    never = job(1, 6, reason="Nodes required for job are DOWN, DRAINED or reserved")
+    assert ask([never, job(2, 1)], where).jobs == {"2"}
+
+
+def test_lower_jobs_are_backfilled_beside_the_plan_or_before_it() -> None:
+    where = rooms(held=names(0, 1))
+    blocked = job(1, 6, planned=tuple(sorted(names(0, 5, 6, 7, 8, 9))), start=NOW + 300)
+    assert ask([blocked, job(2, 1)], where).claims == (Claim(job="2", nodes=names(1), count=1),)
+    assert ask([blocked, job(2, 2)], where) == Claims()
+    brief = job(2, 2, limit_s=300.0)
+    assert ask([blocked, brief], where).claims == (Claim(job="2", nodes=names(0, 1), count=2),)
+
+
+def test_named_nodes_are_claimed_as_named() -> None:
+    found = ask([job(1, 2, required=("n3",))], rooms(free=names(0), held=names(1, 2, 3)))
+    assert found.claims == (Claim(job="1", nodes=names(3), count=1),)
+    assert found.taken == {"n0": "1"}
+    assert ask([job(1, 1, required=("n9",))], rooms(free=names(0), held=names(1))) == Claims()
+
+
+def test_a_node_must_fit() -> None:
+    machine = nodes(4) | {"n3": replace(nodes(4)["n3"], features=("a100", "ib"), gpus=4, memory_mb=9000)}
+    where = rooms(held=names(0, 1, 2, 3))
+    for wanted in (
+        {"features": "a100&ib"},
+        {"features": "v100|a100"},
+        {"gpus": 4},
+        {"memory_mb": 8000},
+        {"excluded": ("n0", "n1", "n2")},
+    ):
+        assert ask([job(1, 1, **wanted)], where, machine).claims == (Claim(job="1", nodes=names(3), count=1),)
+    for impossible in (
+        {"features": "v100"},
+        {"features": "[a100*2&ib]"},
+        {"gpus": 5},
+        {"partitions": ("debug",)},
+        {"partitions": ("shut",)},
+    ):
+        assert ask([job(1, 1, **impossible)], where, machine) == Claims()
+
+
+def test_reserved_nodes_serve_jobs_that_end_before() -> None:
+    where = Rooms(frozenset(), frozenset(), names(0), {"n0": NOW + 60})
+    assert ask([job(1, 1)], where) == Claims()
+    assert ask([job(1, 1, limit_s=60.0)], where).jobs == {"1"}
+
+
+def test_each_task_of_an_array_is_a_job() -> None:
+    found = ask([job(1, 2, tasks=3)], rooms(held=names(*range(7))))
+    assert [claim.count for claim in found.claims] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "waits"),
+    [
+        ({}, True),
+        ({"reason": "None"}, True),
+        ({"reason": "Priority"}, True),
+        ({"reason": "ReqNodeNotAvail, May be reserved for other job"}, True),
+        ({"reason": "Dependency"}, False),
+        ({"reason": "BeginTime"}, False),
+        ({"reason": "JobHeldUser"}, False),
+        ({"reason": "AssocGrpNodeLimit"}, False),
+        ({"reason": "QOSMaxJobsPerUserLimit"}, False),
+        ({"reason": "PartitionNodeLimit"}, False),
+        ({"reason": "Licenses"}, False),
+        ({"reason": "Something new"}, False),
+        ({"reservation": "mnt"}, False),
+        ({"priority": 0}, False),
+        ({"state": "RUNNING"}, False),
+    ],
+)
+def test_only_jobs_that_wait_for_nodes_count(change: dict[str, object], waits: bool) -> None:
+    assert waits_for_nodes(replace(JOB, **change)) is waits  # type: ignore[arg-type]
+
+
+def test_the_order_is_tier_then_priority_then_number() -> None:
+    jobs = [
+        replace(JOB, id="10", priority=5),
+        replace(JOB, id="9", priority=5),
+        replace(JOB, id="3", priority=7),
+        replace(JOB, id="11", partitions=("debug",), priority=1),
+    ]
+    assert [j.id for j in in_order(jobs, PARTITIONS)] == ["11", "3", "9", "10"]
+
+
+def test_features() -> None:
+    assert features("") == (frozenset(),)
+    assert features("a&b") == (frozenset({"a", "b"}),)
+    assert features("a|b") == (frozenset({"a"}), frozenset({"b"}))
+    for not_understood in ("(a|b)&c", "a&b|c", "[r1|r2]", "a*2"):
+        assert features(not_understood) == ()
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[list[JobRow], Rooms]:
+    kinds = draw(st.lists(st.sampled_from(["free", "coming", "held", "busy"]), max_size=9))
+    of = {k: frozenset(f"n{i}" for i, kind in enumerate(kinds) if kind == k) for k in kinds}
+    where = rooms(*(of.get(kind, frozenset()) for kind in ("free", "coming", "held")))
+    everything = sorted(f"n{i}" for i in range(9))
+    jobs = [
+        job(
+            number,
+            draw(st.integers(1, 5)),
+            excluded=tuple(sorted(draw(st.sets(st.sampled_from(everything), max_size=4)))),
+            limit_s=draw(st.sampled_from([60.0, 600.0, None])),
+            planned=tuple(sorted(draw(st.sets(st.sampled_from(everything), max_size=5)))),
+            start=draw(st.sampled_from([None, NOW + 300.0])),
+        )
+        for number in range(draw(st.integers(0, 4)))
+    ]
+    return jobs, where
+
+
+@settings(max_examples=300)
+@given(machines())
+def test_the_first_job_gets_its_due_and_all_fit_together(given_: tuple[list[JobRow], Rooms]) -> None:
+    jobs, where = given_
+    found = ask(jobs, where)
+    if jobs:
+        first = jobs[0]
+        fit = {kind: getattr(where, kind) - set(first.excluded) for kind in ("free", "coming", "held")}
+        could = sum(map(len, fit.values())) >= first.count
+        ours = sum(claim.count for claim in found.claims if claim.job == first.id)
+        assert ours == (max(0, first.count - len(fit["free"]) - len(fit["coming"])) if could else 0)
+        free = [name for name, taker in found.taken.items() if taker == first.id]
+        assert len(free) == (min(first.count, len(fit["free"])) if could else 0)
+    assert set(found.taken) <= where.free
+    assert all(claim.nodes <= where.held for claim in found.claims)
+    excluded = {j.id: set(j.excluded) for j in jobs}
+    assert not any(excluded[claim.job] & claim.nodes for claim in found.claims)
+    assert not any(name in excluded[taker] for name, taker in found.taken.items())
+    assert _satisfiable([claim.nodes for claim in found.claims for _ in range(claim.count)], where.held)
+
+
+def _satisfiable(wishes: list[frozenset[str]], held: frozenset[str]) -> bool:
+    """Whether every wish can have a node of its own, by trying everything."""
+    if len(wishes) > len(held):
+        return False
+    return any(
+        all(name in wish for wish, name in zip(wishes, order, strict=True))
+        for order in permutations(sorted(held), len(wishes))
+    )
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(0, 6),
+    st.lists(st.integers(1, 8), max_size=6),
+)
+def test_on_equal_nodes_only_numbers_matter(free: int, coming: int, held: int, sizes: list[int]) -> None:
+    kinds = [
+        frozenset(f"{kind}{i}" for i in range(n)) for kind, n in (("f", free), ("c", coming), ("h", held))
+    ]
+    everything = frozenset().union(*kinds)
+    machine = {name: replace(nodes(1)["n0"], name=name) for name in everything}
+    found = ask([job(i, size) for i, size in enumerate(sizes)], rooms(*kinds), machine)
+    expected: dict[str, tuple[int, int]] = {}
+    for i, size in enumerate(sizes):
+        if size > free + coming + held:
+            break  # first come, first served: those behind wait
+        from_free = min(size, free)
+        from_coming = min(size - from_free, coming)
+        from_held = size - from_free - from_coming
+        free, coming, held = free - from_free, coming - from_coming, held - from_held
+        expected[str(i)] = (from_free, from_held)
+    for number in map(str, range(len(sizes))):
+        taken = sum(taker == number for taker in found.taken.values())
+        claimed = sum(claim.count for claim in found.claims if claim.job == number)
+        assert (taken, claimed) == expected.get(number, (0, 0))

@@ -1,0 +1,375 @@
+"""Trainer specs: what a good one says, what a bad one is told, and that nothing else ever escapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
+from bftrainer.spec.located_yaml import MAX_CHARACTERS, SpecError
+from bftrainer.spec.parse import load, parse, parse_many
+
+GOOD = """\
+name: digits-8
+command: [python, train.py, --lr, "0.1"]
+nodes: {min: 2, max: 8}
+"""
+
+
+def read(text: str) -> TrainerSpec:
+    return parse(text, "spec.yaml", Path("/base"))
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(SpecError) as error:
+        read(text)
+    return str(error.value).splitlines()
+
+
+# --- good specs ----------------------------------------------------------------------------------
+
+
+def test_the_least_spec() -> None:
+    assert read("name: a\ncommand: [run]\nnodes: {max: 4}\n") == TrainerSpec(
+        name="a", command=("run",), n_min=1, n_max=4, workdir="/base"
+    )
+
+
+def test_everything_that_a_spec_can_say() -> None:
+    spec = read(
+        GOOD
+        + """\
+work: {samples: 1000000}
+curve: [[4, 30], [1, 10.5]]
+rescale:
+  up: {stall_s: 18, init_s: 2.5}
+  down: {stall_s: 12}
+scalability: given
+curves: {gpu: [[2, 400], [1, 250]], small: []}
+weight: 2
+priority: 3
+workdir: runs
+env: {OMP_NUM_THREADS: "4", A: b}
+checkpoint: {dir: /ckpt, every_s: 30}
+"""
+    )
+    assert spec == TrainerSpec(
+        name="digits-8",
+        command=("python", "train.py", "--lr", "0.1"),
+        n_min=2,
+        n_max=8,
+        samples=1_000_000,
+        curve=((1, 10.5), (4, 30.0)),
+        costs=RescaleCosts(up=Cost(stall_s=18.0, init_s=2.5), down=Cost(stall_s=12.0)),
+        scalability=Scalability.GIVEN,
+        curves=(("gpu", ((1, 250.0), (2, 400.0))), ("small", ())),
+        weight=2.0,
+        priority=3.0,
+        workdir="/base/runs",
+        env=(("A", "b"), ("OMP_NUM_THREADS", "4")),
+        checkpoint_dir="/ckpt",
+        checkpoint_every_s=30.0,
+    )
+
+
+def test_work_until_exit_is_the_default_and_can_be_said() -> None:
+    assert read(GOOD + "work: until_exit\n") == read(GOOD)
+    assert read(GOOD).samples is None
+
+
+def test_without_a_curve_there_is_nothing_to_go_by() -> None:
+    assert read(GOOD).scalability is Scalability.AUTO
+    (said,) = refused(GOOD + "scalability: given\n")
+    assert "there is no curve to go by; give one, or leave scalability out" in said
+    (said,) = refused(GOOD + "scalability: fixed\n")
+    assert said.startswith("spec.yaml:4: scalability: 'fixed': input should be 'auto' or 'given'")
+
+
+def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(GOOD + "workdir: w\ncheckpoint: {dir: ../c}\n")
+    spec = load(path)
+    assert spec.workdir == str(tmp_path.resolve() / "w")
+    assert spec.checkpoint_dir == str(tmp_path.resolve().parent / "c")
+
+
+# --- bad specs: file, line, value, remedy --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("added", "line", "said"),
+    [
+        ("weigth: 2", 4, "unknown key 'weigth'; did you mean 'weight'?"),
+        ("checkpoint:\n  evry_s: 2", 5, "unknown key 'checkpoint.evry_s'; did you mean 'every_s'?"),
+        (
+            "rescale: {up: {stal_s: 1}, down: {}}",
+            4,
+            "unknown key 'rescale.up.stal_s'; did you mean 'stall_s'?",
+        ),
+        ("work: {sampels: 1, samples: 3}", 4, "unknown key 'work.sampels'; did you mean 'samples'?"),
+        ("zzz: 1", 4, "unknown key 'zzz'; valid keys: name, command, nodes, launcher, work"),
+        (
+            "work: until_done",
+            4,
+            "work: 'until_done': input should be 'until_exit'; give 'until_exit' or 'samples: N'",
+        ),
+        ("work: {samples: 1.5}", 4, "work.samples: 1.5: input should be a valid integer"),
+        ("work: {samples: 0}", 4, "work.samples: 0: input should be greater than or equal to 1"),
+        ("work: {}", 4, "'work.samples' is missing; add it"),
+        ("weight: heavy", 4, "weight: 'heavy': input should be a valid number; give a number"),
+        ("weight: 0", 4, "weight: 0: input should be greater than 0"),
+        ("weight: .nan", 4, "weight: nan: input should be a finite number"),
+        ("weight: true", 4, "weight: True: input should be a valid number"),
+        (
+            "env: {PORT: 80}",
+            4,
+            "env.PORT: 80: input should be a valid string; quote it if it is meant as text",
+        ),
+        ("env: {1A: x}", 4, "env: '1A': not a variable that a spec can set; rename it"),
+        ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X': not a variable that a spec can set; rename it"),
+        ('workdir: "a\\0b"', 4, "workdir: contains a NUL character: remove it"),
+        ("curve: [[1, 5], [1, 6]]", 4, "curve: two points for 1 nodes; keep one of them"),
+        ("curve: [[1.5, 6]]", 4, "curve: 1.5 nodes: node counts are whole numbers"),
+        ("curve: []", 4, "curve: a curve needs at least one point; leave it out"),
+        ("curve:\n- [1, 5]\n- [2]", 6, "curve.1: list should have at least 2 items"),
+        ("curve: [[1, -5]]", 4, "curve: -5.0 samples/s on 1 nodes; rates must be finite and above 0"),
+        (
+            "curves: 3",
+            4,
+            "curves: 3: input should be a valid dictionary; give a list of points for each class",
+        ),
+        ("curves:\n  gpu: 3", 5, "curves.gpu: 3: input should be a valid list; give a list"),
+        ("curves:\n  gpu: [[1, 5], [1, 6]]", 5, "curves.gpu: two points for 1 nodes; keep one of them"),
+        ("curves: {gpu: [[1, 5]],\n  cpu: [[1.5, 6]]}", 5, "curves.cpu: 1.5 nodes: node counts are whole"),
+        ("curves:\n  gpu:\n  - [1, 5]\n  - [2]", 7, "curves.gpu.1: list should have at least 2 items"),
+        ("curves:\n  gpu: [[1, 5, 6]]", 5, "curves.gpu.0: list should have at most 2 items"),
+        ("priority: 0", 4, "priority: 0: input should be greater than 0"),
+        ("priority: high", 4, "priority: 'high': input should be a valid number; give a number"),
+        ("user: root", 4, "unknown key 'user'"),
+        ("rescale: {up: {}}", 4, "'rescale.down' is missing; add it"),
+        (
+            "rescale: {up: {}, down: {init_s: 3}}",
+            4,
+            "down.init_s is 3.0, but shrinking has no new nodes; leave it out",
+        ),
+        (
+            "rescale: {up: {stall_s: -1}, down: {}}",
+            4,
+            "rescale.up.stall_s: -1: input should be greater than or equal",
+        ),
+        ("checkpoint: {every_s: 0}", 4, "checkpoint.every_s: 0: input should be greater than 0"),
+        ("name: b", 4, "'name' is given twice; keep one of them"),
+        ("env:\n  A: x\n  B: y\n  A: z", 7, "'A' is given twice; keep one of them"),
+        ("workdir: &w x\nenv: {A: *w}", 5, "*w: write the value out"),
+        ("? [a, b]\n: 1", 4, "a key must be a plain word"),
+        ("weight: [1", 5, "not YAML: expected ',' or ']'"),
+        (
+            "weight: !!python/name:os.system",
+            4,
+            "the tag 'tag:yaml.org,2002:python/name:os.system': leave it out",
+        ),
+    ],
+)
+def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: str) -> None:
+    assert any(
+        text.startswith(f"spec.yaml:{line}: {said}")
+        or (text.startswith(f"spec.yaml:{line}: ") and said in text)
+        for text in refused(GOOD + added + "\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "spec.yaml:1: empty; a spec needs at least name, command and nodes"),
+        ("# nothing\n", "spec.yaml:1: empty; a spec needs at least name, command and nodes"),
+        ("just words\n", "spec.yaml:1: 'just words' is no spec; expected 'name: ...'"),
+        ("[1, 2]\n", "spec.yaml:1: [1, 2] is no spec; expected 'name: ...'"),
+        (GOOD.replace("digits-8", "Digits 8"), "spec.yaml:1: name: 'Digits 8': use lower-case letters"),
+        (GOOD.replace("digits-8", "../etc"), "spec.yaml:1: name: '../etc': use lower-case letters"),
+        (GOOD.replace("digits-8", "a" * 64), f"spec.yaml:1: name: '{'a' * 64}': use lower-case letters"),
+        (GOOD.replace("digits-8", "8"), "spec.yaml:1: name: 8: input should be a valid string; quote it"),
+        (GOOD.replace("[python", "[[python]"), "spec.yaml:2: command.0: input should be a valid string"),
+        (
+            GOOD.replace("min: 2", "min: 9"),
+            "spec.yaml:3: nodes: min 9 is above max 8; lower min or raise max",
+        ),
+        (
+            GOOD.replace("min: 2", "min: 0"),
+            "spec.yaml:3: nodes.min: 0: input should be greater than or equal to 1",
+        ),
+        (GOOD.replace("min: 2", "min: '2'"), "spec.yaml:3: nodes.min: '2': input should be a valid integer"),
+        (GOOD.replace("{min: 2, max: 8}", "8"), "spec.yaml:3: nodes: 8: expected further keys: min, max"),
+        ("command: [a]\nnodes: {max: 1}\n", "spec.yaml:1: 'name' is missing; add it"),
+        (GOOD.replace("digits-8", "a: b: c"), "spec.yaml:1: not YAML: mapping values are not allowed here"),
+        (GOOD + "---\n" + GOOD, "spec.yaml:4: not YAML: but found another document"),
+    ],
+)
+def test_whole_specs_that_are_none(text: str, said: str) -> None:
+    assert any(line.startswith(said) for line in refused(text)), refused(text)
+
+
+def test_all_errors_come_at_once_in_the_order_of_lines() -> None:
+    told = refused("name: UPPER\ncommand: []\nnodes: {max: 0}\nweigth: 3\n")
+    assert [text.split(": ")[0] for text in told] == [f"spec.yaml:{i}" for i in (1, 2, 3, 4)]
+
+
+def test_too_big() -> None:
+    (told,) = refused(GOOD + "#" * MAX_CHARACTERS)
+    assert told == f"spec.yaml: {len(GOOD) + MAX_CHARACTERS} characters; a spec has at most {MAX_CHARACTERS}"
+    assert read(GOOD + "#" * (MAX_CHARACTERS - len(GOOD))).name == "digits-8"
+
+
+def test_nested_too_deeply() -> None:
+    (told,) = refused("- " * 5000 + "a")
+    assert told == "spec.yaml:1: not a spec: nested more than 16 deep"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"no-such\.yaml"):
+        load(tmp_path / "no-such.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00name")
+    with pytest.raises(SpecError, match=r"binary\.yaml"):
+        load(binary)
+    assert issubclass(SpecError, BftrainerError)
+
+
+# --- lists of specs ------------------------------------------------------------------------------
+
+
+def test_many_specs_keep_their_order() -> None:
+    text = "\n".join(f"- name: t{i}\n  command: [run]\n  nodes: {{max: {i}}}" for i in (3, 1, 2))
+    assert [(s.name, s.n_max) for s in parse_many(text, "all.yaml")] == [("t3", 3), ("t1", 1), ("t2", 2)]
+    assert parse_many("[]", "all.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD, "all.yaml:1: expected a list of specs; begin each with '- name: ...'"),
+        (
+            "- {name: a, command: [x], nodes: {max: 1}}\n- {name: a, command: [x], nodes: {max: 1}}",
+            "all.yaml:2: the name 'a' occurs twice; rename one",
+        ),
+        (
+            "- name: a\n  command: [x]\n  nodes:\n    max: 0",
+            "all.yaml:4: nodes.max: 0: input should be greater",
+        ),
+        ("- name: a\n  command: [x]\n  nodes: {max: 1}\n  nods: 1", "all.yaml:4: unknown key 'nods'"),
+        ("- just words", "all.yaml:1: 'just words' is no spec"),
+        ("", "all.yaml:1: empty"),
+    ],
+)
+def test_bad_lists(text: str, said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        parse_many(text, "all.yaml")
+    assert str(error.value).startswith(said)
+
+
+# --- nothing but SpecError escapes ---------------------------------------------------------------
+
+
+def survives(text: str) -> None:
+    """Parsing ends in a spec or in a SpecError whose every line names the file."""
+    for attempt in (lambda: [read(text)], lambda: parse_many(text, "spec.yaml")):
+        try:
+            specs = attempt()
+        except SpecError as error:
+            assert str(error).startswith("spec.yaml")
+        else:
+            assert all(isinstance(spec, TrainerSpec) for spec in specs)
+
+
+HOSTILE = {
+    "empty tagged int": GOOD + 'weight: !!int ""',
+    "empty tagged float": GOOD + 'weight: !!float ""',
+    "no bool": GOOD + "weight: !!bool maybe",
+    "no timestamp": GOOD + "weight: !!timestamp now",
+    "no date": GOOD + "weight: 2021-13-45",
+    "infinitely many nodes": GOOD + "curve: [[.inf, 1]]",
+    "no number of nodes": GOOD + "curve: [[.nan, 1]]",
+    "huge decimal": GOOD + "weight: " + "9" * 5000,
+    "huge hexadecimal": GOOD + "weight: 0x" + "f" * 5000,
+    "huge hexadecimal in a curve": GOOD + "curve: [[0x" + "f" * 5000 + ", 1]]",
+    "huge hexadecimal alone": "0x" + "f" * 5000,
+    "huge sexagesimal": GOOD + "weight: 1" + ":1" * 300 + ".0",
+    "no character": GOOD + r'workdir: "\UFFFFFFFF"',
+    "half a character in a path": GOOD + r'workdir: "\ud800"',
+    "half a character in a command": GOOD.replace("python", r'"\ud800"'),
+    "half a character in the text": GOOD + "# \ud800",
+    "key named like a form of work": GOOD + "_Work: 1",
+    "key named like the other form": GOOD + "\"literal['until_exit']\": 1",
+    "empty key": GOOD + "? \n: 1",
+    "merge key": GOOD + "<<: {weight: 2}",
+    "NUL": GOOD + "\0",
+    "binary": GOOD + "weight: !!binary abc",
+    "endless path": GOOD + "workdir: " + "a/" * 5000,
+    "tagged mapping": GOOD + "env: !!set {A}",
+    "value tag": GOOD + "weight: =",
+    "unclosed brackets": "[" * 500,
+    "closed brackets": "[" * 500 + "]" * 500,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_text_is_refused_in_the_same_way(text: str) -> None:
+    survives(text)
+
+
+@given(st.text(max_size=200))
+def test_any_text(text: str) -> None:
+    survives(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"{}[]:,-?&*!|>'\"#%@` \n\t", "name", "nodes", "max", "1", "a", "<<", "---"]),
+        max_size=40,
+    )
+)
+def test_any_punctuation(tokens: list[str]) -> None:
+    survives("".join(tokens))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.dates()
+NAMES = [
+    *(
+        "name",
+        "command",
+        "nodes",
+        "work",
+        "curve",
+        "curves",
+        "priority",
+        "rescale",
+        "weight",
+        "workdir",
+        "env",
+        "checkpoint",
+    ),
+    *("min", "max", "samples", "up", "down", "stall_s", "init_s", "dir", "every_s"),
+]
+keys = st.sampled_from(NAMES) | st.text(max_size=5)
+nested = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(nested)
+def test_any_data(data: object) -> None:
+    survives(yaml.safe_dump(data))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(keys, nested, max_size=3), st.booleans())
+def test_any_data_in_an_otherwise_good_spec(data: dict[str, object], flow: bool) -> None:
+    survives(yaml.safe_dump({**yaml.safe_load(GOOD), **data}, default_flow_style=flow))
