@@ -85,7 +85,8 @@ def test_the_reader_of_imports_sees_them_all(tmp_path: Path, monkeypatch: pytest
     path.parent.mkdir()
     path.write_text(
         "import bftrainer.model.trainer, torch.nn\nfrom bftrainer import engine, __version__\n"
-        "from ..nodes import Pool\nfrom . import run\ndef f():\n    from bftrainer.cli.replay import command\n"
+        "from ..nodes import Pool\nfrom . import run\n"
+        "def f():\n    from bftrainer.cli.replay import command\n"
     )
     assert tops(path) == {"model", "engine", "nodes", "replay", "cli"}
     assert "torch.nn" in set(imported(path))
