@@ -297,6 +297,7 @@ class Daemon:
         if step.actions or step.ended:
             self.nodes.planned()
         if step.ended is not None:
+            self.launcher.forget(step.ended.trainer)
             self._flush()
 
     def _write(self) -> list[int]:

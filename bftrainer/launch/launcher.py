@@ -71,6 +71,7 @@ class LaunchedTrainer:
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
     init_s: float | None = None  # of the newcomers that will join next
     finished: bool = False
+    ended: bool = False  # for the engine: to be forgotten when its last worker has gone
     reported: Progress | None = None
 
     def kind(self, generation: int) -> str:
@@ -147,6 +148,24 @@ class AgentLauncher(ABC, Generic[J]):
             samples=samples,
         )
 
+    def forget(self, trainer: int) -> None:
+        """Forget a trainer that the engine has ended, as soon as its last worker has gone."""
+        self._jobs[trainer].ended = True
+        self._prune()
+
+    def knows(self, trainer: int) -> bool:
+        """Whether the launcher has this trainer: it was added and is not forgotten."""
+        return trainer in self._jobs
+
+    def _prune(self) -> None:
+        """Forget the trainers that have ended and have no worker left."""
+        for trainer in [id_ for id_, job in self._jobs.items() if job.ended and not job.workers]:
+            del self._jobs[trainer]
+            self._forgotten(trainer)
+
+    def _forgotten(self, trainer: int) -> None:
+        """A trainer is not known any more: let go of what the launcher itself runs for it."""
+
     def close(self) -> None:
         """The daemon stops: so does what the launcher itself runs."""
 
@@ -189,6 +208,7 @@ class AgentLauncher(ABC, Generic[J]):
                 self._stop(action.trainer, action.node)
             case Regroup():
                 self._regroup(action, job)
+        self._prune()
 
     # what agents tell
 
@@ -221,6 +241,7 @@ class AgentLauncher(ABC, Generic[J]):
                 self._send_start(trainer, node)
             elif view is not None and trainer not in there:
                 self._gone(trainer, node, "its agent does not have it", blame=False)
+        self._prune()
         self._warm(node)
 
     def _caught_up(self, trainer: int, job: J, node: str, found: Message) -> None:
@@ -235,6 +256,7 @@ class AgentLauncher(ABC, Generic[J]):
             if node in job.workers:
                 job.forget(node)
                 self._vacated(trainer, job)
+        self._prune()
 
     def said(self, node: str, message: Message) -> None:
         """A message of a worker on `node`, or of its agent about it."""
@@ -247,6 +269,7 @@ class AgentLauncher(ABC, Generic[J]):
             return  # another user's agent, which has no business with this trainer
         if message["type"] == "exited":
             self._exited(trainer, job, node, view, message)
+            self._prune()
         elif view.phase != "leaving":
             self._heard(trainer, job, node, view, message)
         elif message["type"] == "left":

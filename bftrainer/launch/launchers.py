@@ -30,7 +30,6 @@ class Launchers:
 
     def __init__(self, link: Link, by_name: Mapping[str, AgentLauncher[Any]], grace_s: float) -> None:
         self._link, self._by_name, self._grace_s = link, by_name, grace_s
-        self._of: dict[int, AgentLauncher[Any]] = {}
 
     @classmethod
     def over(
@@ -59,17 +58,37 @@ class Launchers:
 
     def add(self, trainer: int, spec: TrainerSpec, **stored: Any) -> None:
         """See `AgentLauncher.add`."""
-        self._of[trainer] = self._by_name[spec.launcher]
-        self._of[trainer].add(trainer, spec, **stored)
+        self._by_name[spec.launcher].add(trainer, spec, **stored)
+
+    def forget(self, trainer: int) -> None:
+        """Forget a trainer that the engine has ended, as soon as its last worker has gone.
+
+        Until then its workers are listed and heard; later messages of them are dropped.
+        """
+        launcher = self._of(trainer)
+        if launcher is not None:
+            launcher.forget(trainer)
 
     def perform(self, action: Action) -> None:
-        self._of[action.trainer].perform(action)
+        """Carry out an action. Raises `KeyError` for a trainer that was never added or is forgotten."""
+        launcher = self._of(action.trainer)
+        if launcher is None:
+            raise KeyError(action.trainer)
+        launcher.perform(action)
 
     def workers(self, trainer: int) -> dict[str, str]:
-        return self._of[trainer].workers(trainer) if trainer in self._of else {}
+        """Node -> phase of the trainer's workers that may still be there; empty for an unknown trainer."""
+        launcher = self._of(trainer)
+        return launcher.workers(trainer) if launcher else {}
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
-        return self._of[trainer].views(trainer)
+        """Node -> worker, as far as agents have told; empty for an unknown trainer."""
+        launcher = self._of(trainer)
+        return launcher.views(trainer) if launcher else {}
+
+    def _of(self, trainer: int) -> AgentLauncher[Any] | None:
+        """The launcher that has this trainer."""
+        return next((own for own in self._by_name.values() if own.knows(trainer)), None)
 
     def busy(self, node: str) -> bool:
         """Whether a worker may be running on a node that still has something to do."""
@@ -85,11 +104,11 @@ class Launchers:
         """Every launcher hears of its own trainers; those of nobody are stopped."""
         inventory = [found for found in inventory if sane(found) and found.keys() >= INVENTORY]
         for found in inventory:
-            if found["trainer"] not in self._of:
+            if self._of(found["trainer"]) is None:
                 order = {"type": "stop", "trainer": found["trainer"], "grace_s": self._grace_s}
                 self._link.send(node, order)
         for launcher in self._by_name.values():
-            own = [found for found in inventory if self._of.get(found["trainer"]) is launcher]
+            own = [found for found in inventory if launcher.knows(found["trainer"])]
             launcher.agent_up(node, own, wanted)
 
     def agent_down(self, node: str) -> None:
@@ -101,7 +120,7 @@ class Launchers:
         try:
             if not sane(message):
                 raise ValueError("no such values are possible")
-            launcher = self._of.get(message["trainer"])
+            launcher = self._of(message["trainer"])
             if launcher is not None:
                 launcher.said(node, message)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -81,6 +81,9 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         if self._jobs[trainer].members:
             self._open(trainer)
 
+    def _forgotten(self, trainer: int) -> None:
+        self._drivers.end(trainer)
+
     def close(self) -> None:
         self._drivers.close()
 

@@ -1,0 +1,130 @@
+"""All launchers as one: a trainer is known from `add` until it has ended and its last worker has gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer.launch.launchers import Launchers
+from bftrainer.model.actions import Regroup, StartWorker, StopWorker
+from bftrainer.model.events import Event
+from bftrainer.model.reports import Message, Pause, Progress
+from bftrainer.model.trainer import TrainerSpec
+
+
+class Site:
+    """A link to agents and a journal that only remember."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sent: list[tuple[str, Message]] = []
+        self.events: list[Event] = []
+        self.progress: list[Progress] = []
+        self.launchers = Launchers.over(
+            self,
+            self.events.append,
+            self,
+            nodes_see_us_at="127.0.0.1",
+            state_dir=folder,
+            orphan_s=1.0,
+            trainer_dir=".bftrainer",
+            store_id="m",
+            grace_s=5.0,
+        )
+
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
+        return True
+
+    def send(self, node: str, message: Message) -> None:
+        self.sent.append((node, message))
+
+    def progressed(self, progress: Progress) -> None:
+        self.progress.append(progress)
+
+    def pause(self, pause: Pause) -> None:
+        pass
+
+    def add(self, trainer: int, launcher: str = "native") -> None:
+        spec = TrainerSpec(
+            name=f"t{trainer}", command=("a",), n_min=1, n_max=4, samples=1000, launcher=launcher
+        )
+        self.launchers.add(trainer, spec)
+
+    def start(self, trainer: int, generation: int, node: str) -> None:
+        self.launchers.perform(StartWorker(trainer=trainer, generation=generation, node=node))
+
+    def said(self, trainer: int, node: str, kind: str, started: int = 1, **fields: Any) -> None:
+        about = {"type": kind, "trainer": trainer, "started": started, "run": 0}
+        self.launchers.said(node, {**about, **fields})
+
+    def known(self) -> set[int]:
+        return {trainer for own in self.launchers._by_name.values() for trainer in own._jobs}
+
+
+EXIT: Message = {"code": 0, "phase": "leaving", "reason": "", "last": {}}
+LEFT: Message = {"generation": 2, "size": 1, "step": 3, "samples": 30, "epoch": 0, "metrics": {}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_trainer_that_ended_is_forgotten_when_its_last_worker_has_gone(site: Site) -> None:
+    site.add(1)
+    site.start(1, 1, "n")
+    site.launchers.perform(Regroup(trainer=1, generation=2, members=("n",)))
+    site.launchers.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n",)))
+    site.launchers.forget(1)
+    assert site.launchers.workers(1) == {"n": "leaving"}, "until then it is listed"
+    site.said(1, "n", "left", **LEFT)
+    site.said(1, "n", "exited", **{**EXIT, "last": {"type": "left", **LEFT}})
+    assert site.progress[-1].samples == 30, "until then it is heard"
+    assert site.known() == set()
+
+
+def test_a_trainer_that_ended_without_workers_is_forgotten_at_once(site: Site) -> None:
+    for trainer, launcher in enumerate(("native", "torchrun", "horovod"), 1):
+        site.launchers._by_name[launcher]._jobs[trainer] = site.launchers._by_name[launcher].job_type(
+            spec=TrainerSpec(name=launcher, command=("a",), n_min=1, n_max=1)
+        )
+        site.launchers.forget(trainer)
+    assert site.known() == set()
+    site.launchers.forget(7)  # never known: nothing to do
+
+
+def test_a_trainer_whose_last_node_is_lost_after_its_end_is_forgotten(site: Site) -> None:
+    site.add(1)
+    site.add(2)
+    site.start(1, 1, "n")
+    site.start(2, 1, "m")
+    site.launchers.forget(1)
+    site.launchers.agent_down("n")
+    site.launchers.agent_down("m")
+    assert site.known() == {2}, "the other has not ended"
+
+
+def test_a_worker_that_was_never_sent_keeps_no_trainer_known(site: Site) -> None:
+    site.add(1)
+    site.serves = lambda node, spec: False  # type: ignore[method-assign]  # no agent has come yet
+    site.start(1, 1, "n")
+    site.launchers.forget(1)
+    assert site.known() == {1}
+    site.launchers.perform(StopWorker(trainer=1, generation=2, node="n"))
+    assert site.known() == set()
+
+
+def test_late_messages_of_a_forgotten_trainer_are_dropped_and_its_workers_stopped(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.add(1)
+    site.start(1, 1, "n")
+    site.launchers.forget(1)
+    site.launchers.agent_down("n")
+    site.sent.clear()
+    site.said(1, "n", "ready")
+    assert site.events == [] and not caplog.records
+    found = {"trainer": 1, "generation": 1, "run": 0, "phase": "member", "joined": 1}
+    site.launchers.agent_up("n", [found], {1})
+    assert [(node, m["type"], m["trainer"]) for node, m in site.sent] == [("n", "stop", 1)]
