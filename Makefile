@@ -72,7 +72,7 @@ cluster: install slurm  ## The tests on a real Slurm, which they bring up themse
 	$(BIN)/python -m pytest $(GUIDE)
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
-	$(BIN)/python tests/cluster/soak.py --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.cluster.soak --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
 
 slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
 	@missing=; for program in sbatch slurmctld slurmd munged sudo slurmdbd mariadbd; do \

@@ -17,9 +17,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integration"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
 
-from testbed import Site, always, running
+from tests.support.site import Site, always, running
 
 
 def session(leader: int) -> list[int]:

@@ -24,13 +24,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
+
+import elastic_baselines as baselines
+from elastic_baselines import Change, System
+
+from tests.support.site import Site
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests" / "integration"), str(HERE)]
-
-import elastic_baselines as baselines  # noqa: E402
-from elastic_baselines import Change, System  # noqa: E402
-from testbed import Site  # noqa: E402
-
 RESCALE = {"up": {"stall_s": 0.05, "init_s": 0.5}, "down": {"stall_s": 0.05}}
 NODES = tuple(f"h{i}" for i in range(4))
 

@@ -1,6 +1,6 @@
 """Trainers on a real Slurm whose every part fails at random: all of them finish, and no main job suffers.
 
-python tests/cluster/soak.py --seconds 900 --seed 1 --nodes 8
+python -m tests.cluster.soak --seconds 900 --seed 1 --nodes 8
 """
 
 from __future__ import annotations
@@ -18,20 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # slurm/ is not installed
-sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from audit import audit
-from faults import Faults, small_disk
-from slurm_site import SlurmSite
-
 from bftrainer.api.client import DaemonError
 from slurm.testbed import Testbed
 from slurm.testbed.load import Load
 from slurm.testbed.probe import MainRun, spread, waits
 from slurm.testbed.processes import until
 from slurm.testbed.workload import MainJob
+from tests.support.audit import audit
+from tests.support.faults import Faults, small_disk
+from tests.support.slurm_site import SlurmSite
 
 ACTIVE = 3
 """So many trainers at a time, until the faults end."""
@@ -59,7 +54,6 @@ class Trainers:
     def __init__(self, site: SlurmSite, rng: random.Random, most_s: float) -> None:
         self._site, self._rng, self._most_s = site, rng, most_s
         self.wanted: dict[str, int] = {}  # name -> samples
-        self._torchrun = True  # one of them
 
     def refill(self) -> None:
         """Have `ACTIVE` that have not ended, if the daemon answers and stores them."""
@@ -74,17 +68,15 @@ class Trainers:
         samples = int(self._rng.uniform(0.4, 1) * self._most_s * SAMPLES_S)
         notes = self._site.root / name
         notes.mkdir(exist_ok=True)
-        script, more = "count.py", {}
         try:
             self._site.submit(
                 name,
-                script,
+                "count.py",
                 str(notes),
                 str(STEP_S),
                 samples=samples,
                 n_max=self._rng.randint(2, 4),
                 checkpoint={"every_s": 2.0},
-                **more,
             )
         except DaemonError as error:
             if "choose another name" not in str(error):  # it was stored, and its answer lost

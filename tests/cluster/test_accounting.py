@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_slurm_scheduler import run, schedulers, until
 
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from slurm.testbed import Testbed, processes, why_not
 from slurm.testbed.plan import FRAGMENTS
+from tests.support.slurm_schedulers import run, schedulers, until
 
 PILOT = ("-p", "backfill", "--account=bftrainer", "--qos=bftrainer")
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from remains import left, mentioned
 
 from slurm.testbed import Testbed
 from slurm.testbed.processes import kill, until
+from tests.support.remains import left, mentioned
 
 ROOT = Path(__file__).parent.parent.parent
 LONG_S = 240.0

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from slurm_site import SlurmSite
-
 from slurm.testbed import Testbed
+from tests.support.slurm_site import SlurmSite
 
 SLOW_S = 120.0
 

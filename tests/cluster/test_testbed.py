@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from remains import left
 
 from slurm.testbed import Testbed, TestbedError
 from slurm.testbed.processes import until
+from tests.support.remains import left
 
 LONG_S = 240.0
 FOREVER = "sleep 1000 & sleep 1000"

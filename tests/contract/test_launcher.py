@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from live_world import LiveWorld, live
-from simulated_world import SimulatedWorld
 
 from bftrainer.testing.launcher import LauncherContract, begin, ends_well, until_lost, until_trains_on
+from tests.support.live_world import LiveWorld, live
+from tests.support.simulated_world import SimulatedWorld
 
 
 class TestSimulatedLauncher(LauncherContract):

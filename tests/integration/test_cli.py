@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed import HERE, LONG_S, Site, always, running
+
+from tests.support.site import LONG_S, SCRIPTS, Site, always, running
 
 SPEC = """\
 name: quick
@@ -40,7 +41,7 @@ def bftrainer(*words: str, state: Path | None = None, code: int = 0) -> str:
 
 def test_a_users_way(site: Site, tmp_path: Path) -> None:
     spec = tmp_path / "quick.yaml"
-    spec.write_text(SPEC + f"workdir: {HERE / 'scripts'}\n")
+    spec.write_text(SPEC + f"workdir: {SCRIPTS}\n")
     assert "submitted quick as trainer 1" in bftrainer("submit", str(spec), state=site.state)
     assert site.until_ended("quick")["status"] == "completed"
     assert "quick" in bftrainer("list", state=site.state)
@@ -58,7 +59,7 @@ def test_a_users_way(site: Site, tmp_path: Path) -> None:
 
 def test_tab_completes_what_the_daemon_knows(site: Site, tmp_path: Path) -> None:
     spec = tmp_path / "whole.yaml"
-    spec.write_text(SPEC.replace("quick", "whole") + f"workdir: {HERE / 'scripts'}\n")
+    spec.write_text(SPEC.replace("quick", "whole") + f"workdir: {SCRIPTS}\n")
     bftrainer("submit", str(spec), state=site.state)
 
     def completed(words: str) -> list[str]:
@@ -78,7 +79,7 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     spec = tmp_path / "told.yaml"
     spec.write_text(
         "name: told\ncommand: [python, tell.py]\nnodes: {min: 1, max: 1}\nwork: {samples: 1000000}\n"
-        f"workdir: {HERE / 'scripts'}\n"
+        f"workdir: {SCRIPTS}\n"
     )
     bftrainer("submit", str(spec), state=site.state)
     site.until(lambda: site.trainer("told")["metrics"].get("loss") == 0.25, LONG_S, "the script's words")
@@ -99,7 +100,7 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
 
 def test_the_kernel_says_who_submitted_a_trainer(site: Site, tmp_path: Path) -> None:
     spec = tmp_path / "mine.yaml"
-    spec.write_text(SPEC.replace("quick", "mine") + f"workdir: {HERE / 'scripts'}\npriority: 3\n")
+    spec.write_text(SPEC.replace("quick", "mine") + f"workdir: {SCRIPTS}\npriority: 3\n")
     bftrainer("submit", str(spec), state=site.state)
     shown = json.loads(bftrainer("show", "mine", "--json", state=site.state))
     assert shown["user"] == pwd.getpwuid(os.getuid()).pw_name
@@ -111,7 +112,7 @@ def test_an_admin_pauses_drains_and_resumes(site: Site, tmp_path: Path) -> None:
     spec = tmp_path / "long.yaml"
     spec.write_text(
         "name: long\ncommand: [python, tell.py]\nnodes: {min: 1, max: 1}\nwork: {samples: 100000000}\n"
-        f"workdir: {HERE / 'scripts'}\n"
+        f"workdir: {SCRIPTS}\n"
     )
     bftrainer("submit", str(spec), state=site.state)
     site.until(lambda: site.trainer("long")["samples"] > 0, LONG_S, "it trains")

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from audit import audit
-from driver_alone import as_daemon, driver_alone
-from testbed import LONG_S, Site, always, read, running
+
+from tests.support.audit import audit
+from tests.support.driver_alone import as_daemon, driver_alone
+from tests.support.site import LONG_S, Site, always, read, running
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 
@@ -52,7 +53,7 @@ def ends_well(site: Site, notes: Path) -> None:
 
 
 def drivers(site: Site) -> list[int]:
-    return [pid for pid in site.processes() if b"horovod_driver" in read(pid, "cmdline")]
+    return [pid for pid in site.processes() if b"elastic.horovod.driver" in read(pid, "cmdline")]
 
 
 def test_peers_of_the_dead_do_not_wait_for_horovods_time_out(site: Site, notes: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 
-from driver_alone import as_daemon, driver_alone
 from horovod.runner.common.util import codec, network
 
 from bftrainer.elastic.horovod import guard
+from tests.support.driver_alone import as_daemon, driver_alone
 
 
 class Evil:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import torch
-from audit import audit
-from testbed import HERE, LONG_S, Site, always, running, running_at_will
 
 from bftrainer.cli.shared import worker_output
+from tests.support.audit import audit
+from tests.support.site import LONG_S, ROOT, SCRIPTS, Site, always, running, running_at_will
 
 SAMPLES = 8_000
 
@@ -318,14 +318,14 @@ def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
 
 def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
-    command = [sys.executable, str(HERE / "scripts" / "count.py"), str(tmp_path), "0"]
+    command = [sys.executable, str(SCRIPTS / "count.py"), str(tmp_path), "0"]
     subprocess.run(command, check=True, env=environ, timeout=LONG_S)
     audit(tmp_path, 5_000)
 
 
 def test_chaos() -> None:
     seconds = os.environ.get("CHAOS_SECONDS", "40")
-    command = [sys.executable, str(HERE / "chaos.py"), "--seconds", seconds]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=840)
+    command = [sys.executable, "-m", "tests.support.chaos", "--seconds", seconds]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=840)
     assert done.returncode == 0, done.stdout + done.stderr[-8000:]
     print(done.stdout)

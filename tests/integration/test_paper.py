@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import paper  # of benchmarks/, see pythonpath in pyproject.toml
 import pytest
 import yaml
 
@@ -17,9 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 GRIDS = sorted((ROOT / "benchmarks" / "paper").glob("*.yaml"))
 DOC = ROOT / "docs" / "evaluation.md"
 TRACES = ROOT.parent / "shared" / "traces" / "summit-2021"
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import paper  # noqa: E402  a script
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.stem)

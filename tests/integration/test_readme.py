@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from testbed import LONG_S, Site, always, running
+
+from tests.support.site import LONG_S, Site, always, running
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,23 +59,34 @@ def test_links_lead_somewhere(page: str) -> None:
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
 
 
-COMMANDS = sorted(
-    {
-        script
-        for page in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
-        for script in re.findall(
-            r"python ((?:benchmarks|tests)/[\w/]+\.py)", page.read_text(encoding="utf-8")
-        )
-    }
+SHOWN = "\n".join(
+    page.read_text(encoding="utf-8")
+    for page in [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "docs").glob("*.md")]
 )
+COMMANDS = sorted(set(re.findall(r"python (benchmarks/[\w/]+\.py)", SHOWN)))
+MODULES = sorted(set(re.findall(r"python -m (tests\.[\w.]+)", SHOWN)))
 
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_programs_that_the_docs_name_explain_themselves_wherever_one_is(script: str, tmp_path: Path) -> None:
     environ = {k: v for k, v in ENVIRON.items() if k != "PYTHONPATH"}
-    command = [sys.executable, str(ROOT / script), "--help"]
+    explains_itself(tmp_path, environ, str(ROOT / script))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_that_the_docs_name_explain_themselves_in_the_checkout(module: str) -> None:
+    explains_itself(ROOT, ENVIRON, "-m", module)
+
+
+def explains_itself(folder: Path, environ: dict[str, str], *program: str) -> None:
     done = subprocess.run(
-        command, cwd=tmp_path, check=False, capture_output=True, text=True, env=environ, timeout=LONG_S
+        [sys.executable, *program, "--help"],
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environ,
+        timeout=LONG_S,
     )
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout

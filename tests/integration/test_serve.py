@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
-from testbed import LONG_S, Site, always
 
 from slurm.testbed.ports import free_ports
+from tests.support.site import LONG_S, Site, always
 
 
 @pytest.fixture

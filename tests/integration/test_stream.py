@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit import audit
 
 from bftrainer.testing.workers import Workers
+from tests.support.audit import audit
+from tests.support.site import SCRIPTS
 
-SCRIPT = str(Path(__file__).parent / "scripts" / "shadow.py")
+SCRIPT = str(SCRIPTS / "shadow.py")
 SAMPLES = 5_000
 SLOW = ("0.02", "262144")  # so few bytes a step that there is time for accidents
 STATE = 10_600_000  # bytes of parameters and momenta

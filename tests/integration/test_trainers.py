@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from disturb import LOSSES, RIVAL, cancel, disturb, rescales, submit
-from testbed import Site, always, running
+
+from tests.support.disturb import LOSSES, RIVAL, cancel, disturb, rescales, submit
+from tests.support.site import Site, always, running
 
 TRAINERS = Path(__file__).parents[2] / "trainers"
 

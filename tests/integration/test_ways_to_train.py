@@ -11,12 +11,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-import stage_scripts
 import torch
-from stage import Stage, staged
-from stage_scripts import BATCH, LENGTH, Points, network, sgd
 
 from bftrainer.elastic.train.data import Source
+from tests.support import stage_scripts
+from tests.support.stage import Stage, staged
+from tests.support.stage_scripts import BATCH, LENGTH, Points, network, sgd
 
 WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from test_slurm_commands import ANSWERS, DOWN, SCONTROL, Commands
 
 from bftrainer.cli import app
 from bftrainer.daemon import compose
@@ -21,6 +20,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from bftrainer.store import SqlStore
+from tests.support.slurm_commands import ANSWERS, DOWN, SCONTROL, Commands
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"}
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_slurm_text import MARK, scontrol_24
 
 from bftrainer.schedulers.slurm import text
 from bftrainer.schedulers.slurm.claims import waits_for_nodes
 from bftrainer.schedulers.slurm.text import FIELDS, SEPARATOR, JobRow
 from bftrainer.schedulers.slurm.view import Ours, View, look, unfit
+from tests.support.slurm_samples import MARK, scontrol_24
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples" / "slurm-24.11"
 START_FIELDS = ("%i", "%P", "%j", "%T", "%S", "%D", "%Y", "%r", "%l")

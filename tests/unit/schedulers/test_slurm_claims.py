@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.slurm.claims import Claims, Rooms, claims, features, in_order, waits_for_nodes
 from bftrainer.schedulers.slurm.text import JobRow, NodeRow, Partition
+from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0
 PARTITIONS = {
@@ -19,15 +20,10 @@ PARTITIONS = {
     "debug": Partition("debug", 20, up=True, default=False, max_s=None),
     "shut": Partition("shut", 10, up=False, default=False, max_s=None),
 }
-JOB = JobRow(
-    id="1", tasks=1, partitions=("batch",), user="u", state="PENDING", start=None, end=None, limit_s=600.0,
-    count=1, planned=(), nodes=(), required=(), excluded=(), features="", priority=5, reservation="", cpus=1,
-    memory_mb=0, gpus=0, reason="Resources", name="main",
-)  # fmt: skip
 
 
 def job(number: int, count: int = 1, **others: object) -> JobRow:
-    return replace(JOB, id=str(number), count=count, priority=1000 - number, **others)  # type: ignore[arg-type]
+    return replace(MAIN_JOB, id=str(number), count=count, priority=1000 - number, **others)  # type: ignore[arg-type]
 
 
 def nodes(count: int, **others: object) -> dict[str, NodeRow]:
@@ -144,15 +140,15 @@ def test_each_task_of_an_array_is_a_job() -> None:
     ],
 )
 def test_only_jobs_that_wait_for_nodes_count(change: dict[str, object], waits: bool) -> None:
-    assert waits_for_nodes(replace(JOB, **change)) is waits  # type: ignore[arg-type]
+    assert waits_for_nodes(replace(MAIN_JOB, **change)) is waits  # type: ignore[arg-type]
 
 
 def test_the_order_is_tier_then_priority_then_number() -> None:
     jobs = [
-        replace(JOB, id="10", priority=5),
-        replace(JOB, id="9", priority=5),
-        replace(JOB, id="3", priority=7),
-        replace(JOB, id="11", partitions=("debug",), priority=1),
+        replace(MAIN_JOB, id="10", priority=5),
+        replace(MAIN_JOB, id="9", priority=5),
+        replace(MAIN_JOB, id="3", priority=7),
+        replace(MAIN_JOB, id="11", partitions=("debug",), priority=1),
     ]
     assert [j.id for j in in_order(jobs, PARTITIONS)] == ["11", "3", "9", "10"]
 

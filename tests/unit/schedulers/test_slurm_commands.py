@@ -11,78 +11,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_slurm_pilot import JOB
-from test_slurm_text import DATA, MARK
 
 from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.command import environment
-from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from tests.support.slurm_commands import ANSWERS, DOWN, SCONTROL, SQUEUE, Commands
+from tests.support.slurm_samples import PILOT_JOB
 
-SCONTROL = DATA / "22.05" / "scontrol.txt"
-SQUEUE = DATA / "22.05" / "squeue.txt"
-DOWN = (DATA / "24.11" / "down.err").read_text().strip()
 HUNG = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 T, U, SIX = "1" * 32, "2" * 32, "6" * 32
 PILOT = Pilot(tag=T, node="n9")
-ANSWERS = 'if [ "$*" = "show config" ]; then /bin/cat config; exit; fi\n'
-SITE = replace(JOB, exec_prefix=("become", "{user}"))
+SITE = replace(PILOT_JOB, exec_prefix=("become", "{user}"))
 BECOME = """\
 if [ "$1" = eve ]; then echo 'sudo: a password is required' >&2; exit 1; fi
 shift; exec "$@"
 """
-
-
-class Clock:
-    time = 1795289515.0
-
-    def now(self) -> float:
-        return self.time
-
-
-class Commands:
-    """A folder on PATH with stand-ins for Slurm's commands, which note how they are called."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.clock = folder, Clock()
-        self.configure()
-        self.set("scontrol", f"{ANSWERS}cat > /dev/null; cat {SCONTROL}")
-        self.show(SQUEUE.read_text())
-        self.set("sbatch", "cat > script; echo 4711")
-        self.set("scancel", "")
-
-    def set(self, name: str, body: str) -> None:
-        path = self.folder / name
-        path.write_text(f'#!/bin/sh\ncd {self.folder}\necho "$0 $*" >> calls\nenv > {name}.env\n{body}\n')
-        path.chmod(0o755)
-
-    def configure(self, private: str = "none", slurm_user: str = "slurm(64030)") -> None:
-        """What scontrol says of the configuration."""
-        lines = ("Configuration data as of 2026-11-21T03:45:18", f"PrivateData             = {private}")
-        (self.folder / "config").write_text(
-            "\n".join([*lines, f"SlurmUser               = {slurm_user}", ""])
-        )
-
-    def show(self, queue: str) -> None:
-        """What squeue shows; the mark is the one that it is called with."""
-        (self.folder / "queue").write_text(queue)
-        self.set("squeue", f'mark=$(echo "$4" | cut -c1-16); sed "s/^{MARK}/$mark/" queue')
-
-    def calls(self) -> list[str]:
-        lines = (self.folder / "calls").read_text().splitlines()
-        return [line.removeprefix(f"{self.folder}/") for line in lines]
-
-    def scheduler(self, job: PilotJob = JOB, **environ: str) -> SlurmScheduler:
-        path = f"{self.folder}:{os.environ['PATH']}"
-        return SlurmScheduler(
-            job,
-            command_timeout_s=5.0,
-            claim_patience_s=120.0,
-            clock=self.clock,
-            environ={"PATH": path, **environ},
-        )
 
 
 @pytest.fixture
@@ -145,7 +90,7 @@ def test_agents_that_cannot_reach_the_daemon_are_warned_of_once(
         shown = SCONTROL.read_text().replace("NodeAddr=127.0.0.1 NodeHostName=localhost", hosts)
         (commands.folder / "shown").write_text(shown)
         commands.set("scontrol", f"{ANSWERS}cat > /dev/null; cat shown")
-        scheduler = commands.scheduler(replace(JOB, daemon=daemon))
+        scheduler = commands.scheduler(replace(PILOT_JOB, daemon=daemon))
         await scheduler.poll()
         return len((await scheduler.poll()).idle)
 

@@ -14,27 +14,17 @@ from hypothesis import strategies as st
 from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.slurm.pilot import PilotJob, as_user, command, failure, limit_minutes, script
+from bftrainer.schedulers.slurm.pilot import as_user, command, failure, limit_minutes, script
 from bftrainer.schedulers.slurm.text import End
+from tests.support.slurm_samples import PILOT_JOB
 
-JOB = PilotJob(
-    instance="0a1b2c3d",
-    template=templates.find("slurm-pilot.sh.j2"),
-    python="/opt/py thon/bin/python",
-    daemon="10.0.0.1:4000",
-    orphan_s=60.0,
-    log_dir=Path("/state/50%/logs"),
-    max_s=86_400.0,
-    partition="backfill",
-    options=("--constraint=ib",),
-)
 TAG = "c0ffee" + "0" * 26
 PILOT = Pilot(tag=TAG, node="n7")
-WINDOW = replace(JOB, window=True)
+WINDOW = replace(PILOT_JOB, window=True)
 
 
 def test_the_whole_command_line() -> None:
-    assert command(JOB, PILOT, 600.0, None) == [
+    assert command(PILOT_JOB, PILOT, 600.0, None) == [
         "sbatch",
         "--parsable",
         "--exclusive",
@@ -56,7 +46,8 @@ def test_the_whole_command_line() -> None:
 
 
 def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
-    words = command(replace(JOB, qos="scavenger", account="lab"), replace(PILOT, user="ann"), None, None)
+    job = replace(PILOT_JOB, qos="scavenger", account="lab")
+    words = command(job, replace(PILOT, user="ann"), None, None)
     assert "--output=/dev/null" in words
     assert {"--qos=scavenger", "--account=lab"} <= set(words)
     assert not [word for word in words if word.startswith("--deadline")]
@@ -69,12 +60,12 @@ def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
 def test_limits_are_whole_minutes_and_never_longer(
     limit_s: float | None, max_s: float, partition_s: float | None, minutes: int
 ) -> None:
-    assert limit_minutes(replace(JOB, max_s=max_s), limit_s, partition_s) == minutes
+    assert limit_minutes(replace(PILOT_JOB, max_s=max_s), limit_s, partition_s) == minutes
 
 
 @pytest.mark.parametrize("limit_s", [30.0, 60.0, 75.0, 600.0, 3600.0, 3614.0])
 def test_a_pilot_that_starts_a_little_late_still_meets_its_deadline(limit_s: float) -> None:
-    words = dict(word.split("=", 1) for word in command(JOB, PILOT, limit_s, None) if "=" in word)
+    words = dict(word.split("=", 1) for word in command(PILOT_JOB, PILOT, limit_s, None) if "=" in word)
     deadline_s = float(words["--deadline"].removeprefix("now+"))
     assert deadline_s - 60 * int(words["--time"]) >= 15
     assert deadline_s <= max(limit_s, 75)
@@ -99,7 +90,7 @@ def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
 )
 def test_odd_names_never_reach_a_command_line(pilot: Pilot) -> None:
     with pytest.raises(SchedulerError):
-        command(JOB, pilot, None, None)
+        command(PILOT_JOB, pilot, None, None)
 
 
 @given(
@@ -107,7 +98,7 @@ def test_odd_names_never_reach_a_command_line(pilot: Pilot) -> None:
     st.text(alphabet="'\"$`\\ \n;&|x", min_size=1),
 )
 def test_whatever_the_values_are_the_shell_takes_them_as_they_are(python: str, secret: str) -> None:
-    job = replace(JOB, python=python)
+    job = replace(PILOT_JOB, python=python)
     lines = script(job, PILOT, secret)
     words = shlex.split(lines, comments=True)
     assert words[:3] == ["export", f"BFTRAINER_SECRET={secret}", "exec"]
@@ -122,19 +113,19 @@ def test_the_script_runs_and_its_secret_is_on_no_command_line(tmp_path: Path) ->
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$BFTRAINER_SECRET" "$@"\n')
     python.chmod(0o755)
-    text = script(replace(JOB, python=str(python)), PILOT, "it's $HOME")
+    text = script(replace(PILOT_JOB, python=str(python)), PILOT, "it's $HOME")
     done = subprocess.run(["sh"], input=text, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("it's $HOME -m bftrainer.agent --node n7 ")
-    assert "it's" not in " ".join(command(JOB, PILOT, None, None))
+    assert "it's" not in " ".join(command(PILOT_JOB, PILOT, None, None))
 
 
 def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     template = tmp_path / "own.j2"
     template.write_text("#!/bin/sh\nexec {{ pyhton }}\n")
     with pytest.raises(SchedulerError, match="pyhton"):
-        script(replace(JOB, template=template), PILOT, "s")
+        script(replace(PILOT_JOB, template=template), PILOT, "s")
     with pytest.raises(SchedulerError, match=r"none\.j2"):
-        script(replace(JOB, template=tmp_path / "none.j2"), PILOT, "s")
+        script(replace(PILOT_JOB, template=tmp_path / "none.j2"), PILOT, "s")
 
 
 @pytest.mark.parametrize(
@@ -154,17 +145,17 @@ def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
 )
 def test_why_a_pilot_failed_and_where_to_look(end: End, own: str, others: str) -> None:
     for pilot, said in ((PILOT, own), (replace(PILOT, user="ann"), others or own)):
-        found = failure(JOB, pilot, end)
+        found = failure(PILOT_JOB, pilot, end)
         assert said in found
         assert bool(said) == bool(found)
 
 
 def test_other_users() -> None:
-    site = replace(JOB, exec_prefix=("sudo", "-n", "-u", "{user}", "--"))
+    site = replace(PILOT_JOB, exec_prefix=("sudo", "-n", "-u", "{user}", "--"))
     assert as_user(site, "", ["sbatch"]) == ["sbatch"]
     assert as_user(site, "ann", ["sbatch", "-x"]) == ["sudo", "-n", "-u", "ann", "--", "sbatch", "-x"]
     with pytest.raises(SchedulerError, match="exec_prefix"):
-        as_user(JOB, "ann", ["sbatch"])
+        as_user(PILOT_JOB, "ann", ["sbatch"])
     for name in ("-root", "a b", "ann\n", "../x"):
         with pytest.raises(SchedulerError, match="no name of a user"):
             as_user(site, name, ["sbatch"])

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from ClusterShell.NodeSet import NodeSet
@@ -15,38 +11,7 @@ from hypothesis import strategies as st
 
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm.text import SEPARATOR, TextError
-
-DATA = Path(__file__).parent.parent / "data" / "slurm"
-MARK = "0123456789abcdef"  # of the recorded squeue
-
-
-def scontrol_22() -> str:
-    """The parts of one answer that were recorded one by one, with times as they come with %s."""
-    parts = [(DATA / "22.05" / f"scontrol-{what}.txt").read_text() for what in ("node", "res", "part")]
-    return re.sub(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
-        lambda m: f"{datetime.fromisoformat(m[0]).replace(tzinfo=UTC).timestamp():.0f}",
-        "\n".join(parts),
-    )
-
-
-def scontrol_24() -> str:
-    """What 24.11 says in JSON, in the words of `scontrol -o`."""
-    nodes = json.loads((DATA / "24.11" / "scontrol-node.json").read_text())["nodes"]
-    found = json.loads((DATA / "24.11" / "scontrol-res.json").read_text())["reservations"]
-    lines = [
-        f"NodeName={n['name']} Arch={n['architecture']} CPUTot={n['cpus']} "
-        f"ActiveFeatures={','.join(n['active_features']) or '(null)'} Gres={n['gres'] or '(null)'} "
-        f"OS={n['operating_system']}  RealMemory={n['real_memory']} State={'+'.join(n['state'])} "
-        f"Partitions={','.join(n['partitions'])}  Reason={n['reason']}"
-        for n in nodes
-    ]
-    lines += [
-        f"ReservationName={r['name']} StartTime={r['start_time']['number']} "
-        f"EndTime={r['end_time']['number']} Nodes={r['node_list']} "
-        for r in found
-    ]
-    return "\n".join([*lines, (DATA / "22.05" / "scontrol-part.txt").read_text()])
+from tests.support.slurm_samples import DATA, MARK, scontrol_22, scontrol_24
 
 
 def states(text: str) -> dict[str, str]:

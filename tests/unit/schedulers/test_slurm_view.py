@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_slurm_claims import JOB
-from test_slurm_text import DATA, MARK, scontrol_22, scontrol_24
 
 from bftrainer.model.machine import Claim, Pilot
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm.text import JobRow, Machine, NodeRow, Partition, Reservation, TextError
 from bftrainer.schedulers.slurm.view import Ours, View, look, unfit
+from tests.support.slurm_samples import DATA, MAIN_JOB, MARK, scontrol_22, scontrol_24
 
 NOW = 1795289515.0
 OURS = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
@@ -33,7 +32,7 @@ def machine(*reservations: Reservation, **states: str) -> Machine:
 def pilot(number: int, node: str, tag: str, **others: object) -> JobRow:
     change = {"state": "RUNNING", "nodes": (node,), "partitions": ("backfill",), "user": "root", **others}
     name = f"bftrainer-0a1b2c3d-{tag * 32}"
-    return replace(JOB, id=str(number), required=(node,), name=name, **change)  # type: ignore[arg-type]
+    return replace(MAIN_JOB, id=str(number), required=(node,), name=name, **change)  # type: ignore[arg-type]
 
 
 def pending(number: int, node: str, tag: str, **others: object) -> JobRow:
@@ -141,7 +140,7 @@ def test_a_node_that_we_hold_is_ours_while_it_is_healthy(state: str, said: str) 
 def test_planned_for_our_own_pilot_is_ours() -> None:
     planned = machine(n1="IDLE+PLANNED")
     assert why(see(planned, pending(1, "n1", "a")))["n1"] == ""
-    main = replace(JOB, id="2", planned=("n1",), start=NOW + 60, count=2, reason="Dependency")
+    main = replace(MAIN_JOB, id="2", planned=("n1",), start=NOW + 60, count=2, reason="Dependency")
     assert why(see(planned, pending(1, "n1", "a"), main))["n1"] == "planned"
 
 
@@ -153,35 +152,35 @@ def test_a_pilot_that_comes_when_its_node_is_powered_down_does_not_keep_it(state
 
 
 def test_a_job_that_started_between_the_two_commands_is_seen() -> None:
-    assert why(see(machine(n1="IDLE"), replace(JOB, state="RUNNING", nodes=("n1",))))["n1"] == "job 1"
+    assert why(see(machine(n1="IDLE"), replace(MAIN_JOB, state="RUNNING", nodes=("n1",))))["n1"] == "job 1"
 
 
 def test_nodes_that_a_main_job_is_about_to_take_are_left_alone() -> None:
-    view = see(machine(n1="IDLE", n2="IDLE", n3="IDLE"), replace(JOB, id="17", count=2))
+    view = see(machine(n1="IDLE", n2="IDLE", n3="IDLE"), replace(MAIN_JOB, id="17", count=2))
     assert why(view) == {"n1": "claimed by job 17", "n2": "claimed by job 17", "n3": ""}
     assert view.expected == {"17"}
-    again = see(machine(n1="IDLE", n2="IDLE"), replace(JOB, id="17", count=2), lapsed={"17"})
+    again = see(machine(n1="IDLE", n2="IDLE"), replace(MAIN_JOB, id="17", count=2), lapsed={"17"})
     assert why(again) == {"n1": "", "n2": ""}
 
 
 def test_claims_on_what_our_pilots_hold() -> None:
     held = machine(n1="ALLOCATED", n2="ALLOCATED", n3="ALLOCATED")
-    other = replace(JOB, id="8", state="RUNNING", nodes=("n3",))
-    view = see(held, pilot(1, "n1", "a"), pilot(2, "n2", "b"), other, replace(JOB, id="9", count=1))
+    other = replace(MAIN_JOB, id="8", state="RUNNING", nodes=("n3",))
+    view = see(held, pilot(1, "n1", "a"), pilot(2, "n2", "b"), other, replace(MAIN_JOB, id="9", count=1))
     assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1", "n2"}), count=1),)
     leaving = machine(n1="ALLOCATED", n2="IDLE+COMPLETING")
-    view = see(leaving, pilot(1, "n1", "a"), replace(JOB, id="9", count=1))
+    view = see(leaving, pilot(1, "n1", "a"), replace(MAIN_JOB, id="9", count=1))
     assert view.snapshot.claims == (), "a node is on its way"
 
 
 def test_what_ends_between_the_two_commands_costs_no_other_pilot() -> None:
     """The node still looks allocated, its job is ending or gone: it is on its way to the main job."""
     held = machine(n1="ALLOCATED", n2="ALLOCATED")
-    waiting = replace(JOB, id="9", count=1)
+    waiting = replace(MAIN_JOB, id="9", count=1)
     ending = pilot(2, "n2", "b", state="COMPLETING")
     assert see(held, pilot(1, "n1", "a"), ending, waiting).snapshot.claims == ()
     assert see(held, pilot(1, "n1", "a"), waiting).snapshot.claims == ()
-    taken = replace(JOB, id="8", state="RUNNING", nodes=("n2",))
+    taken = replace(MAIN_JOB, id="8", state="RUNNING", nodes=("n2",))
     assert len(see(held, pilot(1, "n1", "a"), taken, waiting).snapshot.claims) == 1
 
 
@@ -211,7 +210,7 @@ def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:
     ],
 )
 def test_a_main_job_whose_name_merely_begins_like_a_pilots_is_a_main_job(name: str) -> None:
-    waiting = replace(JOB, id="9", count=1, name=name)
+    waiting = replace(MAIN_JOB, id="9", count=1, name=name)
     view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "a"), waiting)
     assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1"}), count=1),)
     assert [p.job for p in see(machine(n1="IDLE"), replace(waiting, required=("n1",))).snapshot.pilots] == []

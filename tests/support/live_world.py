@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from audit import audit
-from testbed import LONG_S, Site
-
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.testing.launcher import Moment, TrainerView
+from tests.support.audit import audit
+from tests.support.site import LONG_S, Site
 
 NODES = ("a", "b", "c", "d")
 WORK = 4_000

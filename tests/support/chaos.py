@@ -1,6 +1,6 @@
 """Kill agents, workers and the daemon at random, and see every trainer finish all the same.
 
-python tests/integration/chaos.py --seconds 120 --seed 1
+python -m tests.support.chaos --seconds 120 --seed 1
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ import contextlib
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from audit import audit
-from testbed import LONG_S, Site, always, running
+from tests.support.audit import audit
+from tests.support.site import LONG_S, Site, always, running
 
 
 def torment(site: Site, seconds: float, rng: random.Random) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""PollStatus for what a test left behind."""
+"""Finds the processes that a test left behind."""
 
 from __future__ import annotations
 

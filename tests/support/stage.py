@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 _fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload(["torch", "bftrainer.elastic", "stage_scripts"])
+_fork.set_forkserver_preload(["torch", "bftrainer.elastic", "tests.support.stage_scripts"])
 
 
 class Stage:
@@ -122,7 +122,7 @@ class Stage:
 
 
 def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: str) -> None:
-    import stage_scripts
+    from tests.support import stage_scripts
 
     with Path(folder, f"{orders['node']}-{os.getpid()}.log").open("w") as log:
         os.dup2(log.fileno(), 1)

@@ -6,15 +6,11 @@ import contextlib
 import subprocess
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
-
-from testbed import Site
 
 from bftrainer.api.client import DaemonError
 from bftrainer.settings.values import SITE_VARIABLE
 from slurm.testbed import Testbed, TestbedError
+from tests.support.site import Site
 
 RESTART_S = 2.0
 """As RestartSec in jobscripts/bftrainer.service."""

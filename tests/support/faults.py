@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from ClusterShell.NodeSet import NodeSet
-from slurm_site import SlurmSite
 
 from slurm.testbed import TestbedError
+from tests.support.slurm_site import SlurmSite
 
 Fault = Iterator[float]
 AGAIN_S = 0.5

@@ -10,7 +10,8 @@ import signal
 from pathlib import Path
 
 import yaml
-from testbed import LONG_S, Site
+
+from tests.support.site import LONG_S, Site
 
 RIVAL = "rival"
 LOSSES = ("a worker", "a worker", "all workers", "a node")

@@ -18,6 +18,10 @@ from typing import Any
 from bftrainer.api.client import Client, DaemonError
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+"""The checkout."""
+SCRIPTS = HERE / "scripts"
+"""Training scripts that write down what they did."""
 LONG_S = 240.0
 """Nothing that happens at all takes so long, however slow and busy the machine is."""
 DYING_S = 5.0
@@ -114,7 +118,7 @@ class Site:
             "scalability": "given",  # sizes follow from the pool alone
             **more,
         }
-        body = {"spec": json.dumps(spec), "name": name, "base": str(HERE / "scripts")}
+        body = {"spec": json.dumps(spec), "name": name, "base": str(SCRIPTS)}
         self.client.call("POST", "trainers", body=body)
 
     def trainer(self, name: str) -> dict[str, Any]:
