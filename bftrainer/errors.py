@@ -19,3 +19,11 @@ class NoRoomError(SchedulerError):
 
 class UnsureError(SchedulerError):
     """The answer to an order was lost: it may be carried out nonetheless."""
+
+
+class StoreError(BftrainerError):
+    """The database cannot be read or written; nothing of the transaction was kept."""
+
+
+class NameTakenError(StoreError):
+    """An unfinished trainer of the same user has this name."""

@@ -92,7 +92,7 @@ def command(
     from bftrainer.daemon.lock import make_state_dir
     from bftrainer.daemon.serve import serve
     from bftrainer.daemon.systemd import Systemd
-    from bftrainer.store import SqlStore
+    from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
 
     settings = load_settings(config, overrides)

@@ -32,7 +32,7 @@ from bftrainer.daemon.systemd import Pulse
 from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
 from bftrainer.engine.step import step as engine_step
-from bftrainer.errors import SchedulerError
+from bftrainer.errors import SchedulerError, StoreError
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import (
@@ -52,7 +52,6 @@ from bftrainer.nodes.nodes import Nodes
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.live import Refused, reloaded
 from bftrainer.settings.values import Settings
-from bftrainer.store import StoreError
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub

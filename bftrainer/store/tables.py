@@ -1,4 +1,4 @@
-"""The tables. Domain objects are never rows: `sql.py` translates."""
+"""The tables. Domain objects are never rows: `rows.py` translates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ trainers = Table(
     Column("epoch", Integer, nullable=False, default=0),
     Column("rate", Float),
     Column("metrics", JSON, nullable=False),
-    Column("engine", JSON, nullable=False),  # generation, nodes, members, ...: see sql.py
+    Column("engine", JSON, nullable=False),  # generation, nodes, members, ...: see rows.py
     sqlite_autoincrement=True,
 )
 Index(

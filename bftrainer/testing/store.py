@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bftrainer.errors import NameTakenError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.problem import Plan, PlanStatus
@@ -21,7 +22,6 @@ from bftrainer.model.trainer import (
     TrainerStatus,
 )
 from bftrainer.ports import Store
-from bftrainer.store import NameTakenError
 
 SPEC = TrainerSpec(
     name="a",

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.errors import NameTakenError, StoreError
 from bftrainer.model.trainer import Observations, Observed
 from bftrainer.ports import Store
-from bftrainer.store import NameTakenError, SqlStore, StoreError
+from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import SPEC, StoreContract
 
 

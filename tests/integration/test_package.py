@@ -12,7 +12,7 @@ CODE = """
 import sys
 from pathlib import Path
 import bftrainer
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 assert Path(bftrainer.__file__).is_relative_to(sys.argv[1]), bftrainer.__file__
 SqlStore(Path(sys.argv[1]) / "books.db").close()
 assert (Path(bftrainer.__file__).parent / "store/migrations/script.py.mako").exists()

@@ -18,7 +18,7 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.settings.sources import load
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 
 TICK_S = 0.02
 

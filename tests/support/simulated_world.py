@@ -33,7 +33,7 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay.trainers.simulated import SimulatedLauncher
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 from bftrainer.testing.launcher import Moment, TrainerView
 
 TICK_S = 0.02

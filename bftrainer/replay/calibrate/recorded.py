@@ -35,7 +35,7 @@ from bftrainer.replay.calibrate.fit import Fitted, fit
 from bftrainer.replay.trainers.simulated import SimulatedLauncher, SimulatedTrainer
 from bftrainer.replay.workload import Submission
 from bftrainer.settings.values import Settings
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 
 DATABASE = "bftrainer.db"
 MAGIC = b"SQLite format 3\0"

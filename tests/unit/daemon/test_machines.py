@@ -19,7 +19,7 @@ from bftrainer.daemon import compose
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 from tests.support.slurm_commands import ANSWERS, DOWN, SCONTROL, Commands
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"}

@@ -26,7 +26,7 @@ from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.settings.sources import load
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 from slurm.testbed.ports import free_ports
 
 CALLERS = {

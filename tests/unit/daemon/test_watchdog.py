@@ -19,7 +19,7 @@ from bftrainer.engine.step import step as engine_step
 from bftrainer.model.events import PolicyChanged
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.settings.sources import load
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 
 
 class Nothing:

@@ -16,7 +16,7 @@ from bftrainer.model.machine import Claim, Pilot, Snapshot
 from bftrainer.model.trainer import Scalability, TrainerSpec
 from bftrainer.nodes.nodes import LEAD_S, POLL_SHARE, Operation
 from bftrainer.settings.sources import load
-from bftrainer.store import SqlStore
+from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bftrainer.cli.replay_command import command as replay
+from bftrainer.errors import StoreError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
@@ -30,7 +31,7 @@ from bftrainer.replay.calibrate import fit, recorded
 from bftrainer.replay.calibrate.fit import Stay
 from bftrainer.replay.calibrate.recorded import RecordError
 from bftrainer.settings.values import Settings
-from bftrainer.store import SqlStore, StoreError
+from bftrainer.store.sql import SqlStore
 
 SPEC = TrainerSpec(name="t", command=("x",), n_min=1, n_max=2, samples=10**6, curve=((1, 1.0), (2, 2.0)))
 

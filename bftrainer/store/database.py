@@ -1,0 +1,72 @@
+"""Opens the SQLite file: creates it, or migrates it to the present version."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy.exc import DatabaseError
+
+from bftrainer.errors import StoreError
+
+BUSY_S = 10
+"""How long a transaction waits for another connection's lock, in seconds."""
+
+
+def open_database(path: Path) -> sa.Engine:
+    """Open, create or upgrade the database at `path`, and its folder.
+
+    Raises:
+        StoreError: not a database of bftrainer, one of a newer version, or not writable.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: {error}") from error
+    engine = sa.create_engine(
+        f"sqlite:///{path}", connect_args={"timeout": BUSY_S, "check_same_thread": False}
+    )
+    sa.event.listen(engine, "connect", _set_pragmas)
+    try:
+        with engine.begin() as connection:
+            _upgrade(connection)
+    except (DatabaseError, CommandError) as error:
+        engine.dispose()
+        raise StoreError(
+            f"{path}: {cause(error)}; written by a newer bftrainer or not its database: "
+            "upgrade bftrainer, or move the file away"
+        ) from error
+    return engine
+
+
+def cause(error: Exception) -> str:
+    """The first line of what SQLite said, without SQLAlchemy's additions."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def _set_pragmas(connection: Any, record: object) -> None:
+    # WAL: readers never wait for the writer; NORMAL: a power cut may cost the last transactions, but
+    # a killed daemon costs none
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(files("bftrainer.store") / "migrations"))
+    config.attributes["connection"] = connection
+    known = {s.revision for s in ScriptDirectory.from_config(config).walk_revisions()}
+    names = sa.inspect(connection).get_table_names()
+    if "alembic_version" in names:
+        version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+        if version not in known:
+            raise CommandError(f"its version {version!r} is unknown here")
+    elif names:
+        raise CommandError(f"it holds other tables ({', '.join(sorted(names)[:3])})")
+    command.upgrade(config, "head")
