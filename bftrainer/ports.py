@@ -1,8 +1,9 @@
-"""What the daemon needs from outside, as Protocols: everything real or fake stands behind these."""
+"""What the daemon needs from outside, as Protocols: real and simulated parts implement the same ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from bftrainer.model.actions import Action, Ended
@@ -16,7 +17,9 @@ from bftrainer.model.trainer import Trainer, TrainerSpec
 class Clock(Protocol):
     """Where time comes from, in seconds since the Unix epoch."""
 
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """The present time."""
+        ...
 
 
 class Scheduler(Protocol):
@@ -31,23 +34,24 @@ class Scheduler(Protocol):
         ...
 
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
-        """Start a pilot on a node: one that runs the agent with this tag and secret, for at most so long.
+        """Start a pilot on a node: it runs the agent with this tag and secret, for `limit_s` at most.
 
-        May be refused later. Raises `UnsureError` where it may run though no answer came.
+        The scheduler may still refuse the pilot later. Raises `UnsureError` if no answer came: then the pilot
+        may run.
         """
         ...
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
-        """End pilots and everything in them; no error for those that are gone already."""
+        """End pilots and all their processes. Idempotent: a pilot that is gone already is no error."""
         ...
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, in words for an admin. Not there are those that have not, and
-        those of which nobody knows."""
+        """Why pilots that are gone have failed, in words for an admin. Pilots that did not fail, or of which
+        the scheduler knows nothing, are left out."""
         ...
 
     async def close(self) -> None:
-        """Stop what the scheduler object itself runs; pilots are left alone."""
+        """Stop what the scheduler object itself runs; pilots go on."""
         ...
 
 
@@ -55,30 +59,118 @@ class Link(Protocol):
     """The agents that are connected right now."""
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
-        """Whether a node has an agent that may run this trainer's program: one of its user's."""
+        """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
         ...
 
     def send(self, node: str, message: Message) -> None:
-        """Send without waiting. To a node without an agent: nothing, its loss is reported elsewhere."""
+        """Send a message without waiting. Nothing happens if the node has no agent: its loss is reported as
+        an event of its own."""
         ...
 
 
 class Journal(Protocol):
-    """Where launchers write down what is not the engine's business."""
+    """Where launchers write down what the engine does not need."""
 
-    def progressed(self, progress: Progress) -> None: ...
+    def progressed(self, progress: Progress) -> None:
+        """Keep a trainer's latest report, and store it soon."""
+        ...
 
-    def pause(self, pause: Pause) -> None: ...
+    def pause(self, pause: Pause) -> None:
+        """Store how long a member stood still in a rescale."""
+        ...
 
 
-class Launcher(Protocol):
-    """How a trainer's workers start and change. Never blocks.
+class Workers(Protocol):
+    """What giving a node back needs to know of the workers on it."""
 
-    What happens is reported as events to the `emit` that the launcher was made with: `WorkersReady`,
-    `WorkerLost`, `TrainerEnded`, `Measured`, `Resync`.
+    def busy(self, node: str) -> bool:
+        """Whether a worker may be running on a node that still has something to do."""
+        ...
+
+    def agent_down(self, node: str) -> None:
+        """A node is gone with everything on it. Idempotent."""
+        ...
+
+
+class WorkerState(Protocol):
+    """One worker as its agent last described it."""
+
+    @property
+    def generation(self) -> int:
+        """The generation that started it."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """Where it is in its life: starting, ready, member, finished or leaving."""
+        ...
+
+    @property
+    def joined(self) -> int:
+        """The latest generation whose membership it has joined, 0 before the first."""
+        ...
+
+
+class Launcher(Workers, Protocol):
+    """How a trainer's workers start and change: all that the daemon calls, of any launcher. Never blocks.
+
+    A launcher reports what happens as events to the `emit` that it was made with: `WorkersReady`,
+    `WorkerLost`, `TrainerEnded`, `Measured`, `Resync`. `launch.launchers.Launchers` implements this for real
+    trainers; a simulated launcher has no agents, so `agent_up` and `said` never reach it.
     """
 
-    def perform(self, action: Action) -> None: ...
+    def add(
+        self,
+        trainer: int,
+        spec: TrainerSpec,
+        *,
+        published: int = 0,
+        members: tuple[str, ...] = (),
+        step: int = 0,
+        samples: int = 0,
+    ) -> None:
+        """Make a trainer known before any action names it; after a restart, with what the store has of it."""
+        ...
+
+    def forget(self, trainer: int) -> None:
+        """Forget a trainer that the engine has ended, as soon as its last worker has gone."""
+        ...
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out the actions of one decision, in their order."""
+        ...
+
+    def workers(self, trainer: int) -> dict[str, str]:
+        """Node -> phase of the trainer's workers that may still be there; empty if it is not known."""
+        ...
+
+    def views(self, trainer: int) -> Mapping[str, WorkerState]:
+        """Node -> worker of a known trainer, as far as agents have reported."""
+        ...
+
+    def any_workers(self) -> bool:
+        """Whether any trainer's worker may still be there."""
+        ...
+
+    def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        """Where a trainer's workers write what they print, one file a node."""
+        ...
+
+    def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
+        """Where a trainer's checkpoints are."""
+        ...
+
+    def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
+        """An agent has connected and listed its workers; only those of `wanted` trainers may go on."""
+        ...
+
+    def said(self, node: str, message: Message) -> None:
+        """An agent has sent a message, of its own or of a worker."""
+        ...
+
+    def close(self) -> None:
+        """The daemon stops, and so does what the launcher itself runs."""
+        ...
 
 
 class Store(Protocol):
@@ -134,3 +226,4 @@ class Store(Protocol):
 
 
 Emit = Callable[[Event], None]
+"""Reports an event to the engine; one whose time lies in the future is taken when it is due."""

@@ -129,13 +129,8 @@ class Daemon:
         self._idle = asyncio.Event()
         self._stop = asyncio.Event()
         key = load_key(settings.state_dir / "key")
-        self.hub = Hub(
-            secret_of=partial(of_pilot, key),
-            is_open=lambda: self._surveyed,
-            up=self._agent_up,
-            down=self._agent_down,
-            said=self._agent_said,
-        )
+        self.hub = Hub(partial(of_pilot, key))
+        self.hub.listen(self)
         self.nodes = Nodes(self, key)
         self.launcher = Launchers.over(
             self,
@@ -250,7 +245,7 @@ class Daemon:
         deadline = self.clock.now() + self.settings.stop_grace_s + 5.0
         while self.clock.now() < deadline:
             await asyncio.sleep(0.05)
-            if self._idle.is_set() and not any(self.launcher.workers(t) for t in self.known):
+            if self._idle.is_set() and not self.launcher.any_workers():
                 break
         await self.nodes.close(deadline)
 
@@ -290,8 +285,7 @@ class Daemon:
         changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
         self._unwritten.append((event, changed, step.plan, step.actions, step.ended, step.state.pool))
         actions = self._write()
-        for action in step.actions:
-            self.launcher.perform(action)
+        self.launcher.perform(step.actions)
         self._done(actions)
         if step.actions or step.ended:
             self.nodes.planned()
@@ -339,9 +333,12 @@ class Daemon:
         plan = decide(problem, self.settings.engine)
         return replace(plan, solve_s=time.perf_counter() - started)
 
-    # agents
+    # wire.hub.AgentEvents
 
-    def _agent_up(self, node: str, tag: str, inventory: list[Message]) -> bool:
+    def is_open(self) -> bool:
+        return self._surveyed
+
+    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
         pilots = self.nodes.pilots
         if pilots.known(node, tag) is None or node in pilots.releasing:
             self.telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
@@ -356,10 +353,10 @@ class Daemon:
         self.launcher.agent_up(node, inventory, wanted)
         return True
 
-    def _agent_down(self, node: str) -> None:
+    def down(self, node: str) -> None:
         self.nodes.agent_down(node)
 
-    def _agent_said(self, node: str, message: Message) -> None:
+    def said(self, node: str, message: Message) -> None:
         if message.get("type") == "bye":
             self.nodes.agent_leaves(node)
         else:

@@ -174,6 +174,10 @@ class AgentLauncher(ABC, Generic[J]):
         job = self._jobs.get(trainer)
         return {node: view.phase for node, view in job.workers.items() if view.sent} if job else {}
 
+    def any_workers(self) -> bool:
+        """Whether any trainer's worker may still be there."""
+        return any(self.workers(trainer) for trainer in self._jobs)
+
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
         """Node -> worker, as far as agents have told."""
         return self._jobs[trainer].workers

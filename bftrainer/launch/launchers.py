@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +69,25 @@ class Launchers:
         if launcher is not None:
             launcher.forget(trainer)
 
-    def perform(self, action: Action) -> None:
-        """Carry out an action. Raises `KeyError` for a trainer that was never added or is forgotten."""
-        launcher = self._of(action.trainer)
-        if launcher is None:
-            raise KeyError(action.trainer)
-        launcher.perform(action)
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out the actions of one decision, in their order.
+
+        Raises `KeyError` for a trainer that was never added or is forgotten.
+        """
+        for action in actions:
+            launcher = self._of(action.trainer)
+            if launcher is None:
+                raise KeyError(action.trainer)
+            launcher.perform(action)
 
     def workers(self, trainer: int) -> dict[str, str]:
         """Node -> phase of the trainer's workers that may still be there; empty for an unknown trainer."""
         launcher = self._of(trainer)
         return launcher.workers(trainer) if launcher else {}
+
+    def any_workers(self) -> bool:
+        """Whether any trainer's worker may still be there."""
+        return any(launcher.any_workers() for launcher in self._by_name.values())
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
         """Node -> worker, as far as agents have told; empty for an unknown trainer."""

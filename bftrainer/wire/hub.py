@@ -1,4 +1,4 @@
-"""The agents' connections: implements `ports.Link`."""
+"""The agents' connections to the daemon."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import aiohttp
 from aiohttp import web
@@ -25,31 +26,50 @@ class _Agent:
     queue: asyncio.Queue[Message]
 
 
-class Hub:
-    """One WebSocket per agent. `up(node, tag, inventory)` says whether the agent may stay. While `is_open`
-    says no, agents are asked to come again: nobody knows yet which of them there should be.
+class AgentEvents(Protocol):
+    """What the hub's owner does when agents connect, speak and leave."""
 
-    Every message but the daemon's challenge is sealed with the secret of the agent's pilot, `secret_of(tag)`:
-    who found the port, or sits between the two, can neither play a node nor give orders to one.
+    def is_open(self) -> bool:
+        """Whether agents may come in. If not, they are asked to come again later: the daemon does not know
+        yet which pilots there are."""
+        ...
+
+    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
+        """An agent in the pilot `tag` has connected with this list of workers; whether it may stay."""
+        ...
+
+    def down(self, node: str) -> None:
+        """A node's agent has lost its connection."""
+        ...
+
+    def said(self, node: str, message: Message) -> None:
+        """A node's agent has sent a message."""
+        ...
+
+
+class Hub:
+    """One WebSocket per agent. `listen` says where to report what agents do; until then none is let in.
+
+    Every message but the daemon's challenge is sealed with the secret of the agent's pilot, `secret_of(tag)`.
+    So a process that finds the port, or sits between the two, can neither pose as a node nor give orders to
+    one.
     """
 
-    def __init__(
-        self,
-        *,
-        secret_of: Callable[[str], str],
-        is_open: Callable[[], bool],
-        up: Callable[[str, str, list[Message]], bool],
-        down: Callable[[str], None],
-        said: Callable[[str, Message], None],
-    ) -> None:
-        self._secret_of, self._is_open = secret_of, is_open
-        self._up, self._down, self._said = up, down, said
+    def __init__(self, secret_of: Callable[[str], str]) -> None:
+        self._secret_of = secret_of
+        self._events: AgentEvents | None = None
         self._agents: dict[str, _Agent] = {}
 
+    def listen(self, events: AgentEvents) -> None:
+        """Report to `events` what agents do from now on."""
+        self._events = events
+
     def connected(self, node: str) -> bool:
+        """Whether a node's agent is connected."""
         return node in self._agents
 
     def send(self, node: str, message: Message) -> None:
+        """Send without waiting; nothing happens if the node has no agent."""
         agent = self._agents.get(node)
         if agent is not None:
             agent.queue.put_nowait(message)
@@ -61,8 +81,8 @@ class Hub:
             await ws.prepare(request)
         if not ws.prepared:
             return web.Response()
-        hello = await self._introduction(ws)
-        if hello is None:
+        events, hello = self._events, await self._introduction(ws)
+        if events is None or hello is None:
             return ws
         node, tag, inventory, theirs, ours = hello
         before = self._agents.get(node)
@@ -71,7 +91,7 @@ class Hub:
             return ws
         # the same agent again: its first connection is dead, though we have not noticed yet
         agent = self._agents[node] = _Agent(tag, asyncio.Queue())
-        if not self._up(node, tag, inventory):
+        if not events.up(node, tag, inventory):
             self._forget(node, agent)
             await ws.send_str(ours.put({"type": "exit"}))
             return ws
@@ -81,13 +101,13 @@ class Hub:
                 if self._agents.get(node) is not agent:
                     break
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    self._said(node, theirs.take(frame.data))
+                    events.said(node, theirs.take(frame.data))
         except seal.ForgedError as error:
             log.warning("%s: %s; the agent is to connect again", node, error)
         finally:
             sender.cancel()
             if self._forget(node, agent):
-                self._down(node)
+                events.down(node)
         return ws
 
     async def _introduction(
@@ -102,7 +122,7 @@ class Hub:
             node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
             theirs, ours = seal.seals(self._secret_of(tag), challenge, str(hello["nonce"]))
             theirs.take(said)
-            is_open = self._is_open()
+            is_open = self._events is not None and self._events.is_open()
             await ws.send_str(ours.put({"type": "welcome" if is_open else "later"}))
         except seal.ForgedError:
             log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)

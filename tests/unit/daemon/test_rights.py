@@ -292,7 +292,7 @@ def test_an_agent_has_only_trainers_of_its_own_user(
     daemon.recovering, daemon._wanted = recovering, {"n1": {ALICES}}
     for user in ("alice", "bob"):
         daemon.nodes.pilots.adopt(Pilot(tag=user, node="n1", user=user))
-        assert daemon._agent_up("n1", user, [])
+        assert daemon.up("n1", user, [])
     assert wanted == [{ALICES}, set()]
 
 

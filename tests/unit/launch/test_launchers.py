@@ -52,7 +52,7 @@ class Site:
         self.launchers.add(trainer, spec)
 
     def start(self, trainer: int, generation: int, node: str) -> None:
-        self.launchers.perform(StartWorker(trainer=trainer, generation=generation, node=node))
+        self.launchers.perform([StartWorker(trainer=trainer, generation=generation, node=node)])
 
     def said(self, trainer: int, node: str, kind: str, started: int = 1, **fields: Any) -> None:
         about = {"type": kind, "trainer": trainer, "started": started, "run": 0}
@@ -74,8 +74,8 @@ def site(tmp_path: Path) -> Site:
 def test_a_trainer_that_ended_is_forgotten_when_its_last_worker_has_gone(site: Site) -> None:
     site.add(1)
     site.start(1, 1, "n")
-    site.launchers.perform(Regroup(trainer=1, generation=2, members=("n",)))
-    site.launchers.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n",)))
+    site.launchers.perform([Regroup(trainer=1, generation=2, members=("n",))])
+    site.launchers.perform([Regroup(trainer=1, generation=3, members=(), leaving=("n",))])
     site.launchers.forget(1)
     assert site.launchers.workers(1) == {"n": "leaving"}, "until then it is listed"
     site.said(1, "n", "left", **LEFT)
@@ -111,7 +111,7 @@ def test_a_worker_that_was_never_sent_keeps_no_trainer_known(site: Site) -> None
     site.start(1, 1, "n")
     site.launchers.forget(1)
     assert site.known() == {1}
-    site.launchers.perform(StopWorker(trainer=1, generation=2, node="n"))
+    site.launchers.perform([StopWorker(trainer=1, generation=2, node="n")])
     assert site.known() == set()
 
 

@@ -326,9 +326,9 @@ def test_an_agent_that_says_goodbye_takes_its_node_with_it(make: Make) -> None:
         await world.submit()
         world.agents = {"n0", "n1", "n2"}
         for pilot in world.machine.pilots:
-            world.daemon._agent_up(pilot.node, pilot.tag, [])
+            world.daemon.up(pilot.node, pilot.tag, [])
         assert world.daemon.launcher.workers(1).keys() == {"n0", "n1", "n2"}
-        world.daemon._agent_said("n0", {"type": "bye"})
+        world.daemon.said("n0", {"type": "bye"})
         (event,) = world.daemon._events._queue  # type: ignore[attr-defined]
         assert event.vacated == {"n0"}
         await world.settle()

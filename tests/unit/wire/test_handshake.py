@@ -41,17 +41,25 @@ class Desk:
     """A hub on a port, and what it has heard."""
 
     def __init__(self, key: bytes = b"key") -> None:
-        self.up: list[tuple[str, str]] = []
-        self.down: list[str] = []
-        self.hub = Hub(
-            secret_of=lambda tag: secret.of_pilot(key, tag),
-            is_open=lambda: self.is_open,
-            up=lambda node, tag, inventory: self.up.append((node, tag)) or True,
-            down=self.down.append,
-            said=lambda node, message: None,
-        )
+        self.came: list[tuple[str, str]] = []
+        self.gone: list[str] = []
+        self.hub = Hub(lambda tag: secret.of_pilot(key, tag))
+        self.hub.listen(self)
         self.address = ""
-        self.is_open = True
+        self.opened = True
+
+    def is_open(self) -> bool:
+        return self.opened
+
+    def up(self, node: str, tag: str, inventory: list[dict[str, Any]]) -> bool:
+        self.came.append((node, tag))
+        return True
+
+    def down(self, node: str) -> None:
+        self.gone.append(node)
+
+    def said(self, node: str, message: dict[str, Any]) -> None:
+        pass
 
     async def open(self) -> web.AppRunner:
         runner, self.address = await listen(self.hub.serve)
@@ -83,7 +91,7 @@ def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
     async def scenario() -> None:
         serving = asyncio.create_task(agent(desk, KNOWN).serve())
         await until(lambda: desk.hub.connected("n1"))
-        assert desk.up == [("n1", "abc")]
+        assert desk.came == [("n1", "abc")]
         desk.hub.send("n1", {"type": "exit"})
         await serving
 
@@ -92,7 +100,7 @@ def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
 
 def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> None:
     desk = Desk()
-    desk.is_open = False
+    desk.opened = False
 
     async def scenario() -> None:
         waiting = agent(desk, KNOWN, orphan_s=0.5)
@@ -101,8 +109,8 @@ def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> N
         while waiting._heard_at < began + 1.0:  # heard from it after it would have given up
             assert not serving.done()
             await asyncio.sleep(0.01)
-        assert desk.up == []
-        desk.is_open = True
+        assert desk.came == []
+        desk.opened = True
         await until(lambda: desk.hub.connected("n1"))
         desk.hub.send("n1", {"type": "exit"})
         await serving
@@ -119,7 +127,7 @@ def test_an_agent_that_does_not_know_it_never_gets_in(known: str, caplog: pytest
 
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
-    assert desk.up == [] and "does not know its pilot's secret" in caplog.text
+    assert desk.came == [] and "does not know its pilot's secret" in caplog.text
     assert KNOWN not in caplog.text
 
 
@@ -233,7 +241,7 @@ def test_an_order_that_somebody_puts_in_on_the_way_is_never_obeyed(
             honest._obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
             await until(lambda: desk.hub.connected("n1"))
             desk.hub.send("n1", {"type": "kill", "trainer": 7})
-            await until(lambda: len(desk.up) >= 2 or serving.done())  # it has come again
+            await until(lambda: len(desk.came) >= 2 or serving.done())  # it has come again
             assert not serving.done()
             await until(lambda: desk.hub.connected("n1"))
 
@@ -267,7 +275,7 @@ def test_what_somebody_changes_in_an_agents_words_on_the_way_is_never_heard(
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
     assert heard == []
-    assert bool(desk.up) == (which == FIRST_REPORT)
+    assert bool(desk.came) == (which == FIRST_REPORT)
 
 
 @pytest.mark.parametrize("first", ["nonsense", '{"node": 1}', "[]"])
@@ -284,7 +292,7 @@ def test_whoever_does_not_speak_like_an_agent_is_shown_out(first: str) -> None:
             assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSE
 
     at(desk, scenario)
-    assert desk.up == []
+    assert desk.came == []
 
 
 def test_an_agent_killed_while_it_connects_is_no_error(
