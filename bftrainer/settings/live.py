@@ -37,6 +37,8 @@ LIVE = frozenset(
         "failed_polls",
         "pilot_start_s",
         "reconnect_s",
+        # what the store keeps
+        "keep_events_days",
     }
 )
 """What is read anew whenever it is needed. Everything else was built into what runs: files and sockets that

@@ -46,6 +46,7 @@ NO_VALUE: Mapping[str, str] = {
     "metrics_port": "none",
     "server": "none",
     "pilot_max_s": "auto",
+    "keep_events_days": "never",
 }
 """The words for None, where a setting may be left open."""
 
@@ -245,6 +246,13 @@ class Settings(BaseModel):
         Positive, Field(description="time for a worker to checkpoint and leave before it is killed")
     ] = 15.0
 
+    keep_events_days: Annotated[
+        Positive | None,
+        Field(
+            description="how long the store keeps events with their plans and actions, reports and pauses, "
+            "in days; never: none is deleted"
+        ),
+    ] = 30.0
     log_format: Annotated[
         Literal["auto", "text", "logfmt"],
         Field(
