@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 AT_ONCE := $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4)))
 # Tests start hundreds of processes, each of which would compile bftrainer anew
 unexport PYTHONDONTWRITEBYTECODE
-# CPU builds of PyTorch come from here where it can be reached (the default index may bring gigabytes of CUDA)
+# CPU builds of PyTorch come from TORCH_INDEX if it can be reached (the default index may bring gigabytes of CUDA)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-remove --no-install-recommends
@@ -19,21 +19,21 @@ ALONE := tests/integration/test_calibration.py
 GUIDE := tests/cluster/test_admin_guide.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test lint types docs unit integration cluster soak slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test nightly lint types unit integration cluster soak slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(VENV)/installed  ## Install bftrainer and all it needs for development into .venv
 
-$(VENV)/installed: setup.cfg pyproject.toml Makefile
+$(VENV)/installed: pyproject.toml Makefile
 	@test -n "$(PYTHON)" || { echo "no python3.11 found; install it or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		test "$$(id -u)" = 0 || { echo "install python3-venv first, or run make as root once"; exit 1; }; \
 		apt-get update -qq && $(APT_INSTALL) python3-venv; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --retries 1 --extra-index-url $(TORCH_INDEX) "$(TORCH)"
+	$(PIP) $$($(BIN)/python .ci/torch_index.py $(TORCH_INDEX)) "$(TORCH)"
 	$(PIP) --editable '.[torch,dev]'
 	@touch $@
 
@@ -49,24 +49,25 @@ demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a r
 slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log)
 	$(BIN)/python -m slurm.testbed demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
 
-test: install lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
+test: install slurm lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
 	@$(MAKE) --no-print-directory unit integration cluster
 
-lint: install  ## ruff
+nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
+	@$(MAKE) --no-print-directory soak
+
+lint: install  ## ruff, and deptry: every import comes from a declared dependency
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/deptry bftrainer
 
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-docs: install  ## Write docs/settings.md anew from the settings' own facts
-	$(BIN)/python -m bftrainer.settings.page > docs/settings.md
-
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit
 
-integration: install  ## The tests with real processes, sockets and databases
+integration: install slurm  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer.cli.shared.options import complete_node, load_settings, setting_options
-from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
     from bftrainer.ports import Scheduler
@@ -36,7 +35,9 @@ TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
     metavar="SECONDS",
     help="How long the hole is.  [default: what Slurm expects]",
 )
-@setting_options(*of_command("pilot"))
+@setting_options(
+    "state_dir", "slurm_partition", "slurm_qos", "slurm_account", "slurm_mode", "pilot_max_s", "address"
+)
 def command(
     dry_run: bool, node: str, user: str, limit: float | None, config: Path | None, **overrides: Any
 ) -> None:

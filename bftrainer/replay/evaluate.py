@@ -10,13 +10,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.replay import workload
-from bftrainer.replay.figures import figures_of
-from bftrainer.replay.loop import NULL_OBSERVER, Simulate, replay
+from bftrainer.replay import run, workload
 from bftrainer.replay.record.record import Recorder, ReportData
 from bftrainer.replay.scenario import Scenario
-from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
+from bftrainer.replay.trainers.simulated import SimulatedLauncher
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import Log, LogOptions
@@ -24,7 +22,7 @@ from bftrainer.traces.logs import Log, LogOptions
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of `figures.figures_of`, and, where that was asked for, what a report needs."""
+    """The figures of `run.metrics`, and, where that was asked for, what a report needs."""
 
     figures: dict[str, object]
     record: ReportData | None
@@ -62,13 +60,13 @@ def evaluate(
     settings = scenario.settings.engine
     recorder = None if name is None else Recorder(begin, end)
     known: Sequence[workload.Submission] = submissions
-    simulate: Simulate = SimulatedLauncher
+    simulate: run.Simulate = SimulatedLauncher
     if scenario.knowledge == "none":
         known = hidden(submissions)
         simulate = partial(
             MeasuringLauncher, submissions=submissions, noise=scenario.noise, seed=scenario.seed
         )
-    result = replay(
+    result = run.replay(
         changes,
         known,
         settings,
@@ -76,9 +74,9 @@ def evaluate(
         end,
         progress=lambda now: progress((now - begin) / (end - begin)),
         simulate=simulate,
-        observer=recorder or NULL_OBSERVER,
+        observer=recorder or run.NOBODY,
     )
-    figures = figures_of(result, submissions, settings, scenario.jct_first)
+    figures = run.metrics(result, submissions, settings, scenario.jct_first)
     figures["broken_log_lines"] = log.broken
     if recorder is None or name is None:
         return Evaluation(figures, None)

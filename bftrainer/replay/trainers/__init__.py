@@ -1,1 +1,0 @@
-"""Simulated trainers: what they do between two events, as the launcher would report it."""

@@ -1,0 +1,52 @@
+"""What the Makefile does before it runs tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+TORCH_INDEX = ROOT / ".ci" / "torch_index.py"
+
+
+def test_what_tests_need_is_installed_before_the_first_of_them_runs() -> None:
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
+    command = ["make", "--dry-run", "--no-print-directory", "test"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=environ)
+    assert 0 < done.stdout.index("munged") < done.stdout.index("pytest")
+
+
+def torch_index(url: str) -> tuple[str, str]:
+    environ = {k: v for k, v in os.environ.items() if "proxy" not in k.lower()}
+    command = [sys.executable, str(TORCH_INDEX), url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environ, timeout=60)
+    return done.stdout, done.stderr
+
+
+def test_an_index_that_cannot_be_reached_is_tried_once() -> None:
+    option, said = torch_index("http://127.0.0.1:9/whl/cpu")
+    assert option == ""
+    assert said.splitlines() == [
+        "http://127.0.0.1:9/whl/cpu cannot be reached: PyTorch comes from pip's own index"
+    ]
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_an_index_that_answers_is_used() -> None:
+    with HTTPServer(("127.0.0.1", 0), _Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/whl/cpu"
+        assert torch_index(url) == (f"--extra-index-url {url}\n", "")
+        server.shutdown()
