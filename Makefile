@@ -19,7 +19,7 @@ ALONE := tests/integration/test_calibration.py
 GUIDE := tests/cluster/test_admin_guide.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test nightly lint types unit integration cluster soak slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration cluster soak slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ lint: install  ## ruff, and deptry: every import comes from a declared dependenc
 
 types: install  ## mypy, strict
 	$(BIN)/mypy
+
+docs: install  ## Write docs/settings.md anew from the settings' own facts
+	$(BIN)/python -m bftrainer.settings.page > docs/settings.md
 
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit

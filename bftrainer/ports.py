@@ -10,8 +10,8 @@ from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer, TrainerSummary
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 
 
 class Clock(Protocol):
@@ -174,7 +174,7 @@ class Launcher(Workers, Protocol):
 
 
 class Store(Protocol):
-    """The books. Every method is one transaction; errors are `StoreError`s."""
+    """What the daemon keeps on disk. Every method is one transaction; errors are `StoreError`s."""
 
     def submit(self, spec: TrainerSpec, time: float) -> int:
         """Store a new trainer and return its id.
@@ -196,15 +196,46 @@ class Store(Protocol):
         ...
 
     def performed(self, actions: Sequence[int], time: float) -> None:
-        """The actions have been carried out."""
+        """Note that the actions with these ids have been carried out."""
         ...
 
-    def progress(self, rows: Sequence[Progress]) -> None: ...
+    def progress(self, reports: Sequence[Progress]) -> None:
+        """Store reports; each trainer keeps its last one."""
+        ...
 
-    def pause(self, pause: Pause) -> None: ...
+    def pause(self, pause: Pause) -> None:
+        """Store one member's pause in a rescale."""
+        ...
 
     def trainers(self) -> list[StoredTrainer]:
-        """All trainers in order of arrival."""
+        """All trainers in order of arrival. Reads the whole table: for replays, not for queries."""
+        ...
+
+    def unfinished(self) -> list[StoredTrainer]:
+        """The trainers that have not ended, in order of arrival."""
+        ...
+
+    def trainer(self, id_: int) -> StoredTrainer | None:
+        """The trainer with this id, None if there is none."""
+        ...
+
+    def latest_named(self, name: str) -> Mapping[str, int]:
+        """The id of each user's latest trainer of this name."""
+        ...
+
+    def unfinished_summaries(self, user: str | None = None) -> list[TrainerSummary]:
+        """The trainers that have not ended, of one user or of all (None), in order of arrival."""
+        ...
+
+    def ended_summaries(self, limit: int, skip: int = 0, user: str | None = None) -> list[TrainerSummary]:
+        """The trainers that ended last, of one user or of all (None); the latest end comes first.
+
+        Returns at most `limit` after those `skip` that ended later.
+        """
+        ...
+
+    def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
+        """How many trainers ended with which status, of one user or of all (None)."""
         ...
 
     def rows(
@@ -216,13 +247,25 @@ class Store(Protocol):
         """
         ...
 
-    def get(self, key: str) -> str | None:
-        """A remembered value."""
+    def prune(self, before: float, limit: int) -> int:
+        """Delete the oldest events of times earlier than `before`, each with its plan and actions, and the
+        oldest reports and pauses: at most `limit` of each. Returns how many; 0: nothing so old is left.
+
+        Trainers stay, and so do the events that are left, whole.
+        """
         ...
 
-    def put(self, key: str, value: str) -> None: ...
+    def get(self, key: str) -> str | None:
+        """The value that was `put` last for `key`; None: none was."""
+        ...
 
-    def close(self) -> None: ...
+    def put(self, key: str, value: str) -> None:
+        """Store a value for `key`, in place of the one before."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the database; no other method may be called afterwards."""
+        ...
 
 
 Emit = Callable[[Event], None]

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer.cli.shared.options import Positive, load_settings, parse_utc, setting_options
+from bftrainer.settings.values import of_command
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
 """The options that say what the local scheduler plays."""
@@ -40,31 +41,7 @@ LOCAL = ("log", "speed", "nodes", "start", "seed")
 @click.option("--from", "start", metavar="ISO", help="local: where in the log to begin, UTC.")
 @click.option("--seed", default=0, show_default=True, help="local: of the generated log.")
 @click.pass_context
-@setting_options(
-    "scheduler",
-    "state_dir",
-    "allocator",
-    "objective",
-    "t_fwd_s",
-    "max_parallel",
-    "nodes_per_trainer",
-    "ageing_s",
-    "user_max_nodes",
-    "departure_groups",
-    "solver",
-    "milp_time_limit_s",
-    "milp_gap",
-    "poll_s",
-    "debounce_s",
-    "orphan_s",
-    "slurm_partition",
-    "slurm_qos",
-    "slurm_account",
-    "slurm_mode",
-    "pilot_max_s",
-    "listen",
-    "address",
-)
+@setting_options(*of_command("daemon"))
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(
     ctx: click.Context,

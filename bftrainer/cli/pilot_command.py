@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bftrainer.cli.shared.options import complete_node, load_settings, setting_options
+from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
     from bftrainer.ports import Scheduler
@@ -35,9 +36,7 @@ TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
     metavar="SECONDS",
     help="How long the hole is.  [default: what Slurm expects]",
 )
-@setting_options(
-    "state_dir", "slurm_partition", "slurm_qos", "slurm_account", "slurm_mode", "pilot_max_s", "address"
-)
+@setting_options(*of_command("pilot"))
 def command(
     dry_run: bool, node: str, user: str, limit: float | None, config: Path | None, **overrides: Any
 ) -> None:

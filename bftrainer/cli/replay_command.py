@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,7 @@ from bftrainer.cli.shared.options import (
     setting_options,
 )
 from bftrainer.cli.shared.progress import progress_bar
-from bftrainer.model.policy import EngineSettings
-from bftrainer.settings.values import Settings
+from bftrainer.settings.values import of_command
 from bftrainer.traces.logs import LogOptions
 
 LABELS = {
@@ -51,11 +50,6 @@ LABELS = {
     "decision_ms": "decision time (ms)",
     "wall_s": "wall time (s)",
 }
-SETTINGS = tuple(
-    name
-    for name in Settings.model_fields
-    if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
-)
 DEFAULTS = asdict(LogOptions())
 
 
@@ -129,7 +123,7 @@ DEFAULTS = asdict(LogOptions())
     help="Keep a record for bftrainer report in this file (NAME.json.gz).",
 )
 @log_options
-@setting_options(*SETTINGS)
+@setting_options(*of_command("replay"))
 @json_option
 def command(
     log: Path,
@@ -170,7 +164,7 @@ def command(
     if out is not None and not out.name.endswith(record.SUFFIX):
         raise click.UsageError(f"--out {out}: a record's name ends in {record.SUFFIX}")
     started = time.perf_counter()
-    chosen = load_settings(config, {name: given.pop(name) for name in SETTINGS})
+    chosen = load_settings(config, {name: given.pop(name) for name in of_command("replay")})
     what = scenario.of(
         {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}, chosen, "replay"
     )

@@ -24,7 +24,7 @@ import yaml
 
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.errors import BftrainerError
-from bftrainer.settings.values import PREFIX
+from bftrainer.settings.sources import PREFIX
 
 START_S = 120.0
 STOP_S = 120.0

@@ -68,8 +68,11 @@ def _candidate(
 
 
 def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
-    """The weight that a trainer asks for; without P_jmax, it doubles with every `ageing_s` since it was
-    submitted, so that whoever comes later outbids it for a limited time only: nobody starves."""
+    """The weight with which a trainer competes for nodes.
+
+    Without P_jmax it ages: every `ageing_s` since the submission adds the spec's weight once more. So
+    trainers that came later outbid an old one for a limited time only, and none starves.
+    """
     if settings.max_parallel is not None or settings.ageing_s is None:
         return trainer.spec.weight
     return trainer.spec.weight * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)

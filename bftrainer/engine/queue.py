@@ -6,8 +6,9 @@ has room for the first n / n_min of a line, and the others need not be looked at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from bftrainer.model.trainer import Trainer
@@ -24,10 +25,20 @@ def shape(trainer: Trainer) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Trainers by shape, each line in order of arrival."""
+    """Trainers by shape, each line in order of arrival and by id."""
 
-    lines: Mapping[Shape, tuple[Trainer, ...]] = field(default_factory=dict)
+    lines: Mapping[Shape, Mapping[int, Trainer]] = field(default_factory=dict)
     shapes: Mapping[int, Shape] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trainers: Iterable[Trainer]) -> Backlog:
+        """The backlog of trainers in order of arrival."""
+        lines: dict[Shape, dict[int, Trainer]] = {}
+        shapes: dict[int, Shape] = {}
+        for trainer in trainers:
+            shapes[trainer.id] = kind = shape(trainer)
+            lines.setdefault(kind, {})[trainer.id] = trainer
+        return cls(lines, shapes)
 
     def __contains__(self, trainer: int) -> bool:
         return trainer in self.shapes
@@ -37,27 +48,43 @@ class Backlog:
 
     def __iter__(self) -> Iterator[Trainer]:
         """Highest priority first, then in order of arrival."""
-        return iter(sorted((t for line in self.lines.values() for t in line), key=rank))
+        return iter(sorted((t for line in self.lines.values() for t in line.values()), key=rank))
+
+    def get(self, trainer: int) -> Trainer | None:
+        """The trainer with this id, None if it does not wait. Takes the same time however many wait."""
+        return self.lines[self.shapes[trainer]][trainer] if trainer in self.shapes else None
 
     def add(self, trainer: Trainer) -> Backlog:
+        """The backlog with one more trainer, the last of its line."""
         kind = shape(trainer)
-        line = (*self.lines.get(kind, ()), trainer)
-        return replace(self, lines={**self.lines, kind: line}, shapes={**self.shapes, trainer.id: kind})
+        line = {**self.lines.get(kind, {}), trainer.id: trainer}
+        return Backlog({**self.lines, kind: line}, {**self.shapes, trainer.id: kind})
 
     def remove(self, trainer: int) -> Backlog:
+        """The backlog without a trainer that waits.
+
+        Raises:
+            KeyError: it does not wait.
+        """
         kind = self.shapes[trainer]
-        line = tuple(t for t in self.lines[kind] if t.id != trainer)
+        line = {i: t for i, t in self.lines[kind].items() if i != trainer}
         lines = {k: v for k, v in self.lines.items() if k != kind} | ({kind: line} if line else {})
         return Backlog(lines, {i: k for i, k in self.shapes.items() if i != trainer})
 
     def first(self) -> Trainer | None:
-        """Who is next."""
-        return min((line[0] for line in self.lines.values()), key=rank, default=None)
+        """The trainer that is next; None if none waits."""
+        return min((next(iter(line.values())) for line in self.lines.values()), key=rank, default=None)
 
     def eligible(self, pool_size: int) -> list[Trainer]:
         """Those that a plan over `pool_size` nodes may have to consider, in order."""
-        heads = (t for line in self.lines.values() for t in line[: pool_size // line[0].spec.n_min])
+        heads = (t for line in self.lines.values() for t in _head(line, pool_size))
         return sorted(heads, key=rank)
+
+
+def _head(line: Mapping[int, Trainer], pool_size: int) -> Iterator[Trainer]:
+    """As many of a line as `pool_size` nodes have room for: all of them have the same least size."""
+    n_min = next(iter(line.values())).spec.n_min
+    return islice(line.values(), pool_size // n_min)
 
 
 def rank(trainer: Trainer) -> tuple[float, float, int]:

@@ -29,14 +29,11 @@ def restore(
         key=lambda t: (not t.nodes, -t.spec.priority),
     )
     limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
-    waiting = Backlog()
-    for t in ordered[limit:]:
-        waiting = waiting.add(without(t, t.nodes))
     return State(
         settings=settings,
         pool=pool,
         active={t.id: t for t in ordered[:limit]},
-        waiting=waiting,
+        waiting=Backlog.of(without(t, t.nodes) for t in ordered[limit:]),
         since=dict.fromkeys(pool, now),
         facts=facts,
         programs=observations_by_program(ordered),

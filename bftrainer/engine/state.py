@@ -41,7 +41,12 @@ class State:
 
     @property
     def trainers(self) -> dict[int, Trainer]:
+        """All unfinished trainers by id. Builds the whole mapping at each access: see `trainer` for one."""
         return {**self.active, **{t.id: t for t in self.waiting}}
+
+    def trainer(self, id_: int) -> Trainer | None:
+        """One unfinished trainer, None if there is none of this id."""
+        return self.active.get(id_) or self.waiting.get(id_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

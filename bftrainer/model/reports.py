@@ -52,7 +52,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrainer:
-    """A trainer as the books have it; `engine` is what the engine goes on with after a restart."""
+    """A trainer in the store; `engine` is what the engine goes on with after a restart."""
 
     id: int
     spec: TrainerSpec
@@ -66,6 +66,25 @@ class StoredTrainer:
     rate: float | None
     metrics: Mapping[str, float]
     engine: Trainer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSummary:
+    """What a list shows of a trainer in the store. `work`: the samples to train on; None: no limit."""
+
+    id: int
+    user: str
+    name: str
+    status: TrainerStatus
+    reason: str
+    submitted_at: float
+    ended_at: float | None
+    samples: int
+    step: int
+    epoch: int
+    rate: float | None
+    metrics: Mapping[str, float]
+    work: int | None
 
 
 Row = dict[str, Any]

@@ -1,1 +1,1 @@
-"""The engine on a virtual clock: log readers, a simulated launcher, metrics."""
+"""Replays: the engine of the daemon, fed from a log on a virtual clock."""

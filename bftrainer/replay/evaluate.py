@@ -10,11 +10,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.replay import run, workload
+from bftrainer.replay import workload
+from bftrainer.replay.figures import figures_of
+from bftrainer.replay.loop import NULL_OBSERVER, Simulate, replay
 from bftrainer.replay.record.record import Recorder, ReportData
 from bftrainer.replay.scenario import Scenario
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
-from bftrainer.replay.trainers.simulated import SimulatedLauncher
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import Log, LogOptions
@@ -22,7 +24,7 @@ from bftrainer.traces.logs import Log, LogOptions
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of `run.metrics`, and, where that was asked for, what a report needs."""
+    """The figures of `figures.figures_of`, and, where that was asked for, what a report needs."""
 
     figures: dict[str, object]
     record: ReportData | None
@@ -60,13 +62,13 @@ def evaluate(
     settings = scenario.settings.engine
     recorder = None if name is None else Recorder(begin, end)
     known: Sequence[workload.Submission] = submissions
-    simulate: run.Simulate = SimulatedLauncher
+    simulate: Simulate = SimulatedLauncher
     if scenario.knowledge == "none":
         known = hidden(submissions)
         simulate = partial(
             MeasuringLauncher, submissions=submissions, noise=scenario.noise, seed=scenario.seed
         )
-    result = run.replay(
+    result = replay(
         changes,
         known,
         settings,
@@ -74,9 +76,9 @@ def evaluate(
         end,
         progress=lambda now: progress((now - begin) / (end - begin)),
         simulate=simulate,
-        observer=recorder or run.NOBODY,
+        observer=recorder or NULL_OBSERVER,
     )
-    figures = run.metrics(result, submissions, settings, scenario.jct_first)
+    figures = figures_of(result, submissions, settings, scenario.jct_first)
     figures["broken_log_lines"] = log.broken
     if recorder is None or name is None:
         return Evaluation(figures, None)

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bftrainer.errors import BftrainerError
-from bftrainer.model.policy import EngineSettings
 from bftrainer.replay.workload import Changes
-from bftrainer.settings.values import Seconds, Settings, SettingsError
+from bftrainer.settings.setting import Seconds, SettingsError
+from bftrainer.settings.values import Settings, of_command
 from bftrainer.traces.logs import FORMATS, LogOptions
 
 
@@ -101,12 +101,8 @@ class Scenario(BaseModel):
 
 OWN = tuple(name for name in Scenario.model_fields if name not in ("settings", "reading"))
 READING = tuple(field.name for field in fields(LogOptions))
-ENGINE = tuple(
-    name
-    for name in Settings.model_fields
-    if name in {field.name for field in fields(EngineSettings)} - {"max_failures"}
-)
-"""The settings that matter: nothing fails in a replay."""
+ENGINE = of_command("replay")
+"""The settings that matter to a replay."""
 BOUNDS = {
     "machine_nodes": (1, 1_000_000),
     "cores_per_node": (1, 1_000_000),

@@ -6,41 +6,12 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
-from bftrainer.settings.values import Settings, SettingsError
+from bftrainer.settings.setting import SettingsError, facts
+from bftrainer.settings.values import Settings
 
-LIVE = frozenset(
-    {
-        # who gets nodes, and how that is decided
-        "allocator",
-        "solver",
-        "objective",
-        "t_fwd_s",
-        "max_parallel",
-        "nodes_per_trainer",
-        "ageing_s",
-        "user_max_nodes",
-        "milp_time_limit_s",
-        "milp_gap",
-        "profile_sizes",
-        "max_failures",
-        # who may do what
-        "admins",
-        # how the scheduler is watched and pilots are waited for
-        "poll_s",
-        "poll_max_s",
-        "min_hole_s",
-        "exclude_nodes",
-        "vacate_s",
-        "spare_s",
-        "submissions_per_minute",
-        "debounce_s",
-        "failed_polls",
-        "pilot_start_s",
-        "reconnect_s",
-    }
-)
-"""What is read anew whenever it is needed. Everything else was built into what runs: files and sockets that
-are open, nodes that were classed as they joined, what agents were told when they started."""
+LIVE = frozenset(name for name, setting in facts(Settings).items() if setting.live)
+"""What is read anew whenever it is needed. Everything else was built into what runs: open files and sockets,
+nodes that were classed as they joined, what agents were told when they started."""
 
 
 Refused = Mapping[str, tuple[object, object]]
@@ -48,10 +19,10 @@ Refused = Mapping[str, tuple[object, object]]
 
 
 def reloaded(old: Settings, new: Settings) -> tuple[Settings, Refused]:
-    """`old` with what may change taken from `new`, and what may not.
+    """`old` with the live settings of `new`; beside it, the other settings in which they differ.
 
     Raises:
-        SettingsError: what may change does not go together with what may not.
+        SettingsError: the live settings of `new` contradict settings that stay as in `old`.
     """
     held = {name: getattr(old, name) for name in Settings.model_fields}
     wanted = {name: getattr(new, name) for name in Settings.model_fields if getattr(new, name) != held[name]}

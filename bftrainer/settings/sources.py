@@ -9,28 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
-from bftrainer.settings.values import (
-    NO_SETTINGS,
-    NO_VALUE,
-    PREFIX,
-    SITE_FILE,
-    SITE_VARIABLE,
-    Settings,
-    SettingsError,
-)
+from bftrainer.settings.setting import SettingsError
+from bftrainer.settings.values import NO_VALUE, Settings
+
+PREFIX = "BFTRAINER_"
+SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
+"""Names the site's file where it is not in its usual place."""
+NO_SETTINGS = frozenset({"BFTRAINER_WORKER", "BFTRAINER_SECRET", SITE_VARIABLE})
+"""Variables with our prefix that are no settings: what agents are told, what they tell their workers, and
+where the site's file is."""
+SITE_FILE = "/etc/bftrainer/config.yaml"
 
 
 def load(
     overrides: Mapping[str, Any], *, file: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Merge the sources. `overrides` are the command line's; its None values count as not given.
+    """Merge the sources into settings.
+
+    `overrides` are the command line's; its None values count as not given. `file` is read in place of the
+    user's and the site's file. `environ` is the process's own by default.
 
     Raises:
-        SettingsError: an unknown name or an impossible value, with its source.
+        SettingsError: unknown names or impossible values, each with its source; an unreadable file.
     """
     environ = os.environ if environ is None else environ
     merged: dict[str, Any] = {}
@@ -66,7 +68,7 @@ def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: M
 
 
 def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-    """What is read without being asked for, where it is there; later ones go over earlier ones."""
+    """The site's and the user's file, where they exist; later ones override earlier ones."""
     own = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "bftrainer" / "config.yaml"
     found = [_from_file(own)] if os.access(own, os.F_OK) else []
     site = Path(environ.get(SITE_VARIABLE, SITE_FILE))

@@ -1,13 +1,11 @@
-"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+"""What is wrong with a spec, in words: pydantic's errors with line, place, value and remedy."""
 
 from __future__ import annotations
 
 import difflib
 from typing import Any, get_args
 
-from pydantic import (
-    BaseModel,
-)
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from bftrainer.spec.located_yaml import Document, Location
@@ -15,17 +13,25 @@ from bftrainer.spec.schema import Spec
 
 
 def other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
+    """Whether an error is about the form of `work` that the user did not choose.
+
+    `work` is a word or a mapping; pydantic tries both and reports errors of both.
+    """
     if error["loc"][:1] != ("work",):
         return False
     return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
 
 
 def explain(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
-    at, text = _said(document, where, error)
+    """The line of an error, and the whole message: `file:line: where: value: what; remedy`.
+
+    `where` is the place of the spec in its document: `()`, or its index in a list of specs.
+    """
+    at, text = _line_and_text(document, where, error)
     return at, f"{document.name}:{at}: {text}"
 
 
-def _said(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+def _line_and_text(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
     loc = error["loc"]
     if loc[:1] == ("work",):  # the second part names which of its forms was tried
         loc = loc[:1] + loc[2:]

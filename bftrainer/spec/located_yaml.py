@@ -1,4 +1,4 @@
-"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+"""YAML from untrusted users, with the line of every value. Aliases, tags and deep nesting are refused."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ MAX_DEPTH = 16
 
 
 class SpecError(BftrainerError, ValueError):
-    """One or more things wrong with a spec, one line each: `file:line: where: what; remedy`."""
+    """Everything that is wrong with a spec, one line each: `file:line: where: what; remedy`."""
 
 
 Location = tuple[int | str, ...]
+"""The keys and indices that lead to a value from the top of its document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    name: str
+    """A YAML document as plain values, with the line of each."""
+
+    name: str  # of its file, for messages
     value: Any
     lines: dict[Location, int]
 
     def line(self, where: Location) -> int:
+        """The line of the value at `where`; for a missing value, that of the closest one that contains it."""
         while where not in self.lines and where:
             where = where[:-1]
         return self.lines.get(where, 1)
 
     def at(self, where: Location) -> Any:
+        """The value at `where`, which must exist."""
         value = self.value
         for key in where:
             value = value[key]
@@ -39,6 +44,11 @@ class Document:
 
 
 def compose(text: str, name: str) -> Document:
+    """The document of a YAML text. `name` is its file's, for messages.
+
+    Raises:
+        SpecError: too long, empty, not YAML, or YAML with aliases, tags, deep nesting or a key twice.
+    """
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"{name}: {len(text)} characters; a spec has at most {MAX_CHARACTERS}")
     try:
@@ -58,7 +68,12 @@ def compose(text: str, name: str) -> Document:
 
 
 def refuse_the_exotic(text: str, name: str) -> None:
-    """No aliases (they can blow a small file up), no tags, no deep nesting: specs need none of them."""
+    """Check that a text has no aliases (they let a small file grow without bounds), tags or deep nesting.
+
+    Raises:
+        SpecError: it has, with the line. Specs need none of these.
+        yaml.YAMLError: it is no YAML.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 1

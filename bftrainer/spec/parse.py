@@ -1,13 +1,11 @@
-"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+"""Reads trainer specs: from YAML in a file or text to validated `TrainerSpec`s."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
@@ -20,7 +18,7 @@ def load(path: Path) -> TrainerSpec:
     """Read one spec from a file; relative paths in it count from the file's folder.
 
     Raises:
-        SpecError: unreadable or not a valid spec.
+        SpecError: the file is unreadable, or not a valid spec.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -30,9 +28,12 @@ def load(path: Path) -> TrainerSpec:
 
 
 def require_workdir(spec: TrainerSpec, path: Path) -> None:
-    """Raises `SpecError` unless the workdir of the spec in the file `path` is a folder for this user.
+    """Check that the workdir of a spec, read from the file `path`, is a folder that this user can see.
 
-    Only who will use the folder looks for it: a daemon that serves many users opens no files of theirs.
+    The user's own command checks it: a daemon that serves many users opens no files of theirs.
+
+    Raises:
+        SpecError: it is not, with the line of `workdir`.
     """
     if not _is_folder(spec.workdir):
         lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
@@ -48,13 +49,21 @@ def _is_folder(path: str) -> bool:
 
 
 def parse(text: str, name: str, base: Path) -> TrainerSpec:
-    """One spec from its YAML text. `name` is shown in errors, `base` is where relative paths start."""
+    """One spec from its YAML text. `name` is its file's, for messages; relative paths start at `base`.
+
+    Raises:
+        SpecError: not a valid spec.
+    """
     document = compose(text, name)
     return _convert(document, (), base)
 
 
 def parse_many(text: str, name: str) -> list[TrainerSpec]:
-    """A YAML list of specs, for replays. Raises `SpecError` also for names that occur twice."""
+    """A YAML list of specs, for replays.
+
+    Raises:
+        SpecError: no list, an invalid spec, or a name that occurs twice.
+    """
     document = compose(text, name)
     if not isinstance(document.value, list):
         raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
@@ -102,7 +111,7 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
 
 
 def _absolute(base: Path, path: str) -> str:
-    """A whole path, made of its words alone: where links lead is for who opens it."""
+    """The absolute path, links unresolved: the user's own processes follow them."""
     return os.path.abspath(base / path)  # noqa: PTH100  Path.resolve would follow links
 
 

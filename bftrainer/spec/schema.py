@@ -1,4 +1,4 @@
-"""Trainer specs: YAML in, `TrainerSpec` out. Everything in a spec is hostile until it has been here."""
+"""What keys a trainer spec has, their types and bounds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ import math
 import re
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
@@ -73,6 +66,8 @@ class _Cost(_Strict):
 
 
 class Rescale(_Strict):
+    """What a rescale costs: `stall_s` for all members, `init_s` for new nodes, in seconds."""
+
     up: _Cost
     down: _Cost
 
@@ -86,6 +81,8 @@ class Rescale(_Strict):
 
 
 class Work(_Strict):
+    """The work is done after so many samples, counted over all nodes."""
+
     samples: Annotated[int, Field(ge=1, le=10**15)]
 
 
@@ -95,7 +92,7 @@ class _Checkpoint(_Strict):
 
 
 class _Batch(_Strict):
-    """A fixed global batch, or a fixed batch per node with what the learning rate does."""
+    """A fixed global batch, or a fixed batch per node and how the learning rate follows the nodes."""
 
     total: Annotated[int, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
     per_node: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -111,10 +108,13 @@ class _Batch(_Strict):
         return self
 
     def items(self) -> tuple[tuple[str, int | str], ...]:
+        """The given keys with their values, sorted, as `TrainerSpec.batch` has them."""
         return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
 
 
 class Spec(_Strict):
+    """A trainer spec as users write it; docs/user-guide.md says what each key means."""
+
     name: Text
     command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
     nodes: _Range
@@ -158,4 +158,5 @@ class Spec(_Strict):
         return self
 
     def points(self) -> Points | None:
+        """The curve as (nodes, samples/s) with whole nodes, checked; None if the spec has none."""
         return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)

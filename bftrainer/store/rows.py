@@ -9,7 +9,7 @@ from typing import Any
 from bftrainer.model.actions import Action
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import StoredTrainer
+from bftrainer.model.reports import StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import (
     Cost,
     Observations,
@@ -124,6 +124,11 @@ def to_trainer(row: Any) -> StoredTrainer:
         metrics=row.metrics,
         engine=engine,
     )
+
+
+def to_summary(row: Any) -> TrainerSummary:
+    """The brief of a trainer in a row that has one column for each field."""
+    return TrainerSummary(**{**row._mapping, "status": TrainerStatus(row.status)})
 
 
 def _plain(value: Any) -> Any:

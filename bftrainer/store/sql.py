@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from bftrainer.errors import NameTakenError, StoreError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer
-from bftrainer.model.trainer import Trainer, TrainerSpec
-from bftrainer.store import rows
+from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer, TrainerSummary
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+from bftrainer.store import queries, rows
 from bftrainer.store import tables as t
 from bftrainer.store.database import cause, open_database
+from bftrainer.store.pruning import prune
 
 
 class SqlStore:
@@ -102,14 +103,47 @@ class SqlStore:
             c.execute(t.memory.delete().where(t.memory.c.key == key))
             c.execute(t.memory.insert().values(key=key, value=value))
 
+    def prune(self, before: float, limit: int) -> int:
+        """See `ports.Store.prune`."""
+        with self._transaction() as c:
+            return prune(c, before, limit)
+
     # reading
 
     def trainers(self) -> list[StoredTrainer]:
         """See `ports.Store.trainers`."""
+        return self._trainers(sa.true())
+
+    def unfinished(self) -> list[StoredTrainer]:
+        """See `ports.Store.unfinished`."""
+        return self._trainers(t.trainers.c.ended_at.is_(None))
+
+    def trainer(self, id_: int) -> StoredTrainer | None:
+        """See `ports.Store.trainer`."""
+        return next(iter(self._trainers(t.trainers.c.id == id_)), None)
+
+    def latest_named(self, name: str) -> Mapping[str, int]:
+        """See `ports.Store.latest_named`."""
+        latest = sa.func.max(t.trainers.c.id).label("latest")
+        query = sa.select(t.trainers.c.user, latest).where(t.trainers.c.name == name)
         with self._transaction() as c:
-            return [
-                rows.to_trainer(row) for row in c.execute(sa.select(t.trainers).order_by(t.trainers.c.id))
-            ]
+            found = c.execute(query.group_by(t.trainers.c.user))
+            return {row.user: row.latest for row in found}
+
+    def unfinished_summaries(self, user: str | None = None) -> list[TrainerSummary]:
+        """See `ports.Store.unfinished_summaries`."""
+        with self._transaction() as c:
+            return queries.unfinished_summaries(c, user)
+
+    def ended_summaries(self, limit: int, skip: int = 0, user: str | None = None) -> list[TrainerSummary]:
+        """See `ports.Store.ended_summaries`."""
+        with self._transaction() as c:
+            return queries.ended_summaries(c, limit, skip, user)
+
+    def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
+        """See `ports.Store.count_ended`."""
+        with self._transaction() as c:
+            return queries.count_ended(c, user)
 
     def get(self, key: str) -> str | None:
         """See `ports.Store.get`."""
@@ -121,18 +155,13 @@ class SqlStore:
         self, what: str, limit: int | None, trainer: int | None = None, user: str | None = None
     ) -> list[Row]:
         """See `ports.Store.rows`."""
-        table = {"events": t.events, "pauses": t.pauses, "reports": t.reports}[what]
-        query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
-        if trainer is not None:
-            query = query.where(table.c.trainer == trainer)
-        own = None if user is None else sa.select(t.trainers.c.id).where(t.trainers.c.user == user)
-        if own is not None:
-            query = query.where(sa.or_(table.c.trainer.is_(None), table.c.trainer.in_(own)))
         with self._transaction() as c:
-            found = [dict(row._mapping) for row in c.execute(query)][::-1]
-            if what == "events":
-                _add_decisions(c, found, None if own is None else set(c.execute(own).scalars()))
-        return found
+            return queries.last_rows(c, what, limit, trainer, user)
+
+    def _trainers(self, which: sa.ColumnElement[bool]) -> list[StoredTrainer]:
+        query = sa.select(t.trainers).where(which).order_by(t.trainers.c.id)
+        with self._transaction() as c:
+            return [rows.to_trainer(row) for row in c.execute(query)]
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
@@ -149,22 +178,3 @@ def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:
     """Add a row and return its id."""
     result = c.execute(table.insert().values(values))
     return int(result.inserted_primary_key[0])  # type: ignore[index]
-
-
-def _add_decisions(c: sa.Connection, found: list[Row], own: Collection[int] | None) -> None:
-    """Add to events their plans and actions, as far as they are about `own` trainers (None: all)."""
-    if not found:
-        return
-    span = (found[0]["id"], found[-1]["id"])  # naming them one by one would be too much for SQLite
-    plans = {row.event: row for row in c.execute(sa.select(t.plans).where(t.plans.c.event.between(*span)))}
-    actions: dict[int, list[Row]] = {}
-    query = sa.select(t.actions).where(t.actions.c.event.between(*span)).order_by(t.actions.c.id)
-    for action in c.execute(query):
-        if own is None or action.trainer in own:
-            actions.setdefault(action.event, []).append(dict(action._mapping))
-    for row in found:
-        plan = plans.get(row["id"])
-        row["plan"] = None if plan is None else dict(plan._mapping)
-        if plan is not None and own is not None:
-            row["plan"]["allocation"] = {k: v for k, v in plan.allocation.items() if int(k) in own}
-        row["actions"] = actions.get(row["id"], [])

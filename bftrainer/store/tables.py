@@ -44,6 +44,10 @@ Index(
     unique=True,
     sqlite_where=text("ended_at IS NULL"),
 )
+# with their statuses, so that counting reads nothing but the index
+Index("trainers_by_end", trainers.c.ended_at, trainers.c.status)
+Index("trainers_by_user", trainers.c.user, trainers.c.ended_at, trainers.c.status)
+Index("trainers_by_name", trainers.c.name, trainers.c.user)
 
 events = Table(
     "events",

@@ -33,6 +33,18 @@ SPEC = TrainerSpec(
     costs=RescaleCosts(up=Cost(stall_s=0.5, init_s=3.0), down=Cost(stall_s=0.25)),
     env=(("KEY", "välue"),),
 )
+PROGRESS = Progress(
+    time=1.0, trainer=1, generation=1, size=2, step=3, samples=96, epoch=0, rate=None, metrics={"loss": 0.5}
+)
+PAUSE = Pause(
+    time=3.0, trainer=1, generation=2, node="n1", kind="join", size=3, step=7, pause_s=0.05, lost_steps=0
+)
+
+
+def end(store: Store, trainer: int, time: float) -> None:
+    """Have a trainer complete at `time`."""
+    ended = Ended(trainer=trainer, status=TrainerStatus.COMPLETED, reason="done")
+    store.record(NodesChanged(time=time), [], None, [], ended, frozenset())
 
 
 class StoreContract:
@@ -50,8 +62,7 @@ class StoreContract:
         with pytest.raises(NameTakenError, match="bftrainer cancel a"):
             store.submit(SPEC, 1.0)
         assert len(store.trainers()) == 1
-        ended = Ended(trainer=first, status=TrainerStatus.COMPLETED, reason="done")
-        store.record(NodesChanged(time=2.0), [], None, [], ended, frozenset())
+        end(store, first, 2.0)
         assert store.submit(SPEC, 3.0) > first
         assert store.trainers()[0].status is TrainerStatus.COMPLETED
         assert store.trainers()[0].ended_at == 2.0
@@ -131,35 +142,86 @@ class StoreContract:
     def test_progress_and_pauses(self, reopen: Callable[[], Store]) -> None:
         store = reopen()
         id_ = store.submit(SPEC, 0.0)
-        first = Progress(
-            time=1.0,
-            trainer=id_,
-            generation=1,
-            size=2,
-            step=3,
-            samples=96,
-            epoch=0,
-            rate=None,
-            metrics={"loss": 0.5},
-        )
+        first = replace(PROGRESS, trainer=id_)
         store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0)])
-        pause = Pause(
-            time=3.0,
-            trainer=id_,
-            generation=2,
-            node="n1",
-            kind="join",
-            size=3,
-            step=7,
-            pause_s=0.05,
-            lost_steps=0,
-        )
-        store.pause(pause)
+        store.pause(replace(PAUSE, trainer=id_))
         store = reopen()
         assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, 96.0)
         assert [row["step"] for row in store.rows("reports", 10, id_)] == [3, 6]
         assert store.rows("pauses", 10, id_)[0]["pause_s"] == 0.05
         assert store.rows("pauses", 10, id_ + 1) == []
+
+    def test_lookups_find_what_the_whole_list_has(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        for number, (user, name) in enumerate((u, n) for u in ("alice", "bob") for n in ("a", "b", "a")):
+            id_ = store.submit(replace(SPEC, user=user, name=name), float(number))
+            if number % 3 != 1:
+                end(store, id_, 10.0 - number)  # the first of all ends last
+        every = store.trainers()
+        assert [store.trainer(t.id) for t in every] == every
+        assert store.trainer(every[-1].id + 1) is None
+        assert store.unfinished() == [t for t in every if t.ended_at is None]
+        assert [t.id for t in store.unfinished()] == [2, 5]
+        assert store.latest_named("a") == {"alice": 3, "bob": 6}
+        assert store.latest_named("b") == {"alice": 2, "bob": 5}
+        assert store.latest_named("c") == {}
+
+    def test_summaries_are_of_the_unfinished_and_of_those_that_ended_last(
+        self, reopen: Callable[[], Store]
+    ) -> None:
+        store = reopen()
+        for number in range(8):
+            spec = replace(SPEC, user=("alice", "bob")[number % 2], name=f"t{number}", samples=number or None)
+            id_ = store.submit(spec, float(number))
+            if number < 6:
+                end(store, id_, 10.0 - number)
+        assert [t.name for t in store.unfinished_summaries()] == ["t6", "t7"]
+        assert [t.name for t in store.unfinished_summaries("bob")] == ["t7"]
+        assert [t.name for t in store.ended_summaries(10)] == ["t0", "t1", "t2", "t3", "t4", "t5"]
+        assert [t.name for t in store.ended_summaries(2, 1)] == ["t1", "t2"]
+        assert [t.name for t in store.ended_summaries(2, 1, "alice")] == ["t2", "t4"]
+        assert store.count_ended() == {TrainerStatus.COMPLETED: 6}
+        assert store.count_ended("bob") == {TrainerStatus.COMPLETED: 3}
+        assert store.count_ended("carol") == {}
+        every = {t.id: t for t in store.trainers()}
+        for summary in (*store.unfinished_summaries(), *store.ended_summaries(10)):
+            whole = every[summary.id]
+            assert (summary.user, summary.name) == (whole.spec.user, whole.spec.name)
+            assert summary.work == whole.spec.samples
+            for key in ("status", "reason", "submitted_at", "ended_at", "samples", "step", "epoch", "rate"):
+                assert getattr(summary, key) == getattr(whole, key)
+            assert summary.metrics == whole.metrics
+
+    def test_the_oldest_events_go_whole(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        id_ = store.submit(SPEC, 0.0)
+        plan = Plan(
+            allocator="knapsack",
+            status=PlanStatus.OPTIMAL,
+            counts={id_: 1},
+            objective=1.0,
+            bound=1.0,
+            allocation={id_: frozenset({"n1"})},
+        )
+        start = StartWorker(trainer=id_, generation=1, node="n1")
+        for time in range(10):
+            store.record(NodesChanged(time=float(time)), [], plan, [start, start], None, frozenset())
+            store.progress([replace(PROGRESS, time=float(time), trainer=id_)])
+            store.pause(replace(PAUSE, time=float(time), trainer=id_))
+        assert store.prune(0.0, 100) == 0
+        assert store.prune(5.0, 2) == 6, "two events, two reports and two pauses"
+        assert [row["time"] for row in store.rows("events", None)] == [float(t) for t in range(2, 10)]
+        assert store.prune(5.0, 100) == 9
+        assert store.prune(5.0, 100) == 0
+        for what in ("events", "reports", "pauses"):
+            assert [row["time"] for row in store.rows(what, None)] == [5.0, 6.0, 7.0, 8.0, 9.0]
+        for event in store.rows("events", None):
+            assert event["plan"]["allocation"] == {str(id_): ["n1"]}
+            assert [action["event"] for action in event["actions"]] == [event["id"]] * 2
+        store = reopen()
+        assert store.prune(100.0, 100) == 15
+        assert store.rows("events", None) == []
+        assert [t.id for t in store.unfinished()] == [id_]
 
     def test_rows_are_the_last_ones_oldest_first(self, reopen: Callable[[], Store]) -> None:
         store = reopen()

@@ -24,7 +24,7 @@ def reopen(tmp_path: Path) -> Iterator[Callable[[], Store]]:
     def function() -> Store:
         for store in opened:
             store.close()
-        opened.append(SqlStore(tmp_path / "books.db"))
+        opened.append(SqlStore(tmp_path / "bftrainer.db"))
         return opened[-1]
 
     yield function
@@ -37,8 +37,8 @@ class TestSqlStore(StoreContract):
 
 
 def test_is_in_wal_mode(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "books.db").close()
-    assert sqlite3.connect(tmp_path / "books.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    SqlStore(tmp_path / "bftrainer.db").close()
+    assert sqlite3.connect(tmp_path / "bftrainer.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
 
     from bftrainer.store.tables import metadata
 
-    SqlStore(tmp_path / "books.db").close()
-    with create_engine(f"sqlite:///{tmp_path / 'books.db'}").connect() as connection:
+    SqlStore(tmp_path / "bftrainer.db").close()
+    with create_engine(f"sqlite:///{tmp_path / 'bftrainer.db'}").connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
@@ -61,11 +61,11 @@ def test_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
     ],
 )
 def test_a_foreign_or_newer_database_is_left_alone(tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "books.db"
+    path = tmp_path / "bftrainer.db"
     with sqlite3.connect(path) as connection:
         connection.executescript(statement)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"books\.db.*move the file away"):
+    with pytest.raises(StoreError, match=r"bftrainer\.db.*move the file away"):
         SqlStore(path)
     connection.close()
     assert sqlite3.connect(path).execute("SELECT name FROM sqlite_master").fetchall()[0][0] in (
@@ -76,13 +76,13 @@ def test_a_foreign_or_newer_database_is_left_alone(tmp_path: Path, statement: st
 
 
 def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "books.db").write_bytes(b"not a database at all, but long enough to look" * 10)
+    (tmp_path / "bftrainer.db").write_bytes(b"not a database at all, but long enough to look" * 10)
     with pytest.raises(StoreError, match="not a database"):
-        SqlStore(tmp_path / "books.db")
+        SqlStore(tmp_path / "bftrainer.db")
 
 
 def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
-    store = SqlStore(tmp_path / "books.db")
+    store = SqlStore(tmp_path / "bftrainer.db")
     store.submit(SPEC, 0.0)
     with store._engine.begin() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
@@ -95,7 +95,7 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "books.db"
+    path = tmp_path / "bftrainer.db"
     store = SqlStore(path)
     for name in ("measured", "new"):
         store.submit(replace(SPEC, name=name, user="alice"), 0.0)
@@ -108,7 +108,8 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
             del engine["observed"]
             engine["measured"], engine["measured_costs"] = then
             connection.execute("UPDATE trainers SET engine = ? WHERE id = ?", (json.dumps(engine), id_))
-        connection.execute("DROP INDEX unfinished_names")
+        for index in ("unfinished_names", "trainers_by_end", "trainers_by_user", "trainers_by_name"):
+            connection.execute(f"DROP INDEX {index}")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

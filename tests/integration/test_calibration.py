@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bftrainer.replay.calibrate import recorded
-from bftrainer.settings.values import PREFIX
+from bftrainer.settings.sources import PREFIX
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
 SPECS = ("digits.yaml", "digits-gentle.yaml", "spirals.yaml")  # as `make demo`

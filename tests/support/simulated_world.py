@@ -32,7 +32,7 @@ from bftrainer.model.events import (
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
-from bftrainer.replay.trainers.simulated import SimulatedLauncher
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.launcher import Moment, TrainerView
 
@@ -146,7 +146,7 @@ class SimulatedWorld:
         self._later(NodesChanged(time=self._now + BACK_S, joined=frozenset({node})))
 
     def freeze(self, node: str) -> None:
-        worker, run = self._workers[OURS][node], self._launcher.runs[OURS]
+        worker, run = self._workers[OURS][node], self._launcher.trainers[OURS]
         if worker.phase == "member":  # the others wait for it
             self._launcher.lose(frozenset(run.members), self._now)
 
@@ -216,7 +216,7 @@ class SimulatedWorld:
         while self._agenda and self._agenda[0][0] <= end:
             self._now, _, _, due = heapq.heappop(self._agenda)
             if isinstance(due, TrainerEnded):
-                if self._launcher.over(due):
+                if self._launcher.is_due(due):
                     self._launcher.end(due.trainer, self._now)
                     self._take(due)
             elif isinstance(due, WorkersReady):
@@ -320,7 +320,7 @@ class SimulatedWorld:
 
     def _expect(self, action: Regroup) -> None:
         """The members have joined when the trainer's stall is over, if all of them still live."""
-        workers, run = self._workers[action.trainer], self._launcher.runs[action.trainer]
+        workers, run = self._workers[action.trainer], self._launcher.trainers[action.trainer]
         new = [n for n in action.members if n in workers and not workers[n].joined]
         kind = "leave" if action.leaving else "loss"
         if new:
@@ -355,10 +355,10 @@ class SimulatedWorld:
         )
 
     def _samples(self) -> float:
-        return self._launcher.runs[OURS].samples_at(self._now) if OURS in self._launcher.runs else 0.0
+        return self._launcher.trainers[OURS].samples_at(self._now) if OURS in self._launcher.trainers else 0.0
 
     def _report(self, trainer: int) -> None:
-        run = self._launcher.runs[trainer]
+        run = self._launcher.trainers[trainer]
         samples = int(run.samples_at(self._now))
         self._store.progress(
             [

@@ -8,7 +8,7 @@ import sys
 import time
 
 from bftrainer.api.client import DaemonError
-from bftrainer.settings.values import SITE_VARIABLE
+from bftrainer.settings.sources import SITE_VARIABLE
 from slurm.testbed import Testbed, TestbedError
 from tests.support.site import Site
 

@@ -15,8 +15,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from bftrainer.errors import BftrainerError
+from bftrainer.settings.daemon import SOCKET
+from bftrainer.settings.setting import facts
 from bftrainer.settings.sources import load
-from bftrainer.settings.values import NO_VALUE, SOCKET, Settings
+from bftrainer.settings.values import Settings
 from bftrainer.traces.logs import FORMATS, LogOptions
 
 if TYPE_CHECKING:
@@ -32,13 +34,10 @@ def setting_options(*names: str) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         for name in reversed(names):
-            field = Settings.model_fields[name]
-            said, shown = (
-                str(field.description),
-                field.get_default(call_default_factory=True, validated_data={}),
-            )
+            field, setting = Settings.model_fields[name], facts(Settings)[name]
+            shown = field.get_default(call_default_factory=True, validated_data={})
             if shown is None:
-                shown = NO_VALUE[name]
+                shown = setting.none_word
             if isinstance(shown, Path):
                 shown = str(shown).replace(str(Path.home()), "~", 1)
             only = get_origin(field.annotation) is Literal
@@ -48,8 +47,8 @@ def setting_options(*names: str) -> Callable[[F], F]:
                 name,
                 default=None,
                 type=click.Choice(choices) if choices else None,
-                metavar=None if choices else "SECONDS" if name.endswith("_s") else name.upper(),
-                help=f"{said[:1].upper()}{said[1:]}.  [default: {shown}]",
+                metavar=None if choices else "SECONDS" if setting.unit == "s" else name.upper(),
+                help=f"{setting.help[:1].upper()}{setting.help[1:]}.  [default: {shown}]",
             )(command)
         return click.option(
             "--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML)."

@@ -30,9 +30,11 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Row, StoredTrainer
 from bftrainer.model.trainer import ASSUMED_COSTS, Cost, RescaleCosts, TrainerSpec, TrainerStatus
 from bftrainer.ports import Store
-from bftrainer.replay import run
 from bftrainer.replay.calibrate.fit import Fitted, fit
-from bftrainer.replay.trainers.simulated import SimulatedLauncher, SimulatedTrainer
+from bftrainer.replay.loop import Progress, replay
+from bftrainer.replay.tally import Result
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
+from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
@@ -83,7 +85,7 @@ class Comparison:
 
     trainers: tuple[Line, ...]
     total: Line
-    result: run.Result
+    result: Result
 
 
 def is_record(path: Path) -> bool:
@@ -116,9 +118,9 @@ def load(path: Path) -> History:
         store.close()
 
 
-def compare(recorded: History, progress: run.Progress = lambda now: None) -> Comparison:
+def compare(recorded: History, progress: Progress = lambda now: None) -> Comparison:
     """Replay the record and put what it predicts beside it. `progress` takes the virtual time."""
-    result = run.replay(
+    result = replay(
         recorded.changes,
         recorded.submissions,
         recorded.settings,
@@ -131,7 +133,7 @@ def compare(recorded: History, progress: run.Progress = lambda now: None) -> Com
         Line(
             name=submission.spec.name,
             recorded=fitted.processed,
-            predicted=result.runs[id_].samples + result.runs[id_].repeated,
+            predicted=result.trainers[id_].samples + result.trainers[id_].repeated,
         )
         for id_, (submission, fitted) in enumerate(
             zip(recorded.submissions, recorded.fitted, strict=True), start=1
@@ -257,7 +259,7 @@ class RecordedLauncher(SimulatedLauncher):
     def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
         fitted = self._recorded.fitted[trainer - 1]
         super().submit(trainer, replace(spec, curve=fitted.curve or spec.curve), now)
-        run = self.runs[trainer]
+        run = self.trainers[trainer]
         run.exit_s = fitted.exit_s
         run.costs = RescaleCosts(up=Cost(stall_s=fitted.stall_up_s), down=Cost(stall_s=fitted.stall_down_s))
 
@@ -269,10 +271,10 @@ class RecordedLauncher(SimulatedLauncher):
         return min(starts, key=lambda start: (abs(start[0] - now), start[1] != action.node))[2]
 
     def lose(self, nodes: frozenset[str], now: float) -> None:
-        hit = [id_ for id_, run in self.runs.items() if not nodes.isdisjoint(run.members)]
+        hit = [id_ for id_, run in self.trainers.items() if not nodes.isdisjoint(run.members)]
         super().lose(nodes, now)
         for id_ in hit:
-            run, saved = self.runs[id_], self._saved[id_]
+            run, saved = self.trainers[id_], self._saved[id_]
             saved.times.append(now)
             saved.samples.append(run.samples)
             if not run.members and now not in self._recorded.drains:
@@ -281,12 +283,12 @@ class RecordedLauncher(SimulatedLauncher):
                 run.samples = kept
                 del self._saved[id_]
 
-    def _regroup(self, run: SimulatedTrainer, action: Regroup, now: float) -> None:
-        super()._regroup(run, action, now)
-        if not run.members:
+    def regroup(self, trainer: SimulatedTrainer, action: Regroup, now: float) -> None:
+        super().regroup(trainer, action, now)
+        if not trainer.members:
             return
         saved = self._saved.get(action.trainer)
-        if saved is None or saved.node != run.members[0]:
-            saved = self._saved[action.trainer] = _Saved(run.members[0], now, [], [])
+        if saved is None or saved.node != trainer.members[0]:
+            saved = self._saved[action.trainer] = _Saved(trainer.members[0], now, [], [])
         saved.times.append(now)
-        saved.samples.append(run.samples)
+        saved.samples.append(trainer.samples)

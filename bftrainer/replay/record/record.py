@@ -24,8 +24,10 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.events import Event
 from bftrainer.model.policy import EngineSettings
 from bftrainer.performance.curve import Floats
-from bftrainer.replay import run
-from bftrainer.replay.trainers.simulated import SimulatedLauncher, SimulatedTrainer
+from bftrainer.replay.figures import dedicated_samples
+from bftrainer.replay.tally import Result, changed
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
+from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 from bftrainer.settings.values import NO_VALUE
 
@@ -192,7 +194,7 @@ class Recorder:
                     border,
                     self._node_s + self._pool * (border - self._now),
                     self._totals(border, launcher),
-                    {id_: r.samples_at(border) for id_, r in launcher.runs.items() if r.ended_at is None},
+                    {id_: r.samples_at(border) for id_, r in launcher.trainers.items() if r.ended_at is None},
                     frozenset(self._over),
                 )
             )
@@ -203,14 +205,14 @@ class Recorder:
         now, state = event.time, step.state
         if before.pool is not state.pool:
             self._follow(0, before.pool, state.pool, now)
-        for old, trainer in run.changed(before, state):
+        for old, trainer in changed(before, state):
             self._follow(trainer.id, old.nodes if old else frozenset(), trainer.nodes, now)
         if step.ended is not None:
             id_ = step.ended.trainer
             if id_ in before.active:
                 self._follow(id_, before.active[id_].nodes, frozenset(), now)
             self._over.add(id_)
-            self._over_totals = self._over_totals.plus(launcher.runs[id_], now)
+            self._over_totals = self._over_totals.plus(launcher.trainers[id_], now)
         self._pool = len(state.pool)
         used = sum(len(t.nodes) for t in state.active.values())
         if self._moments and self._moments[-1][0] == now:
@@ -222,7 +224,7 @@ class Recorder:
         name: str,
         parameters: Mapping[str, Any],
         figures: Mapping[str, Any],
-        result: run.Result,
+        result: Result,
         workload: Sequence[Submission],
         settings: EngineSettings,
     ) -> ReportData:
@@ -235,7 +237,7 @@ class Recorder:
         stays = np.array(self._stays).reshape(-1, len(Stays._fields))
         stays[:, 2:] -= self.begin
         stays = stays[np.lexsort((stays[:, 1], stays[:, 0], stays[:, 2]))]  # by begin, node, trainer
-        times, spans = np.array(result.tally.decided, dtype=float).reshape(-1, 2).T
+        times, spans = np.array(result.tally.decisions, dtype=float).reshape(-1, 2).T
         decisions = Decisions(times - self.begin, spans, result.tally.refuted.astype(float))
         return ReportData(
             name=name,
@@ -248,7 +250,7 @@ class Recorder:
             decisions=decisions,
             stays=Stays(*stays.T),
             trainers=tuple(
-                _row(id_, own, workload[id_ - 1].model, self.begin) for id_, own in result.runs.items()
+                _row(id_, own, workload[id_ - 1].model, self.begin) for id_, own in result.trainers.items()
             ),
             windows=tuple(
                 _window(one, two, workload, settings, self.begin)
@@ -308,7 +310,7 @@ def _window(
         for id_, s in enumerate(workload, start=1)
         if id_ not in one.over and s.time < two.time
     ]
-    static = run.dedicated_samples(left, settings, nodes, one.time, two.time) if left else 0.0
+    static = dedicated_samples(left, settings, nodes, one.time, two.time) if left else 0.0
     done = _Totals(*(b - a for a, b in zip(one.totals, two.totals, strict=True)))
     return Window(
         begin=one.time - begin,

@@ -1,0 +1,1 @@
+"""Simulated trainers: what they do between two events, as the launcher would report it."""

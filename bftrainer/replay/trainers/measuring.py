@@ -1,8 +1,8 @@
-"""A replay in which the engine knows nothing of the trainers but what is measured.
+"""Replays in which the engine knows about trainers only what was measured.
 
-The simulated trainers behave as their specs say; the engine is given specs without curves and costs
-(`hidden`), and is told what a real launcher would measure: the speed over windows in which the trainer
-ran undisturbed, and what each rescale cost.
+The simulated trainers behave as their specs say. The engine gets specs without curves and costs
+(`hidden`), and the measurements that a real launcher would report: the speed over windows in which
+nothing disturbed the trainer, and what each rescale cost.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Event, Measured
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S
 from bftrainer.model.trainer import Cost, Scalability, TrainerSpec
-from bftrainer.replay.trainers.simulated import SimulatedLauncher, SimulatedTrainer
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
+from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
 
-ENOUGH = 5
-"""So many windows of a trainer on one size are measured; in life it goes on, at a replay's expense."""
+MOST_WINDOWS = 5
+"""Windows measured of a trainer on one number of nodes. Real launchers go on; in a replay that costs time."""
 
 
 def hidden(workload: Sequence[Submission]) -> list[Submission]:
-    """The same trainers, of which neither speeds nor costs are known.
+    """The same trainers without curves and costs, as the engine gets them.
 
-    Trainers of one model run one program. Which classes of nodes they cannot use is no matter of speed,
-    and stays known.
+    Trainers of one model are taken to run the same program. Classes of nodes that a trainer cannot use
+    stay known.
     """
     return [
         replace(
@@ -47,9 +48,9 @@ def hidden(workload: Sequence[Submission]) -> list[Submission]:
 
 
 class MeasuringLauncher(SimulatedLauncher):
-    """Simulates `submissions`, whatever the engine knows of them, and measures as real launchers do.
+    """Simulates `submissions`, whatever the engine knows about them, and measures as real launchers do.
 
-    Measured speeds spread by `noise` (relative, log-normal); the same `seed` gives the same noise.
+    Measured speeds scatter by `noise` (relative, log-normal); the same `seed` gives the same noise.
     """
 
     def __init__(
@@ -58,43 +59,47 @@ class MeasuringLauncher(SimulatedLauncher):
         super().__init__(emit)
         self._submissions, self._noise = submissions, noise
         self._random = random.Random(seed)  # noqa: S311  not for secrets
-        self._windows: Counter[tuple[int, int]] = Counter()  # of each trainer on each number of nodes
+        self._windows: Counter[tuple[int, int]] = Counter()  # (trainer, number of nodes) -> windows
 
     def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
+        """Make a trainer known; its spec in `submissions` counts, not the one that the engine has."""
         super().submit(trainer, self._submissions[trainer - 1].spec, now)
 
-    def told(self, event: Measured) -> Measured | None:
-        """Nothing of a window that something disturbed; after a whole one, the next begins."""
-        run = self.runs[event.trainer]
-        if run.ended_at is not None or run.published != event.generation:
+    def measurement(self, event: Measured) -> Measured | None:
+        """The measurement, unless something disturbed its window; after a whole window the next begins."""
+        trainer = self.trainers[event.trainer]
+        if trainer.ended_at is not None or trainer.published != event.generation:
             return None
         if event.point is not None:
-            if len(run.members) != event.point[0]:
+            if len(trainer.members) != event.point[0]:
                 return None
             self._windows[event.trainer, event.point[0]] += 1
-            self._window(event.trainer, run, event.time)
+            self._begin_window(event.trainer, trainer, event.time)
         return event
 
-    def _regroup(self, run: SimulatedTrainer, action: Regroup, now: float) -> None:
-        newcomers = [node for node in action.members if node in run.starting]
-        super()._regroup(run, action, now)
-        if not run.members:
+    def regroup(self, trainer: SimulatedTrainer, action: Regroup, now: float) -> None:
+        """Publish a membership, measure what that costs, and begin to measure the speed after the stall."""
+        newcomers = [node for node in action.members if node in trainer.starting]
+        super().regroup(trainer, action, now)
+        if not trainer.members:
             return
-        begin = run.stalled_until
-        if len(newcomers) < len(run.members):  # somebody saw it all
-            up = Cost(stall_s=run.costs.up.stall_s, init_s=run.costs.up.init_s) if newcomers else None
-            down = None if newcomers else Cost(stall_s=run.costs.down.stall_s)
-            self._emit(
-                Measured(time=begin, trainer=action.trainer, generation=run.published, up=up, down=down)
+        begin = trainer.stalled_until
+        if len(newcomers) < len(trainer.members):  # only a member that was there before can time the stall
+            costs = trainer.costs
+            up = Cost(stall_s=costs.up.stall_s, init_s=costs.up.init_s) if newcomers else None
+            down = None if newcomers else Cost(stall_s=costs.down.stall_s)
+            self.emit(
+                Measured(time=begin, trainer=action.trainer, generation=trainer.published, up=up, down=down)
             )
-        self._window(action.trainer, run, begin)
+        self._begin_window(action.trainer, trainer, begin)
 
-    def _window(self, trainer: int, run: SimulatedTrainer, begin: float) -> None:
-        n = len(run.members)
-        windows = self._windows[trainer, n]
+    def _begin_window(self, id_: int, trainer: SimulatedTrainer, begin: float) -> None:
+        """Announce the speed that will have been measured at the end of a window from `begin` on."""
+        n = len(trainer.members)
+        windows = self._windows[id_, n]
         length = MEASURE_AGAIN_S if windows else MEASURE_S
-        if run.rate > 0 and windows < ENOUGH:
-            speed = run.rate * math.exp(self._noise * self._random.gauss(0.0, 1.0))
-            self._emit(
-                Measured(time=begin + length, trainer=trainer, generation=run.published, point=(n, speed))
+        if trainer.rate > 0 and windows < MOST_WINDOWS:
+            speed = trainer.rate * math.exp(self._noise * self._random.gauss(0.0, 1.0))
+            self.emit(
+                Measured(time=begin + length, trainer=id_, generation=trainer.published, point=(n, speed))
             )

@@ -1,33 +1,45 @@
-"""The simulated launcher: what trainers do between events, on a virtual clock.
-
-A regrouped trainer stands still for `stall_s` of the direction of change: up where nodes join, down
-where none does. A trainer regrouped while it still stands still adds the new stall to what is left
-of the old. New nodes initialise for `init_s` while the members train on, then report ready. The
-published model is init_s = 0: newcomers are ready at once and everybody waits R_up.
-"""
+"""One simulated trainer: how it trains, stalls and waits as virtual time passes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
-from bftrainer.model.events import Event, Measured, TrainerEnded, WorkersReady
 from bftrainer.model.trainer import ASSUMED_COSTS, RescaleCosts, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
 
+HOUR_S = 3600.0
+
 
 @dataclass(slots=True)
 class SimulatedTrainer:
-    """One simulated trainer. `clock` is the moment up to which samples have been counted.
+    """The state of one simulated trainer. Times are in seconds of the virtual clock.
 
-    `exit_s` is how long its nodes stay taken after its work is done, `repeated` counts samples that
-    were lost with all nodes after they had been trained. `node_s` is the node-time that it held.
-
-    What a rescale costs in samples is its stall times the speed before it: `preempted_samples` where
-    nodes were taken from it, `rescaled_samples` where that was decided.
+    Attributes:
+        spec: What the simulation takes as the truth about the trainer.
+        costs: Stall and initialisation of a rescale.
+        rates: Samples/s on 0..n_max nodes.
+        clock: The moment up to which samples have been counted.
+        members: The nodes that train together.
+        stalled_until: When the current or last stall ends.
+        samples: Samples processed up to `clock`, without those that were lost.
+        stall_node_s: Node-time in which its members stood still for a rescale.
+        init_node_s: Node-time in which new nodes initialised.
+        starting: Node -> when its initialisation began.
+        due: When its work will be done if nothing changes; infinity if it makes no progress.
+        ended_at: When it ended; None while it has not.
+        published: The generation of the membership that was published last.
+        exit_s: How long its nodes stay occupied after its work is done.
+        repeated: Samples that were trained, lost together with all nodes, and have to be trained again.
+        submitted_at: When it was submitted, or the begin of the replay if that is later.
+        first_node_at: When it held a node for the first time.
+        node_s: Node-time that it held.
+        rescaled_samples: What decided rescales cost: their stalls times the speed before them.
+        preempted_samples: The same for rescales that became necessary because nodes left the pool.
+        speed_before_loss: Its speed before nodes were taken from it, until a new membership is published.
+        held: How many nodes it holds.
+        held_since: Since when it holds that many.
     """
 
     spec: TrainerSpec
@@ -35,12 +47,12 @@ class SimulatedTrainer:
     rates: Floats
     clock: float
     members: tuple[str, ...] = ()
-    stalled_until: float = float("-inf")
+    stalled_until: float = -math.inf
     samples: float = 0.0
     stall_node_s: float = 0.0
     init_node_s: float = 0.0
-    starting: dict[str, float] = field(default_factory=dict)  # node -> start of its initialisation
-    due: float = float("inf")  # when it will have done its work
+    starting: dict[str, float] = field(default_factory=dict)
+    due: float = math.inf
     ended_at: float | None = None
     published: int = 0
     exit_s: float = 0.0
@@ -50,77 +62,14 @@ class SimulatedTrainer:
     node_s: float = 0.0
     rescaled_samples: float = 0.0
     preempted_samples: float = 0.0
-    hit: float | None = None  # its speed before it lost nodes, until it goes on without them
+    speed_before_loss: float | None = None
     held: int = 0
     held_since: float = 0.0
 
-    @property
-    def rate(self) -> float:
-        """Samples/s while it does not stand still; too few members cannot train."""
-        enough = len(self.members) >= self.spec.n_min
-        return float(self.rates[len(self.members)]) if enough else 0.0
-
-    @property
-    def completed(self) -> bool:
-        """Whether it is over because its work is done."""
-        return self.ended_at is not None and self.spec.samples == self.samples
-
-    @property
-    def runtime_h(self) -> float:
-        """Hours from its first node to its end; NaN before."""
-        if self.ended_at is None or self.first_node_at is None:
-            return math.nan
-        return (self.ended_at - self.first_node_at) / 3600
-
-    @property
-    def turnaround_h(self) -> float:
-        """Hours from its submission to its end; NaN before."""
-        return math.nan if self.ended_at is None else (self.ended_at - self.submitted_at) / 3600
-
-    def linear_node_s(self, samples: float) -> float:
-        """The node-time in which single nodes of its would process so many samples."""
-        return samples / curve.rate(self.spec.curve or (), 1)
-
-    def _stall(self, now: float) -> float:
-        return max(0.0, min(self.stalled_until, now) - self.clock)
-
-    def samples_at(self, now: float) -> float:
-        """Its samples at `now`, if nothing happens to it before."""
-        return self.samples + max(0.0, min(now, self.due) - self.clock - self._stall(now)) * self.rate
-
-    def advance(self, now: float) -> None:
-        """Count what happens up to `now`: first the rest of a stall, then training."""
-        self.samples, stall = self.samples_at(now), self._stall(now)
-        self.stall_node_s += stall * len(self.members)
-        self.clock = now
-
-    def hold(self, nodes: int, now: float) -> None:
-        """It holds so many nodes from `now` on."""
-        self.node_s += self.held * (now - self.held_since)
-        self.held, self.held_since = nodes, now
-        if nodes and self.first_node_at is None:
-            self.first_node_at = now
-
-    def expect(self) -> None:
-        """Set `due` from what is left to do if nothing changes."""
-        if self.rate > 0 and self.spec.samples is not None:
-            left = max(0.0, self.spec.samples - self.samples)
-            self.due = max(self.clock, self.stalled_until) + left / self.rate
-        else:
-            self.due = float("inf")
-
-
-class SimulatedLauncher:
-    """Performs actions by arithmetic. `emit` takes the events that follow, at their own times."""
-
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self._emit = emit
-        self.runs: dict[int, SimulatedTrainer] = {}
-        self._busy: set[int] = set()  # trainers that have had nodes and are not over
-
-    def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
-        """Make a trainer known before any action names it."""
-        self.runs[trainer] = SimulatedTrainer(
+    @classmethod
+    def submitted(cls, spec: TrainerSpec, now: float) -> SimulatedTrainer:
+        """A trainer that was submitted at `now`; costs that its spec leaves open are the assumed ones."""
+        return cls(
             spec=spec,
             costs=spec.costs or ASSUMED_COSTS,
             rates=curve.table(spec.curve or (), spec.n_max),
@@ -128,105 +77,119 @@ class SimulatedLauncher:
             submitted_at=now,
         )
 
-    def perform(self, actions: tuple[Action, ...], now: float) -> None:
-        """Perform `actions` at `now`; of workers that one batch starts, equally fast ones report together."""
-        started: dict[tuple[int, int, float], set[str]] = {}
-        for action in actions:
-            run = self.runs[action.trainer]
-            if run.ended_at is not None:
-                continue
-            self._busy.add(action.trainer)
-            match action:
-                case StartWorker():
-                    run.starting[action.node] = now
-                    ready = now + self.init_s(action, now)
-                    started.setdefault((action.trainer, action.generation, ready), set()).add(action.node)
-                case StopWorker():
-                    self._initialised(run, action.node, now)
-                case Regroup():
-                    self._regroup(run, action, now)
-        for (trainer, generation, ready), nodes in started.items():
-            self._emit(
-                WorkersReady(time=ready, trainer=trainer, generation=generation, nodes=frozenset(nodes))
-            )
-
-    def init_s(self, action: StartWorker, now: float) -> float:
-        """How long a worker takes from `now` until it is ready."""
-        return self.runs[action.trainer].costs.up.init_s
-
-    def lose(self, nodes: frozenset[str], now: float) -> None:
-        """Nodes are gone: whoever was initialising on them wasted the time.
-
-        A trainer with too few members left stands still until the engine regroups it.
-        """
-        for id_ in sorted(self._busy):
-            run = self.runs[id_]
-            for node in nodes & run.starting.keys():
-                self._initialised(run, node, now)
-            if not nodes.isdisjoint(run.members):
-                run.advance(now)
-                run.hit = run.rate if run.hit is None else run.hit
-                run.members = tuple(n for n in run.members if n not in nodes)
-                run.due = float("inf")
-
-    def over(self, event: TrainerEnded) -> bool:
-        """Whether a predicted end is still true; what has happened since may have put it off."""
-        run = self.runs[event.trainer]
-        return run.ended_at is None and run.due + run.exit_s == event.time
-
-    def told(self, event: Measured) -> Measured | None:
-        """What the engine is told of a measurement. This one is from a record: as one of the membership
-        that there is now."""
-        return replace(event, generation=self.runs[event.trainer].published)
-
-    def end(self, trainer: int, now: float) -> None:
-        """A trainer is over; if its work is done, close its books at exactly that."""
-        run = self.runs[trainer]
-        run.advance(now)
-        if run.spec.samples is not None and run.due <= now:
-            run.samples = float(run.spec.samples)
-        for node in list(run.starting):
-            self._initialised(run, node, now)
-        run.hold(0, now)
-        run.members, run.ended_at = (), now
-        self._busy.discard(trainer)
-
-    def close(self, now: float) -> None:
-        """The replay is over: count up to `now`."""
-        for run in self.runs.values():
-            if run.ended_at is None:
-                run.advance(now)
-                run.hold(run.held, now)
-                for node in list(run.starting):
-                    self._initialised(run, node, now)
+    @property
+    def rate(self) -> float:
+        """Samples/s while it does not stand still; 0 with fewer members than `n_min`."""
+        enough = len(self.members) >= self.spec.n_min
+        return float(self.rates[len(self.members)]) if enough else 0.0
 
     @property
-    def busy(self) -> Iterator[SimulatedTrainer]:
-        """Those that have had nodes and are not over: only theirs can grow."""
-        return (self.runs[id_] for id_ in self._busy)
+    def completed(self) -> bool:
+        """Whether it ended because its work was done."""
+        return self.ended_at is not None and self.spec.samples == self.samples
 
-    def _regroup(self, run: SimulatedTrainer, action: Regroup, now: float) -> None:
-        run.advance(now)
-        newcomers = [node for node in action.members if node in run.starting]
+    @property
+    def runtime_h(self) -> float:
+        """Hours from its first node to its end; NaN if it has not ended or never held a node."""
+        if self.ended_at is None or self.first_node_at is None:
+            return math.nan
+        return (self.ended_at - self.first_node_at) / HOUR_S
+
+    @property
+    def turnaround_h(self) -> float:
+        """Hours from its submission to its end; NaN if it has not ended."""
+        return math.nan if self.ended_at is None else (self.ended_at - self.submitted_at) / HOUR_S
+
+    def linear_node_s(self, samples: float) -> float:
+        """The node-time (s) that this many samples take if every node trains on its own."""
+        return samples / curve.rate(self.spec.curve or (), 1)
+
+    def samples_at(self, now: float) -> float:
+        """Its samples at `now`, if nothing happens to it before."""
+        return self.samples + max(0.0, min(now, self.due) - self.clock - self._stall(now)) * self.rate
+
+    def advance(self, now: float) -> None:
+        """Count what happens from `clock` to `now`: first the rest of a stall, then training."""
+        self.samples, stall = self.samples_at(now), self._stall(now)
+        self.stall_node_s += stall * len(self.members)
+        self.clock = now
+
+    def hold(self, nodes: int, now: float) -> None:
+        """From `now` on it holds this many nodes."""
+        self.node_s += self.held * (now - self.held_since)
+        self.held, self.held_since = nodes, now
+        if nodes and self.first_node_at is None:
+            self.first_node_at = now
+
+    def lose(self, nodes: frozenset[str], now: float) -> None:
+        """Nodes are gone: initialisation on them was in vain, and members among them are lost.
+
+        Members that remain train on if they are enough; the engine publishes a new membership next.
+        """
+        for node in nodes & self.starting.keys():
+            self.stop_initialising(node, now)
+        if not nodes.isdisjoint(self.members):
+            self.advance(now)
+            if self.speed_before_loss is None:
+                self.speed_before_loss = self.rate
+            self.members = tuple(n for n in self.members if n not in nodes)
+            self.due = math.inf
+
+    def regroup(self, members: tuple[str, ...], generation: int, now: float) -> None:
+        """Train with these members from `now` on, after the stall of growing or shrinking.
+
+        A trainer that still stands still adds the new stall to what is left of the old one.
+        """
+        self.advance(now)
+        newcomers = [node for node in members if node in self.starting]
         for node in newcomers:
-            self._initialised(run, node, now)
-        speed = run.rate
-        run.members, run.published = action.members, action.generation
-        if run.members:
-            stall = run.costs.up.stall_s if newcomers else run.costs.down.stall_s
-            run.stalled_until = max(run.stalled_until, now) + stall
-            if run.hit is None:
-                run.rescaled_samples += stall * speed
+            self.stop_initialising(node, now)
+        speed = self.rate
+        self.members, self.published = members, generation
+        if members:
+            stall = self.costs.up.stall_s if newcomers else self.costs.down.stall_s
+            self.stalled_until = max(self.stalled_until, now) + stall
+            if self.speed_before_loss is None:
+                self.rescaled_samples += stall * speed
             else:
-                run.preempted_samples += stall * run.hit
-                run.hit = None
-        run.expect()
-        if run.due < float("inf"):
-            self._emit(
-                TrainerEnded(time=run.due + run.exit_s, trainer=action.trainer, generation=action.generation)
-            )
+                self.preempted_samples += stall * self.speed_before_loss
+                self.speed_before_loss = None
+        self.expect()
 
-    def _initialised(self, run: SimulatedTrainer, node: str, now: float) -> None:
-        begun = run.starting.pop(node, None)
+    def expect(self) -> None:
+        """Set `due` from what is left to do."""
+        if self.rate > 0 and self.spec.samples is not None:
+            left = max(0.0, self.spec.samples - self.samples)
+            self.due = max(self.clock, self.stalled_until) + left / self.rate
+        else:
+            self.due = math.inf
+
+    def end(self, now: float) -> None:
+        """It is over. If its work is done, it has processed exactly the samples of its spec."""
+        self.advance(now)
+        if self.spec.samples is not None and self.due <= now:
+            self.samples = float(self.spec.samples)
+        self.stop_all_initialising(now)
+        self.hold(0, now)
+        self.members, self.ended_at = (), now
+
+    def close(self, now: float) -> None:
+        """The replay ends at `now`, and this trainer has not: count up to then."""
+        self.advance(now)
+        self.hold(self.held, now)
+        self.stop_all_initialising(now)
+
+    def stop_initialising(self, node: str, now: float) -> None:
+        """A worker that initialised on `node` no longer does; no effect if there is none."""
+        begun = self.starting.pop(node, None)
         if begun is not None:
-            run.init_node_s += now - begun
+            self.init_node_s += now - begun
+
+    def stop_all_initialising(self, now: float) -> None:
+        """No worker initialises any more."""
+        for node in list(self.starting):
+            self.stop_initialising(node, now)
+
+    def _stall(self, now: float) -> float:
+        """How long (s) it stands still between `clock` and `now`."""
+        return max(0.0, min(self.stalled_until, now) - self.clock)

@@ -72,6 +72,13 @@ def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], g
         assert found.first() == (in_order[0] if in_order else None)
         assert [i for i in range(20) if i in found] == sorted(t.id for t in plain)
         assert found.eligible(1_000) == in_order
+        assert [found.get(i) for i in range(20)] == [{t.id: t for t in plain}.get(i) for i in range(20)]
+        assert Backlog.of(plain) == found
+        state = State(
+            settings=EngineSettings(), active={t.id: t for t in plain[:2]}, waiting=backlog(plain[2:])
+        )
+        assert {i: state.trainer(i) for i in state.trainers} == state.trainers
+        assert state.trainer(77) is None
 
 
 def test_whoever_does_not_wait_cannot_be_removed() -> None:

@@ -12,7 +12,7 @@ from bftrainer.model.events import Measured
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate
-from bftrainer.replay.trainers.measuring import ENOUGH, MeasuringLauncher, hidden
+from bftrainer.replay.trainers.measuring import MOST_WINDOWS, MeasuringLauncher, hidden
 from bftrainer.replay.workload import Submission
 
 SPEC = TrainerSpec(
@@ -41,7 +41,7 @@ class Bench:
         self.launcher.submit(1, known.spec, 0.0)
 
     def members(self, generation: int, now: float, *nodes: str) -> None:
-        run = self.launcher.runs[1]
+        run = self.launcher.trainers[1]
         new = [node for node in nodes if node not in run.members]
         for node in new:
             self.launcher.perform((StartWorker(trainer=1, generation=generation, node=node),), now)
@@ -63,11 +63,11 @@ def test_a_window_begins_after_the_stall_and_is_followed_by_longer_ones() -> Non
     bench.members(1, 100.0, "a")
     assert bench.speeds() == [(105.0, (1, 10.0))]  # a stall of 3 s, and 2 s
     assert [event.up for event in bench.measured if event.point is None] == []  # nobody saw it all
-    for at in range(1, ENOUGH + 3):
+    for at in range(1, MOST_WINDOWS + 3):
         if len(bench.measured) < at:
             break
-        assert bench.launcher.told(bench.measured[at - 1]) is bench.measured[at - 1]
-    assert [time for time, _ in bench.speeds()] == [105.0 + 10 * i for i in range(ENOUGH)]
+        assert bench.launcher.measurement(bench.measured[at - 1]) is bench.measured[at - 1]
+    assert [time for time, _ in bench.speeds()] == [105.0 + 10 * i for i in range(MOST_WINDOWS)]
 
 
 def test_survivors_tell_what_a_rescale_cost() -> None:
@@ -84,11 +84,11 @@ def test_a_window_that_a_change_of_members_broke_says_nothing() -> None:
     bench.members(1, 0.0, "a", "b")
     (first,) = bench.measured
     bench.launcher.lose(frozenset("b"), 1.0)
-    assert bench.launcher.told(first) is None  # its nodes are gone, and nothing was published yet
+    assert bench.launcher.measurement(first) is None  # its nodes are gone, and nothing was published yet
     bench.members(2, 1.0, "a")
-    assert bench.launcher.told(first) is None
+    assert bench.launcher.measurement(first) is None
     bench.launcher.end(1, 3.0)
-    assert bench.launcher.told(bench.measured[-1]) is None
+    assert bench.launcher.measurement(bench.measured[-1]) is None
 
 
 def test_noise_spreads_what_is_measured_and_a_seed_repeats_it() -> None:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
-from bftrainer.replay import run
+from bftrainer.replay.figures import figures_of
+from bftrainer.replay.loop import replay
 from bftrainer.replay.record import record
 from bftrainer.replay.record.record import Recorder, ReplayRecordError, ReportData
+from bftrainer.replay.tally import Result
 from bftrainer.replay.workload import Submission
 from bftrainer.traces import intervals
 from bftrainer.traces.intervals import Interval
@@ -41,11 +43,11 @@ def job(samples: int = ENDLESS, at: float = 0.0, n_max: int = 4, model: str = "m
 
 def play(
     log: list[Interval], *jobs: Submission, end: float = 100.0, chosen: EngineSettings = SETTINGS
-) -> tuple[run.Result, ReportData]:
+) -> tuple[Result, ReportData]:
     changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, end)
     recorder = Recorder(0.0, end)
-    result = run.replay(changes, jobs, chosen, 0.0, end, observer=recorder)
-    figures = run.metrics(result, jobs, chosen)
+    result = replay(changes, jobs, chosen, 0.0, end, observer=recorder)
+    figures = figures_of(result, jobs, chosen)
     return result, recorder.record("one", {"nodes": 2}, figures, result, jobs, chosen)
 
 
@@ -146,7 +148,7 @@ def test_times_of_completed_trainers() -> None:
     assert {m: 3600 * h for m, h in figures["runtime_by_model_h"].items()} == pytest.approx(
         {"k": 14.5, "m": 14.5}
     )
-    of_first = [run.metrics(result, jobs, SETTINGS, n)["mean_turnaround_first_h"] for n in (None, 1, 2, 3)]
+    of_first = [figures_of(result, jobs, SETTINGS, n)["mean_turnaround_first_h"] for n in (None, 1, 2, 3)]
     assert of_first[0] is None
     assert of_first[1] == pytest.approx(14.5 / 3600)
     assert of_first[2] == pytest.approx(19.75 / 3600)
@@ -173,7 +175,7 @@ def test_records_add_up(
         patch.setattr(record, "window_s", lambda span: 37.0)
         result, kept = play(found, *jobs, chosen=chosen)
     changes = intervals.changes(found, frozenset(i.node for i in found), 0.0, 100.0)
-    plain = run.replay(changes, jobs, chosen, 0.0, 100.0)
+    plain = replay(changes, jobs, chosen, 0.0, 100.0)
     assert plain.samples == result.samples
     lengths = kept.stays.end - kept.stays.begin
     assert (lengths > 0).all()
@@ -188,7 +190,7 @@ def test_records_add_up(
         assert kept.figures[name] == pytest.approx(getattr(kept.moments, name)[-1])
     assert (kept.moments.used <= kept.moments.pool).all()
     assert (kept.moments.time[1:] > kept.moments.time[:-1]).all()
-    assert len(kept.decisions.time) == len(result.tally.decision_s)
+    assert len(kept.decisions.time) == len(result.tally.decisions)
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def test_the_replay_works_out_what_follows(journal: Journal) -> None:
     record = recorded.load(journal.folder)
     assert (record.begin, record.end) == (0.0, 30.0)
     comparison = recorded.compare(record)
-    (run,) = comparison.result.runs.values()
+    (run,) = comparison.result.trainers.values()
     trained = (12.0 - 4.5) * 200 + (16.6 - 12.6) * 150 + (30.0 - 23.5) * 150
     (line,) = comparison.trainers
     assert line.predicted == pytest.approx(trained)
@@ -170,7 +170,7 @@ def test_rank_0_is_followed_by_who_writes_a_checkpoint_at_once(journal: Journal)
         for c in record.changes
     ]
     comparison = recorded.compare(replace(record, changes=tuple(changes)))
-    (run,) = comparison.result.runs.values()
+    (run,) = comparison.result.trainers.values()
     # b follows a at 12.0 and has written none since when it is lost at 16.6
     assert run.repeated == pytest.approx(600)
 
@@ -249,7 +249,7 @@ def test_a_trainer_holds_its_nodes_until_it_has_exited(journal: Journal) -> None
     assert record.fitted[0].exit_s == pytest.approx(2.0)
     comparison = recorded.compare(record)
     assert comparison.total.difference == 0.0
-    assert comparison.result.runs[1].ended_at == pytest.approx(14.0)
+    assert comparison.result.trainers[1].ended_at == pytest.approx(14.0)
     assert comparison.result.tally.idle_node_s == pytest.approx(6.0)
     assert recorded.compare(replace(record, end=13.0)).total.predicted == pytest.approx(1000)
 
@@ -267,7 +267,7 @@ def test_ends_that_cannot_be_foreseen_are_taken_over(journal: Journal) -> None:
         TrainerCancelled(time=12.0, trainer=2),
         TrainerCancelled(time=13.0, trainer=3),
     ]
-    runs = recorded.compare(record).result.runs
+    runs = recorded.compare(record).result.trainers
     assert (runs[2].ended_at, runs[3].ended_at) == (12.0, 13.0)
     assert runs[2].samples < 10**6
 
@@ -283,7 +283,7 @@ def test_a_stopped_daemon_has_no_nodes_until_the_next_begins(journal: Journal) -
     assert pool[-3:] == [(30.0, {"a"}, set()), (41.0, set(), {"a"}), (50.0, {"a"}, set())]
     assert record.end == 50.0
     assert record.settings == Settings(objective="efficiency").engine
-    runs = recorded.compare(replace(record, changes=record.changes[:-2])).result.runs
+    runs = recorded.compare(replace(record, changes=record.changes[:-2])).result.trainers
     assert runs[1].repeated == pytest.approx((16.6 - 14.0) / (16.6 - 12.0) * 600)  # none lost by the stop
 
 
@@ -312,7 +312,7 @@ def test_the_engine_is_told_what_it_was_told_then(journal: Journal) -> None:
     assert record.changes[2] == Measured(
         time=5.0, trainer=1, generation=0, point=(2, 100.0), up=None, down=Cost(stall_s=0.1)
     )
-    (run,) = recorded.compare(record).result.runs.values()
+    (run,) = recorded.compare(record).result.trainers.values()
     assert run.members == ("a",)  # two are slower than one: it believes that, and gives one back
 
 

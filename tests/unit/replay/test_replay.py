@@ -19,9 +19,12 @@ from bftrainer.cli.replay_command import command
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
-from bftrainer.replay import run, scenario, workload
+from bftrainer.replay import scenario, workload
 from bftrainer.replay.evaluate import chosen, evaluate
+from bftrainer.replay.figures import figures_of
+from bftrainer.replay.loop import replay
 from bftrainer.replay.record import record
+from bftrainer.replay.tally import Result
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Changes, Submission, WorkloadError
 from bftrainer.traces import intervals
@@ -243,10 +246,10 @@ def trainer(samples: int = ENDLESS, n_min: int = 1, n_max: int = 4, rate: float 
 
 def play(
     log: list[Interval], *specs: TrainerSpec, end: float = 100.0, at: float = 0.0, max_parallel: int = 10
-) -> run.Result:
+) -> Result:
     changes = intervals.changes(log, frozenset(i.node for i in log), 0.0, end)
     chosen = replace(SETTINGS, max_parallel=max_parallel)
-    return run.replay(changes, [Submission(at, spec) for spec in specs], chosen, 0.0, end)
+    return replay(changes, [Submission(at, spec) for spec in specs], chosen, 0.0, end)
 
 
 def test_one_trainer_grows_and_is_preempted() -> None:
@@ -255,12 +258,12 @@ def test_one_trainer_grows_and_is_preempted() -> None:
     log = [Interval(0.0, 100.0, "a"), Interval(20.0, 60.0, "b")]
     result = play(log, trainer())
     assert result.samples == pytest.approx(10 * (18 + 2 * 35 + 39), rel=1e-12)
-    own = result.runs[1]
+    own = result.trainers[1]
     assert (own.stall_node_s, own.init_node_s) == (pytest.approx(2 + 4 + 1), pytest.approx(3 + 3))
     tally = result.tally
     assert (tally.node_s, tally.idle_node_s) == (pytest.approx(140.0), pytest.approx(0.0))
     assert (tally.preemptions, tally.completed, tally.events) == (1, 0, 4)
-    figures = run.metrics(result, [Submission(0.0, trainer())], SETTINGS)
+    figures = figures_of(result, [Submission(0.0, trainer())], SETTINGS)
     assert figures["equivalent_nodes"] == pytest.approx(1.4)
     assert figures["efficiency_u"] == pytest.approx(1270 / 1400)  # between 1000 on 1 node and 2000 on 2
     assert figures["linear_efficiency"] == pytest.approx(127 / 140)
@@ -275,29 +278,29 @@ def test_a_stall_is_added_to_what_is_left_of_the_one_before() -> None:
     log = [Interval(0.0, 100.0, "a"), Interval(20.0, 24.0, "b")]
     result = play(log, trainer())
     assert result.samples == pytest.approx(10 * (18 + (100 - 26)), rel=1e-12)
-    assert result.runs[1].stall_node_s == pytest.approx(2 + 1 * 2 + 2 * 1)
+    assert result.trainers[1].stall_node_s == pytest.approx(2 + 1 * 2 + 2 * 1)
 
 
 def test_members_train_on_while_a_newcomer_that_never_joins_initialises() -> None:
     log = [Interval(0.0, 100.0, "a"), Interval(20.0, 22.0, "b")]
     result = play(log, trainer())
     assert result.samples == pytest.approx(10 * 95)
-    assert result.runs[1].init_node_s == pytest.approx(3 + 2)
+    assert result.trainers[1].init_node_s == pytest.approx(3 + 2)
     assert result.tally.preemptions == 1
 
 
 def test_a_trainer_ends_at_exactly_its_work_and_the_next_one_takes_its_node() -> None:
     """5-14.5 the first trains, 14.5-17.5 the second initialises, 17.5-19.5 it stands, to 50 it trains."""
     result = play([Interval(0.0, 100.0, "a")], trainer(samples=95), trainer(), end=50.0, max_parallel=1)
-    assert (result.runs[1].samples, result.runs[1].ended_at) == (95.0, pytest.approx(14.5))
-    assert (result.runs[2].samples, result.runs[2].ended_at) == (pytest.approx(305.0), None)
+    assert (result.trainers[1].samples, result.trainers[1].ended_at) == (95.0, pytest.approx(14.5))
+    assert (result.trainers[2].samples, result.trainers[2].ended_at) == (pytest.approx(305.0), None)
     assert result.tally.completed == 1
 
 
 def test_the_end_of_work_is_put_off_by_a_stall_and_idle_nodes_are_counted() -> None:
     """95 samples: 9.5 s of training from 5 on; a second node that it may not use stays idle."""
     result = play([Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")], trainer(samples=95, n_max=1))
-    assert result.runs[1].ended_at == pytest.approx(14.5)
+    assert result.trainers[1].ended_at == pytest.approx(14.5)
     assert result.samples == 95.0
     assert result.tally.completed == 1
     assert result.tally.idle_node_s == pytest.approx(200 - 14.5)
@@ -307,7 +310,7 @@ def test_a_prediction_of_the_end_is_dropped_when_the_trainer_rescales() -> None:
     """300 samples: 18 s on one node, then 60 / 20 s on two from 25 on."""
     log = [Interval(0.0, 100.0, "a"), Interval(20.0, 100.0, "b")]
     result = play(log, trainer(samples=240))
-    assert result.runs[1].ended_at == pytest.approx(25 + 60 / 20)
+    assert result.trainers[1].ended_at == pytest.approx(25 + 60 / 20)
     assert result.samples == 240.0
 
 
@@ -324,7 +327,10 @@ def test_survivors_below_the_minimum_wait_for_the_newcomer() -> None:
     log = [Interval(0.0, 100.0, "a"), Interval(0.0, 50.0, "b"), Interval(50.0, 100.0, "c")]
     result = play(log, trainer(n_min=2))
     assert result.samples == pytest.approx(20 * (45 + 45))
-    assert (result.runs[1].init_node_s, result.runs[1].stall_node_s) == (pytest.approx(9), pytest.approx(8))
+    assert (result.trainers[1].init_node_s, result.trainers[1].stall_node_s) == (
+        pytest.approx(9),
+        pytest.approx(8),
+    )
 
 
 def test_trainers_start_no_sooner_than_they_arrive() -> None:
@@ -339,9 +345,9 @@ def test_trainers_start_no_sooner_than_they_arrive() -> None:
 def test_without_nodes_or_trainers_all_figures_are_zero() -> None:
     empty = play([], trainer())
     assert (empty.samples, empty.tally.node_s) == (0.0, 0.0)
-    assert run.metrics(empty, [Submission(0.0, trainer())], SETTINGS)["efficiency_u"] == 0.0
+    assert figures_of(empty, [Submission(0.0, trainer())], SETTINGS)["efficiency_u"] == 0.0
     nobody = play([Interval(0.0, 100.0, "a")])
-    assert run.metrics(nobody, [], SETTINGS)["efficiency_u"] == 0.0
+    assert figures_of(nobody, [], SETTINGS)["efficiency_u"] == 0.0
     assert nobody.tally.idle_node_s == 100.0
 
 
@@ -396,9 +402,9 @@ def test_all_node_time_is_accounted_for(
     chosen = replace(SETTINGS, max_parallel=max_parallel)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SimulatedTrainer, "advance", watched)
-        result = run.replay(changes, jobs, chosen, 0.0, 100.0)
+        result = replay(changes, jobs, chosen, 0.0, 100.0)
     total = sum(i.end - i.start for i in log)
-    runs = result.runs.values()
+    runs = result.trainers.values()
     trained = sum(own.samples / (own.spec.curve[-1][1] / own.spec.n_max) for own in runs if own.spec.curve)
     stalled, initialised = sum(own.stall_node_s for own in runs), sum(own.init_node_s for own in runs)
     assert result.tally.node_s == pytest.approx(total)
@@ -412,10 +418,8 @@ def test_all_node_time_is_accounted_for(
     assert result.tally.completed == sum(own.ended_at is not None for own in runs)
 
 
-def figures_of(
-    changes: list[NodesChanged], jobs: list[Submission], chosen: EngineSettings
-) -> dict[str, object]:
-    figures = run.metrics(run.replay(changes, jobs, chosen, 0.0, 300.0), jobs, chosen)
+def untimed(changes: list[NodesChanged], jobs: list[Submission], chosen: EngineSettings) -> dict[str, object]:
+    figures = figures_of(replay(changes, jobs, chosen, 0.0, 300.0), jobs, chosen)
     timing = figures.pop("decision_ms")
     assert isinstance(timing, dict)
     assert set(timing) == {"p50", "p99", "max"}
@@ -427,15 +431,15 @@ def test_same_arguments_same_figures(allocator: str) -> None:
     log = generated(8, 300.0, seed=1)
     jobs = [Submission(10.0 * i, trainer(samples=3000, n_min=1 + i % 2, rate=5.0 + i)) for i in range(6)]
     chosen = EngineSettings(allocator=allocator, max_parallel=4)
-    figures = figures_of(log, jobs, chosen)
-    assert figures == figures_of(log, jobs, chosen)
+    figures = untimed(log, jobs, chosen)
+    assert figures == untimed(log, jobs, chosen)
     assert 0 < float(str(figures["efficiency_u"])) <= 1
     assert (figures["unproven_decisions"] == 0) == (allocator != "equal")
 
 
 def test_progress_reaches_from_the_beginning_towards_the_end() -> None:
     seen: list[float] = []
-    run.replay(generated(4, 100.0), [], SETTINGS, 0.0, 100.0, progress=seen.append)
+    replay(generated(4, 100.0), [], SETTINGS, 0.0, 100.0, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[0] == 0.0
     assert seen[-1] < 100.0

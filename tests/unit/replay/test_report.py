@@ -16,7 +16,8 @@ from matplotlib.colors import to_rgb
 from bftrainer.cli.report_command import command
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
-from bftrainer.replay import run
+from bftrainer.replay.figures import figures_of
+from bftrainer.replay.loop import replay
 from bftrainer.replay.record import record
 from bftrainer.replay.record.record import Recorder, ReportData
 from bftrainer.replay.report import pictures, report
@@ -40,8 +41,8 @@ def recorded(
     workload = [Submission(0.0, spec, f"model {i}") for i in range(jobs)]
     changes = intervals.changes(found, frozenset(i.node for i in found), 0.0, 9e4)
     recorder = Recorder(0.0, 9e4)
-    result = run.replay(changes, workload, SETTINGS, 0.0, 9e4, observer=recorder)
-    figures = run.metrics(result, workload, SETTINGS)
+    result = replay(changes, workload, SETTINGS, 0.0, 9e4, observer=recorder)
+    figures = figures_of(result, workload, SETTINGS)
     return recorder.record(name, {"nodes": 3, **parameters}, figures, result, workload, SETTINGS)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bftrainer.settings.live import LIVE, reloaded
+from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.sources import load
-from bftrainer.settings.values import Settings, SettingsError
+from bftrainer.settings.values import Settings
 
 
 def settings(**given: object) -> Settings:

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.errors import BftrainerError
 from bftrainer.model.policy import EngineSettings
-from bftrainer.settings.sources import load
-from bftrainer.settings.values import NO_SETTINGS, NO_VALUE, Settings, SettingsError
+from bftrainer.settings.setting import SettingsError, facts
+from bftrainer.settings.sources import NO_SETTINGS, load
+from bftrainer.settings.values import NO_VALUE, Settings
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path, nowhere: dict[str, str]) -> 
     ("text", "said"),
     [
         ("t_fw_s: 3\n", "unknown setting 't_fw_s'; did you mean 't_fwd_s'?"),
-        ("zzzzzz: 3\n", "unknown setting 'zzzzzz'; valid names: state_dir, allocator"),
+        ("zzzzzz: 3\n", "unknown setting 'zzzzzz'; valid names: state_dir, socket"),
         ("- a\n", "expected lines of 'name: value', got list"),
         ("a: [\n", "c.yaml"),
         ("t_fwd_s: 0\n", "c.yaml: t_fwd_s: 0: input should be greater than 0"),
@@ -209,7 +210,7 @@ def test_what_an_agent_tells_its_workers_is_no_setting(nowhere: dict[str, str]) 
 def test_settings_are_frozen_and_described(nowhere: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="frozen"):
         load({}, environ=nowhere).poll_s = 3.0  # type: ignore[misc]
-    assert all(field.description for field in Settings.model_fields.values())
+    assert all(setting.help for setting in facts(Settings).values())
 
 
 def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None:

@@ -1,0 +1,150 @@
+"""The replay loop: the engine fed from a log, on a virtual clock, with the simulated launcher."""
+
+from __future__ import annotations
+
+import heapq
+import time as wall
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Protocol
+
+from bftrainer.allocate import decide
+from bftrainer.engine.state import State, Step
+from bftrainer.engine.step import step as engine_step
+from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, TrainerSubmitted, WorkersReady
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.problem import Plan, Problem
+from bftrainer.replay.tally import Decision, Result, Tally, changed
+from bftrainer.replay.trainers.launcher import SimulatedLauncher
+from bftrainer.replay.workload import Submission
+
+Progress = Callable[[float], None]
+"""Called with the virtual time now and then."""
+Simulate = Callable[[Callable[[Event], None]], SimulatedLauncher]
+"""Makes the launcher. Its argument takes the events that the launcher emits."""
+
+
+class Observer(Protocol):
+    """Is told of everything that happens in a replay, in order; see `record.recorder`."""
+
+    def wait(self, until: float, launcher: SimulatedLauncher) -> None:
+        """Nothing changes before `until`, when the next event comes or the replay ends."""
+
+    def note(self, event: Event, before: State, step: Step, launcher: SimulatedLauncher) -> None:
+        """The engine has taken an event, and its actions have been performed."""
+
+
+class NullObserver:
+    """Observes nothing."""
+
+    def wait(self, until: float, launcher: SimulatedLauncher) -> None:
+        """Ignore that time passes."""
+
+    def note(self, event: Event, before: State, step: Step, launcher: SimulatedLauncher) -> None:
+        """Ignore an event."""
+
+
+NULL_OBSERVER = NullObserver()
+
+
+def replay(
+    changes: Sequence[Event],
+    workload: Sequence[Submission],
+    settings: EngineSettings,
+    begin: float,
+    end: float,
+    progress: Progress = lambda now: None,
+    simulate: Simulate = SimulatedLauncher,
+    observer: Observer = NULL_OBSERVER,
+) -> Result:
+    """Run the engine over [begin, end) (Unix seconds). Trainers submitted before `begin` wait at `begin`.
+
+    `changes` are the changes of the pool and all other events from outside. Trainers are numbered from
+    1 in the order of `workload`. `simulate` makes the launcher.
+
+    Deterministic: the same arguments give the same result, wall times aside.
+    """
+    loop = _Loop(settings, begin, simulate, observer, progress)
+    for id_, submission in enumerate(workload, start=1):
+        loop.emit(TrainerSubmitted(time=max(begin, submission.time), trainer=id_, spec=submission.spec))
+    for change in changes:
+        loop.emit(change)
+    loop.run(end)
+    return Result(tally=loop.tally, trainers=loop.launcher.trainers, begin=begin, end=end)
+
+
+class _Loop:
+    """A replay under way: the events to come, the engine's state and the virtual time."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        begin: float,
+        simulate: Simulate,
+        observer: Observer,
+        progress: Progress,
+    ) -> None:
+        self.tally = Tally()
+        self.launcher = simulate(self.emit)
+        self._settings, self._observer, self._progress = settings, observer, progress
+        self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
+        self._arrivals = count()
+        self._state = State(settings=settings)
+        self._now = begin
+
+    def emit(self, event: Event) -> None:
+        """An event to come, at its own time."""
+        heapq.heappush(self._agenda, (event.time, event.priority, next(self._arrivals), event))
+
+    def run(self, end: float) -> None:
+        """Take all events before `end`."""
+        while self._agenda and self._agenda[0][0] < end:
+            event = self._valid(heapq.heappop(self._agenda)[3])
+            if event is not None:
+                self._take(event)
+        self._pass_until(end)
+        self.launcher.close(end)
+
+    def _valid(self, event: Event) -> Event | None:
+        """The event, unless it is one that the launcher predicted and that is wrong by now."""
+        if isinstance(event, TrainerEnded) and not self.launcher.is_due(event):
+            return None
+        if isinstance(event, Measured):
+            return self.launcher.measurement(event)
+        return event
+
+    def _take(self, event: Event) -> None:
+        """What an event does to launcher and engine, and what the engine wants done then."""
+        self._pass_until(event.time)
+        before, now = self._state, self._now
+        if isinstance(event, NodesChanged):
+            self.launcher.lose(event.left, now)
+            self.tally.lost(event, before)
+        step = engine_step(before, event, self._solve)
+        if step.ended is not None:
+            self.launcher.end(step.ended.trainer, now)
+            self.tally.completed += 1
+        if isinstance(event, TrainerSubmitted):
+            self.launcher.submit(event.trainer, event.spec, now)
+        self.tally.stepped(event, before, step.state)
+        if not isinstance(event, WorkersReady):  # which changes no trainer's nodes
+            for _, trainer in changed(before, step.state):
+                self.launcher.trainers[trainer.id].hold(len(trainer.nodes), now)
+            self._progress(now)
+        self.launcher.perform(step.actions, now)
+        self._observer.note(event, before, step, self.launcher)
+        self._state = step.state
+
+    def _pass_until(self, time: float) -> None:
+        """Nothing happens before `time`."""
+        self._observer.wait(time, self.launcher)
+        self.tally.passed(time - self._now, self._state)
+        self._now = time
+
+    def _solve(self, problem: Problem) -> Plan:
+        """The allocator's answer, which is timed and counted."""
+        started = wall.perf_counter()
+        plan = decide(problem, self._settings)
+        seconds = wall.perf_counter() - started
+        self.tally.decided(Decision(self._now, problem.t_fwd_s), plan, seconds)
+        return plan

@@ -1,0 +1,96 @@
+"""The simulated launcher: performs the engine's actions on a virtual clock.
+
+A regrouped trainer stands still for `stall_s` of the direction of change: up where nodes join, down
+where none does. New nodes initialise for `init_s` while the members train on, then report ready. The
+paper's model is init_s = 0: newcomers are ready at once and all members wait for R_up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
+from bftrainer.model.events import Event, Measured, TrainerEnded, WorkersReady
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.replay.trainers.simulated import SimulatedTrainer
+
+
+class SimulatedLauncher:
+    """Performs actions by arithmetic. `emit` takes the events that follow, at their own times."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self.emit = emit
+        self.trainers: dict[int, SimulatedTrainer] = {}
+        self._busy: set[int] = set()  # trainers that have had nodes and have not ended
+
+    def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
+        """Make a trainer known before any action names it."""
+        self.trainers[trainer] = SimulatedTrainer.submitted(spec, now)
+
+    def perform(self, actions: tuple[Action, ...], now: float) -> None:
+        """Perform `actions` at `now`. Workers of one batch that become ready together report together."""
+        started: dict[tuple[int, int, float], set[str]] = {}
+        for action in actions:
+            trainer = self.trainers[action.trainer]
+            if trainer.ended_at is not None:
+                continue
+            self._busy.add(action.trainer)
+            match action:
+                case StartWorker():
+                    trainer.starting[action.node] = now
+                    ready = now + self.init_s(action, now)
+                    started.setdefault((action.trainer, action.generation, ready), set()).add(action.node)
+                case StopWorker():
+                    trainer.stop_initialising(action.node, now)
+                case Regroup():
+                    self.regroup(trainer, action, now)
+        for (id_, generation, ready), nodes in started.items():
+            self.emit(WorkersReady(time=ready, trainer=id_, generation=generation, nodes=frozenset(nodes)))
+
+    def init_s(self, action: StartWorker, now: float) -> float:
+        """How long (s) a worker that starts at `now` takes until it is ready."""
+        return self.trainers[action.trainer].costs.up.init_s
+
+    def regroup(self, trainer: SimulatedTrainer, action: Regroup, now: float) -> None:
+        """Publish a membership at `now`, and predict when the trainer's work will be done with it."""
+        trainer.regroup(action.members, action.generation, now)
+        if trainer.due < float("inf"):
+            self.emit(
+                TrainerEnded(
+                    time=trainer.due + trainer.exit_s, trainer=action.trainer, generation=action.generation
+                )
+            )
+
+    def lose(self, nodes: frozenset[str], now: float) -> None:
+        """Nodes are gone, with all workers on them."""
+        for id_ in sorted(self._busy):
+            self.trainers[id_].lose(nodes, now)
+
+    def is_due(self, event: TrainerEnded) -> bool:
+        """Whether a predicted end is still right: a later change may have moved it."""
+        trainer = self.trainers[event.trainer]
+        return trainer.ended_at is None and trainer.due + trainer.exit_s == event.time
+
+    def measurement(self, event: Measured) -> Measured | None:
+        """The measurement that the engine is given for `event`; None if it must not be counted.
+
+        Here `event` comes from a daemon's history: it is given as one of the current membership.
+        """
+        return replace(event, generation=self.trainers[event.trainer].published)
+
+    def end(self, trainer: int, now: float) -> None:
+        """The engine has taken note of a trainer's end."""
+        self.trainers[trainer].end(now)
+        self._busy.discard(trainer)
+
+    def close(self, now: float) -> None:
+        """The replay ends at `now`: count all other trainers up to then."""
+        for trainer in self.trainers.values():
+            if trainer.ended_at is None:
+                trainer.close(now)
+
+    @property
+    def busy(self) -> Iterator[SimulatedTrainer]:
+        """The trainers that have had nodes and have not ended: only their figures can still grow."""
+        return (self.trainers[id_] for id_ in self._busy)

@@ -1,0 +1,222 @@
+"""The settings that shape decisions."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from bftrainer.model.policy import EngineSettings
+from bftrainer.settings.setting import Positive, Section, Setting, nodeset
+
+DEFAULT: Any = EngineSettings()
+"""The engine's defaults are the settings' defaults. Untyped: there, choices are plain strings."""
+
+BOTH = ("daemon", "replay")
+
+
+class DecisionSettings(Section):
+    """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
+    parameters: all but `max_failures`, as no program fails in a replay. [Formulation](formulation.md) has the
+    mathematics."""
+
+    title: ClassVar[str] = "Decisions"
+
+    allocator: Annotated[
+        Literal["auto", "milp", "knapsack", "equal"],
+        Setting(
+            help="the method that distributes nodes",
+            more="`auto` is exact, with the MILP solver's help where plan and bound differ by more than "
+            "`milp_gap`. `equal` is the published baseline, for one class of nodes only.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.allocator
+    solver: Annotated[
+        Literal["highs", "gurobi", "cplex", "scip", "cbc"],
+        Setting(
+            help="the program that solves the MILP",
+            more="Only `highs` comes with bftrainer; you install the others.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.solver
+    objective: Annotated[
+        str,
+        Setting(
+            help="what is maximised: throughput (samples/s), efficiency (relative to one node), "
+            "priority (efficiency times the trainer's priority), or a mixture: 0.7*efficiency+0.3*priority",
+            more="With `throughput`, nodes go where they add most samples per second; trainers with slow "
+            "models wait. `efficiency` treats trainers of different kinds alike.",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.objective
+    t_fwd_s: Annotated[
+        Positive | None,
+        Setting(
+            help="time for which all nodes are assumed to stay; auto: from how long nodes stay",
+            more="A longer time accepts higher rescale costs. `auto`: as long as nodes like those in the "
+            "pool have stayed, up to an hour.",
+            unit="s",
+            live=True,
+            commands=BOTH,
+            none_word="auto",
+        ),
+    ] = DEFAULT.t_fwd_s
+    max_parallel: Annotated[
+        Annotated[int, Field(ge=1, le=100_000)] | None,
+        Setting(
+            help="trainers that may hold nodes, by priority, then first come, first served; auto: all that "
+            "wait",
+            more="The paper's P_jmax.",
+            unit="trainers",
+            live=True,
+            commands=BOTH,
+            none_word="auto",
+        ),
+    ] = DEFAULT.max_parallel
+    nodes_per_trainer: Annotated[
+        Annotated[float, Field(ge=1, le=1e6)] | None,
+        Setting(
+            help="with max_parallel auto: only the first of the queue may hold nodes, one trainer for so "
+            "many nodes of the pool; few finish sooner, many use nodes better; none: no such limit",
+            unit="nodes",
+            live=True,
+            commands=BOTH,
+            none_word="none",
+        ),
+    ] = DEFAULT.nodes_per_trainer
+    ageing_s: Annotated[
+        Positive | None,
+        Setting(
+            help="with max_parallel auto: every such time since its submission adds a trainer's weight once "
+            "more; never: no ageing",
+            more="The weight grows linearly: times `1 + waited / ageing_s`. So later trainers outbid an old "
+            "one for a limited time only.",
+            unit="s",
+            live=True,
+            commands=BOTH,
+            none_word="never",
+        ),
+    ] = DEFAULT.ageing_s
+    user_max_nodes: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Setting(
+            help="most nodes that one user's trainers hold together; none: no such limit",
+            unit="nodes",
+            live=True,
+            commands=BOTH,
+            none_word="none",
+        ),
+    ] = DEFAULT.user_max_nodes
+    node_classes: Annotated[
+        dict[str, str],
+        Setting(
+            help="classes of nodes that no trainer mixes, as name: nodes, such as fat: n[01-08]",
+            more="`{fat: 'n[01-08]', thin: 'n[09-64]'}`, in the environment, too. All other nodes are one "
+            "more class.",
+            commands=("replay",),
+        ),
+    ] = Field(default_factory=dict)
+    departure_groups: Annotated[
+        Literal["none", "joined", "cabinet"],
+        Setting(
+            help="nodes expected to leave together: that joined together, or of one cabinet",
+            more="Trainers are kept within few such groups. `cabinet`: nodes whose names differ in the last "
+            "number only.",
+            commands=BOTH,
+        ),
+    ] = DEFAULT.departure_groups
+    milp_time_limit_s: Annotated[
+        Positive,
+        Setting(
+            help="time limit of the MILP solver",
+            more="After it, the best of incumbent, rounded plan and current allocation is taken.",
+            unit="s",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.milp_time_limit_s
+    milp_gap: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Setting(
+            help="relative gap at which a plan under side constraints counts as optimal",
+            live=True,
+            commands=BOTH,
+        ),
+    ] = DEFAULT.milp_gap
+    profile_sizes: Annotated[
+        int,
+        Field(ge=0, le=30),
+        Setting(
+            help="new trainers without a curve are measured first on so many sizes: n_min, twice that, and "
+            "so on; 0: no such phase",
+            unit="sizes",
+            live=True,
+            commands=("replay",),
+        ),
+    ] = DEFAULT.profile_sizes
+    max_failures: Annotated[
+        int,
+        Field(ge=0, le=1000),
+        Setting(
+            help="failures of a program in a row, without progress, before its trainer is given up",
+            unit="failures",
+            live=True,
+        ),
+    ] = DEFAULT.max_failures
+
+    @field_validator("objective")
+    @classmethod
+    def _known_objective(cls, text: str) -> str:
+        from bftrainer.allocate import metric  # noqa: PLC0415  NumPy takes a while to import
+
+        metric.parse(text)
+        return text
+
+    @field_validator("node_classes", mode="before")
+    @classmethod
+    def _from_text(cls, classes: object) -> object:
+        if not isinstance(classes, str):
+            return classes
+        try:
+            return yaml.safe_load(classes)
+        except yaml.YAMLError as error:
+            raise ValueError("no YAML; write it like {fat: 'n[01-08]'}") from error
+
+    @field_validator("node_classes")
+    @classmethod
+    def _node_sets(cls, classes: dict[str, str]) -> dict[str, str]:
+        seen: dict[str, str] = {}
+        for name, text in classes.items():
+            for node in nodeset(text):
+                if seen.setdefault(node, name) != name:
+                    raise ValueError(f"node {node} is in {seen[node]} and in {name}; keep one")
+        return classes
+
+    @model_validator(mode="after")
+    def _equal_shares_know_one_class(self) -> DecisionSettings:
+        if self.allocator == "equal" and self.node_classes:
+            raise ValueError("equal shares know one class of nodes; use the allocator auto with node_classes")
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_per_trainer_needs_auto(self) -> DecisionSettings:
+        if self.nodes_per_trainer is not None and self.max_parallel is not None:
+            raise ValueError(
+                f"nodes_per_trainer {self.nodes_per_trainer:g} counts with max_parallel auto only; "
+                f"max_parallel is {self.max_parallel}"
+            )
+        return self
+
+    @cached_property
+    def engine(self) -> EngineSettings:
+        """This section as the engine takes it: node sets are expanded to names."""
+        classes = {name: frozenset(nodeset(text)) for name, text in self.node_classes.items()}
+        plain = {field.name: getattr(self, field.name) for field in fields(EngineSettings)}
+        return EngineSettings(**{**plain, "node_classes": classes})

@@ -1,0 +1,166 @@
+"""The settings of nodes, pilots and the agents that run on them, whatever the batch system."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from bftrainer.settings.setting import Positive, Seconds, Section, Setting, check_placeholders, nodeset
+
+
+class NodeSettings(Section):
+    """How nodes are watched, held with pilots and given back, and how agents and workers behave there."""
+
+    title: ClassVar[str] = "Nodes"
+
+    scheduler: Annotated[
+        Literal["slurm", "local"],
+        Setting(
+            help="whose idle nodes to use: Slurm's, or slots of this machine that a log calls idle",
+            commands=("daemon",),
+        ),
+    ] = "slurm"
+    poll_s: Annotated[
+        Positive,
+        Setting(help="time between two polls of the scheduler", unit="s", live=True, commands=("daemon",)),
+    ] = 0.5
+    poll_max_s: Annotated[
+        Positive,
+        Setting(
+            help="longest time between two polls, while we hold nothing and nothing changes",
+            unit="s",
+            live=True,
+        ),
+    ] = 5.0
+    failed_polls: Annotated[
+        int,
+        Field(ge=1, le=1000),
+        Setting(help="failed polls in a row before the status says degraded", unit="polls", live=True),
+    ] = 3
+    debounce_s: Annotated[
+        Seconds,
+        Setting(
+            help="how long a node must be idle before it joins the pool",
+            unit="s",
+            live=True,
+            commands=("daemon",),
+        ),
+    ] = 0.0
+    min_hole_s: Annotated[
+        Seconds,
+        Setting(
+            help="nodes whose hole is expected to end within this time are left alone", unit="s", live=True
+        ),
+    ] = 30.0
+    exclude_nodes: Annotated[
+        str, Setting(help="nodes never to use, such as n[01-08],gpu3; empty: none", live=True)
+    ] = ""
+    vacate_s: Annotated[
+        Seconds,
+        Setting(
+            help="time that workers have to leave a node on which a main job can start", unit="s", live=True
+        ),
+    ] = 0.3
+    spare_s: Annotated[
+        Seconds,
+        Setting(help="how long a pilot is kept that no trainer needs any more", unit="s", live=True),
+    ] = 10.0
+    submissions_per_minute: Annotated[
+        int,
+        Field(ge=1, le=100_000),
+        Setting(help="most pilots submitted in a minute", unit="pilots", live=True),
+    ] = 120
+    pilot_start_s: Annotated[
+        Positive, Setting(help="how long a pilot may take to report", unit="s", live=True)
+    ] = 60.0
+    listen: Annotated[
+        str,
+        Setting(
+            help="where agents connect, as host:port; empty: a free port of `address`, kept from then on",
+            more="With `munge`, users on other machines connect there, too.",
+            commands=("daemon",),
+        ),
+    ] = ""
+    address: Annotated[
+        str,
+        Field(min_length=1),
+        Setting(
+            help="where nodes reach this machine: agents connect there",
+            more="The stores of `launcher: torchrun` listen there, and Horovod's workers connect there to "
+            "their driver.",
+            commands=("daemon", "pilot"),
+        ),
+    ] = "127.0.0.1"
+    reconnect_s: Annotated[
+        Positive,
+        Setting(
+            help="how long an agent may take to connect again, after a broken connection or a restart of the "
+            "daemon",
+            unit="s",
+            live=True,
+        ),
+    ] = 5.0
+    orphan_s: Annotated[
+        Positive,
+        Setting(
+            help="how long an agent goes on without a daemon",
+            more="Then its workers write a checkpoint and leave.",
+            unit="s",
+            commands=("daemon",),
+        ),
+    ] = 60.0
+    stop_grace_s: Annotated[
+        Positive,
+        Setting(help="time for a worker to checkpoint and leave before it is killed", unit="s"),
+    ] = 15.0
+    warm_pool: Annotated[
+        bool,
+        Setting(
+            help="keep a process with torch loaded on every node, so that workers start quickly",
+            more="See [Warm pool](elastic.md#warm-pool).",
+        ),
+    ] = True
+    trainer_dir: Annotated[
+        str,
+        Field(min_length=1),
+        Setting(
+            help="folder of trainers' logs and checkpoints: relative to a trainer's workdir, or absolute; "
+            "{user} is the user who submitted it",
+            more="Such as `/scratch/{user}/bftrainer`.",
+        ),
+    ] = ".bftrainer"
+
+    @field_validator("exclude_nodes", mode="before")
+    @classmethod
+    def _joined(cls, nodes: object) -> object:
+        if isinstance(nodes, list) and all(isinstance(node, str) for node in nodes):
+            return ",".join(nodes)
+        return nodes
+
+    @field_validator("exclude_nodes")
+    @classmethod
+    def _nodes_to_exclude(cls, text: str) -> str:
+        if text:
+            nodeset(text)
+        return text
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, text: str) -> str:
+        host, _, port = text.rpartition(":")
+        if text and not (host and port.isdecimal() and int(port) < 65_536):
+            raise ValueError("give host:port of this machine, such as 10.0.0.1:7464; ports go to 65535")
+        return text
+
+    @field_validator("trainer_dir")
+    @classmethod
+    def _only_user_is_filled_in(cls, folder: str) -> str:
+        check_placeholders(folder)
+        return folder
+
+    @cached_property
+    def excluded(self) -> frozenset[str]:
+        """The names of the nodes never to use."""
+        return frozenset(nodeset(self.exclude_nodes)) if self.exclude_nodes else frozenset()

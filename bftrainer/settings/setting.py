@@ -1,0 +1,111 @@
+"""What a setting is: a field of a section, with all facts about it in one `Setting` beside its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from bftrainer.errors import BftrainerError
+
+Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
+
+
+class SettingsError(BftrainerError, ValueError):
+    """A setting that does not exist, or an impossible value. The message names the source of the value."""
+
+
+class SetBy(StrEnum):
+    """Whose configuration decides."""
+
+    USER = "user"
+    """Each user: their own commands read it, too."""
+    OPERATOR = "operator"
+    """The user or account that runs the daemon."""
+    SITE = "site admin"
+    """The operator of a daemon with `mode: site`; elsewhere it has no effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The facts of a setting. Its name, type, bounds and default belong to the field itself.
+
+    The options of the command line, the words for None, what SIGHUP takes over, and docs/settings.md are
+    derived from these.
+    """
+
+    help: str
+    """What it means: a phrase without a full stop, for the command line and the documentation."""
+    more: str = ""
+    """Sentences (Markdown) that only the documentation adds."""
+    unit: str = ""
+    """`s`, `nodes`, ...; empty where values are no amounts."""
+    live: bool = False
+    """A running daemon takes it over on SIGHUP; other settings need a restart."""
+    set_by: SetBy = SetBy.OPERATOR
+    commands: tuple[str, ...] = ()
+    """The commands that have an option for it."""
+    none_word: str = ""
+    """What users write for None; empty where None is no value."""
+    default_words: str = ""
+    """The default in words, where it differs between machines."""
+
+
+class Section(BaseModel):
+    """Base of all sections. The class's docstring introduces its section in docs/settings.md."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    title: ClassVar[str] = ""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _none_from_its_word(cls, value: object, info: ValidationInfo) -> object:
+        word = facts(cls)[str(info.field_name)].none_word
+        return None if word and value == word else value
+
+
+@cache
+def facts(section: type[Section]) -> Mapping[str, Setting]:
+    """The facts of every setting of a section (or of `Settings`, which has them all), by name.
+
+    Raises:
+        TypeError: a field without a `Setting`.
+    """
+    found = {}
+    for name, field in section.model_fields.items():
+        own = [fact for fact in field.metadata if isinstance(fact, Setting)]
+        if len(own) != 1:
+            raise TypeError(f"{section.__name__}.{name} has {len(own)} Settings in its type; give it one")
+        found[name] = own[0]
+    return found
+
+
+def nodeset(text: str) -> list[str]:
+    """The node names of a range such as `n[01-08],gpu3`.
+
+    Raises:
+        ValueError: the range cannot be parsed.
+    """
+    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415  slow to import
+
+    try:
+        return list(NodeSet(text))
+    except NodeSetException as error:
+        raise ValueError(f"{text!r} is no set of nodes such as n[01-08]: {error}") from error
+
+
+def check_placeholders(word: str) -> None:
+    """Check that `{user}` is the only placeholder in a word.
+
+    Raises:
+        ValueError: another placeholder, or a single brace.
+    """
+    try:
+        word.format(user="")
+    except (LookupError, ValueError):
+        raise ValueError("{user} is all that can be filled in; write other braces twice") from None

@@ -1,0 +1,90 @@
+"""The settings of a daemon that serves many users, and of its users' commands."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from bftrainer.settings.setting import Section, SetBy, Setting, check_placeholders
+
+
+class SiteSettings(Section):
+    """Whose trainers a daemon runs, and who may do what. [Site mode](site-mode.md) explains it all."""
+
+    title: ClassVar[str] = "Site"
+
+    mode: Annotated[
+        Literal["single", "site"],
+        Setting(
+            help="whose trainers: those of the daemon's own user (single), or all users', each run as the "
+            "user who submitted it (site)"
+        ),
+    ] = "single"
+    admins: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="site mode: who may see and cancel all trainers, and pause all: users and @groups",
+            live=True,
+            set_by=SetBy.SITE,
+        ),
+    ] = ()
+    exec_prefix: Annotated[
+        tuple[str, ...],
+        Setting(
+            help="site mode: words before a command that is to run as a trainer's user, such as "
+            "sudo -n -u {user} --",
+            more="Needed there; `{user}` is filled in.",
+            set_by=SetBy.SITE,
+        ),
+    ] = ()
+    munge: Annotated[bool, Setting(help="accept users who connect over TCP and show a munge credential")] = (
+        False
+    )
+    munge_socket: Annotated[Path, Setting(help="where munged listens", set_by=SetBy.USER)] = Path(
+        "/run/munge/munge.socket.2"
+    )
+    server: Annotated[
+        Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None,
+        Setting(
+            help="the daemon to talk to, as host:port, with munge; none: the one at socket",
+            more="`--state-dir` on a command line goes before it.",
+            set_by=SetBy.USER,
+            none_word="none",
+        ),
+    ] = None
+    metrics_trainers: Annotated[
+        bool,
+        Setting(
+            help="site mode: metrics_port shows every trainer's metrics to all who can read it",
+            more="With users and names.",
+            set_by=SetBy.SITE,
+        ),
+    ] = False
+
+    @field_validator("munge_socket")
+    @classmethod
+    def _whole_path_of_munged(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
+
+    @field_validator("admins", "exec_prefix", mode="before")
+    @classmethod
+    def _words(cls, words: object) -> object:
+        if isinstance(words, str):
+            return tuple(shlex.split(words))
+        if isinstance(words, list) and any(isinstance(word, dict) for word in words):
+            raise ValueError("in YAML, {user} has to be quoted: '{user}'")
+        return words
+
+    @field_validator("exec_prefix")
+    @classmethod
+    def _only_user_in_prefix(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            check_placeholders(word)
+        return words
+
+    def as_user(self, user: str) -> tuple[str, ...]:
+        """The words before a command that is to run as `user`; none in mode single."""
+        return tuple(word.format(user=user) for word in self.exec_prefix)

@@ -1,0 +1,102 @@
+"""What is asked of the tables: trainers in brief, and events with what they led to.
+
+What a query reads is bounded by an index, or by what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from bftrainer.model.reports import Row, TrainerSummary
+from bftrainer.model.trainer import TrainerStatus
+from bftrainer.store import tables as t
+from bftrainer.store.rows import to_summary
+
+CHUNK = 500
+"""So many ids are named in one query: SQLite bounds how many it takes."""
+
+_BRIEF = sa.select(
+    *(t.trainers.c[name] for name in ("id", "user", "name", "status", "reason", "submitted_at", "ended_at")),
+    *(t.trainers.c[name] for name in ("samples", "step", "epoch", "rate", "metrics")),
+    # SQLite reads this one number much faster than Python decodes the whole spec
+    sa.func.json_extract(t.trainers.c.spec, "$.samples").label("work"),
+)
+Item = TypeVar("Item")
+_TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
+
+
+def unfinished_summaries(c: sa.Connection, user: str | None) -> list[TrainerSummary]:
+    """See `ports.Store.unfinished_summaries`."""
+    query = _of_user(_BRIEF.where(t.trainers.c.ended_at.is_(None)), user).order_by(t.trainers.c.id)
+    return [to_summary(row) for row in c.execute(query)]
+
+
+def ended_summaries(c: sa.Connection, limit: int, skip: int, user: str | None) -> list[TrainerSummary]:
+    """See `ports.Store.ended_summaries`."""
+    query = _of_user(_BRIEF.where(t.trainers.c.ended_at.is_not(None)), user)
+    latest = query.order_by(t.trainers.c.ended_at.desc(), t.trainers.c.id.desc())
+    return [to_summary(row) for row in c.execute(latest.limit(limit).offset(skip))]
+
+
+def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:
+    """See `ports.Store.count_ended`."""
+    query = sa.select(t.trainers.c.status, sa.func.count()).where(t.trainers.c.ended_at.is_not(None))
+    found = c.execute(_of_user(query, user).group_by(t.trainers.c.status))
+    return {TrainerStatus(status): count for status, count in found}
+
+
+def last_rows(
+    c: sa.Connection, what: str, limit: int | None, trainer: int | None, user: str | None
+) -> list[Row]:
+    """See `ports.Store.rows`."""
+    table = _TABLES[what]
+    query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
+    if trainer is not None:
+        query = query.where(table.c.trainer == trainer)
+    if user is not None:
+        of_user = sa.exists().where(t.trainers.c.id == table.c.trainer, t.trainers.c.user == user)
+        query = query.where(sa.or_(table.c.trainer.is_(None), of_user))
+    found = [dict(row._mapping) for row in c.execute(query)][::-1]
+    if what == "events":
+        for some in _chunks(found):
+            _add_decisions(c, some, user)
+    return found
+
+
+def _of_user(query: sa.Select[Any], user: str | None) -> sa.Select[Any]:
+    return query if user is None else query.where(t.trainers.c.user == user)
+
+
+def _add_decisions(c: sa.Connection, events: Sequence[Row], user: str | None) -> None:
+    """Add to events their plans and actions, and of those what is about trainers of `user` (None: all)."""
+    ids = [event["id"] for event in events]
+    plans = [dict(row._mapping) for row in c.execute(sa.select(t.plans).where(t.plans.c.event.in_(ids)))]
+    query = sa.select(t.actions).where(t.actions.c.event.in_(ids)).order_by(t.actions.c.id)
+    actions = [dict(row._mapping) for row in c.execute(query)]
+    if user is not None:
+        mentioned = {int(k) for plan in plans for k in plan["allocation"]} | {a["trainer"] for a in actions}
+        own = set(_owned(c, mentioned, user))
+        actions = [action for action in actions if action["trainer"] in own]
+        for plan in plans:
+            plan["allocation"] = {k: v for k, v in plan["allocation"].items() if int(k) in own}
+    by_event = {plan["event"]: plan for plan in plans}
+    for event in events:
+        event["plan"] = by_event.get(event["id"])
+        event["actions"] = []
+    of = {event["id"]: event["actions"] for event in events}
+    for action in actions:
+        of[action["event"]].append(action)
+
+
+def _owned(c: sa.Connection, trainers: Collection[int], user: str) -> Iterator[int]:
+    """The trainers among these that are of `user`."""
+    for some in _chunks(list(trainers)):
+        own = sa.select(t.trainers.c.id).where(t.trainers.c.id.in_(some), t.trainers.c.user == user)
+        yield from c.execute(own).scalars()
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[begin : begin + CHUNK] for begin in range(0, len(items), CHUNK))
