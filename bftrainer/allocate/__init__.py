@@ -5,12 +5,16 @@ Each allocator is a function `(problem, settings) -> Plan`:
 - `knapsack`: the exact method; where nodes differ or caps overlap, a plan with a bound (`relax`);
 - `milp`: the aggregated mixed-integer model, for every problem, on a solver of choice;
 - `equal`: equal shares, the published baseline;
-- `auto`: the exact method, and the MILP where it leaves a gap. The plan names the one that decided.
+- `auto`: the exact method, and the MILP where it leaves a gap.
+
+The plan names the method that decided. Where the MILP was asked for and its solver failed, the exact method
+decides instead, and the plan's `fallback` says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from bftrainer.allocate import equal, knapsack, relax
@@ -31,10 +35,10 @@ def _knapsack(problem: Problem, settings: EngineSettings) -> Plan:
 
 
 def _milp(problem: Problem, settings: EngineSettings, start: Plan | None = None) -> Plan:
-    from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
-
     exact = knapsack.exact_for(problem)
     try:
+        with _pyomo():
+            from bftrainer.allocate import milp  # noqa: PLC0415  Pyomo takes half a second to import
         return milp.allocate(
             problem,
             time_limit_s=settings.milp_time_limit_s,
@@ -44,7 +48,20 @@ def _milp(problem: Problem, settings: EngineSettings, start: Plan | None = None)
             start=start,
         )
     except SolverError as error:  # a licence that ran out must not end the daemon
-        return replace(start or _knapsack(problem, settings), note=f"without the MILP: {error}")
+        return replace(start or _knapsack(problem, settings), fallback=str(error))
+
+
+@contextmanager
+def _pyomo() -> Iterator[None]:
+    """Around the import of a module that needs Pyomo.
+
+    Raises:
+        SolverError: Pyomo cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise SolverError(f"the MILP needs Pyomo: {error}; pip install pyomo") from error
 
 
 def _equal(problem: Problem, settings: EngineSettings) -> Plan:
@@ -71,3 +88,24 @@ ALLOCATORS: Mapping[str, Allocator] = {
 def decide(problem: Problem, settings: EngineSettings) -> Plan:
     """The answer of the allocator that the settings name."""
     return ALLOCATORS[settings.allocator](problem, settings)
+
+
+def check_solver(settings: EngineSettings) -> str:
+    """Try the solver that the settings' allocator may ask, before anything depends on it.
+
+    Returns why the solver does not work, for `auto`, which can do without it; "" if all is well.
+
+    Raises:
+        SolverError: the allocator is `milp`, and its solver does not work; the message has the remedy.
+    """
+    if settings.allocator not in ("milp", "auto"):
+        return ""
+    try:
+        with _pyomo():
+            from bftrainer.allocate import solvers  # noqa: PLC0415  Pyomo takes half a second to import
+        solvers.require(settings.solver)
+    except SolverError as error:
+        if settings.allocator == "milp":
+            raise
+        return str(error)
+    return ""

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import highspy
 import pyomo.environ as pyo
 
 from bftrainer.errors import SolverError
+
+if TYPE_CHECKING:
+    import highspy
 
 INFINITE = 1e20
 
@@ -52,6 +54,7 @@ class Features:
 def _highs(model: pyo.ConcreteModel, limits: Limits) -> Answer:
     """HiGHS through its own interface: the model as one matrix, for Pyomo's interfaces to it take longer
     to hand a model over, row by row, than HiGHS takes to solve it."""
+    import highspy  # noqa: PLC0415  a broken installation of one solver must not keep the others from use
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler  # noqa: PLC0415
 
     form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
@@ -173,7 +176,7 @@ def _has_legacy(name: str) -> object:
 
 
 SOLVERS: Mapping[str, Features] = {
-    "highs": Features(sos2=False, run=_highs, available=lambda: True, install="pip install highspy"),
+    "highs": Features(sos2=False, run=_highs, available=lambda: True, install="pip install highspy scipy"),
     "gurobi": Features(
         sos2=True,
         run=partial(_direct, "gurobi_persistent"),
@@ -211,11 +214,39 @@ def available(name: str) -> bool:
     return bool(SOLVERS[name].available())
 
 
-def require(name: str) -> None:
-    """Raises `SolverError` if a solver is not installed here."""
+TRIAL = Limits(time_s=10.0, gap=0.0)
+"""For the smallest of models, which every solver that works answers in milliseconds."""
+
+
+def trial(name: str) -> str:
+    """Have a solver solve a model of one variable. Returns what is wrong with it, or "" if nothing is.
+
+    Only solving shows that a solver works: it may be installed, and lack its licence or a library.
+    """
     if not available(name):
-        here = ", ".join(other for other in SOLVERS if available(other))
-        raise SolverError(f"solver {name} is not here; {SOLVERS[name].install}, or take one of: {here}")
+        return "is not here"
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(domain=pyo.Binary, initialize=0)
+    model.value = pyo.Objective(expr=model.x, sense=pyo.maximize)
+    try:
+        answer = SOLVERS[name].run(model, TRIAL)
+    except Exception as error:  # noqa: BLE001  whatever a solver's interface raises
+        return f"does not work here: {error}"
+    solved = answer.optimal and round(pyo.value(model.x)) == 1
+    return "" if solved else "does not work here: it cannot solve a model of one variable"
+
+
+def require(name: str) -> None:
+    """Make sure that a solver is installed here and solves.
+
+    Raises:
+        SolverError: it does not; the message says why, how to get it, and which others solve.
+    """
+    wrong = trial(name)
+    if wrong:
+        others = ", ".join(other for other in SOLVERS if other != name and not trial(other))
+        instead = f"or take one of: {others}" if others else "no other solver works here either"
+        raise SolverError(f"solver {name} {wrong}; {SOLVERS[name].install}, {instead}")
 
 
 def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
@@ -230,4 +261,4 @@ def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
     except SolverError as error:
         raise SolverError(f"solver {name}: {error}; {features.install}, or take another") from error
     except Exception as error:  # whatever a solver's interface raises
-        raise SolverError(f"solver {name} failed: {error}") from error
+        raise SolverError(f"solver {name} failed: {error}; {features.install}, or take another") from error

@@ -67,7 +67,7 @@ def command(
     from bftrainer.daemon import compose
     from bftrainer.daemon.daemon import Daemon, WallClock
     from bftrainer.daemon.lock import make_state_dir
-    from bftrainer.daemon.serve import serve
+    from bftrainer.daemon.serve import serve, try_solver
     from bftrainer.daemon.systemd import Systemd
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
@@ -82,10 +82,7 @@ def command(
                 raise click.UsageError(f"--{option} is for --scheduler local; it is {settings.scheduler}")
     configure(settings.log_format, verbose=verbose)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
-    if settings.solver != "highs":  # the others are not always here
-        from bftrainer.allocate.solvers import require
-
-        require(settings.solver)
+    try_solver(settings)
     make_state_dir(settings.state_dir, private=settings.mode == "site")
     store, clock = SqlStore(settings.database), WallClock()
     try:

@@ -62,7 +62,8 @@ def _plan(plan: dict[str, Any] | None) -> str:
         return ""
     sizes = " ".join(f"{trainer}:{len(nodes)}" for trainer, nodes in plan["allocation"].items() if nodes)
     proof = "proven" if plan["proven"] else "not proven"
-    return f"{plan['allocator']} {plan['status']} ({proof}) {plan['objective']:.4g} [{sizes}]"
+    made = f"{plan['allocator']} {plan['status']} ({proof}) {plan['objective']:.4g} [{sizes}]"
+    return f"{made} fell back: {plan['fallback']}" if plan.get("fallback") else made
 
 
 def _did(action: dict[str, Any]) -> str:

@@ -46,6 +46,8 @@ LABELS = {
     "init_node_hours": "node-hours initialising",
     "idle_node_hours": "node-hours unused",
     "unproven_decisions": "decisions not proven optimal",
+    "decided_by": "decisions by allocator",
+    "fallbacks": "decisions without the MILP that was asked for",
     "broken_log_lines": "broken lines of the log, left out",
     "decision_ms": "decision time (ms)",
     "wall_s": "wall time (s)",
@@ -173,6 +175,12 @@ def command(
     if out is not None and done.record is not None:
         record.write(done.record, out)
     figures = {**done.figures, "wall_s": time.perf_counter() - started}
+    if done.fallbacks:
+        click.echo(
+            f"warning: {figures['fallbacks']} of {figures['decisions']} decisions were made without the MILP "
+            f"that was asked for: {done.fallbacks[0]}",
+            err=True,
+        )
     if as_json:
         print_json(figures)
     else:

@@ -29,7 +29,8 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
         if plan is None
         else f"{plan['allocator']}: {plan['status']}, {'proven' if plan['proven'] else 'not proven'}, "
         f"objective {plan['objective']:.6g}, {plan['solve_ms']:.1f} ms"
-        + (f" ({plan['note']})" if plan["note"] else ""),
+        + (f" ({plan['note']})" if plan["note"] else "")
+        + (f"\nfell back: {plan['fallback']}" if plan["fallback"] else ""),
     }
     print_table(("", ""), list(lines.items()))
     if s["running"]:

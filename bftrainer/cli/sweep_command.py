@@ -78,6 +78,7 @@ def command(
         if pool is None:  # a process that worked for the first one
             return
         todo = sweep.read(grid, load_settings(config, {}), files)
+        sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         done = 0
         try:
@@ -102,6 +103,13 @@ def command(
         _show(todo, rows)
         runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
         click.echo(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+    fallen = sum(bool(row.get("fallbacks")) for row in rows)
+    if fallen:
+        click.echo(
+            f"warning: in {fallen} of {len(rows)} runs, decisions were made without the MILP that was asked "
+            "for: column fallbacks has how many, and bftrainer replay with the same parameters says why",
+            err=True,
+        )
     failed = sum(row["error"] is not None for row in rows)
     if failed:
         click.echo(

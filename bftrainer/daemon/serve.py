@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Callable
 
+from bftrainer.allocate import check_solver
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.systemd import Systemd, report
 from bftrainer.errors import BftrainerError
@@ -55,7 +56,10 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
     """Take over what may change; say what may not. A file that cannot be read changes nothing."""
     before = daemon.settings
     try:
-        refused = daemon.reload(read())
+        asked = read()
+        if (asked.allocator, asked.solver) != (before.allocator, before.solver):
+            try_solver(asked)
+        refused = daemon.reload(asked)
     except BftrainerError as error:
         note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
         return
@@ -73,11 +77,23 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
         )
 
 
+def try_solver(settings: Settings) -> None:
+    """Have the allocator's solver solve something; warn if `auto` has to do without it.
+
+    Raises:
+        SolverError: the allocator is `milp`, and its solver does not work.
+    """
+    wrong = check_solver(settings.engine)
+    if wrong:
+        note(log, "solver_failed", logging.WARNING, reason=wrong, allocator=settings.allocator)
+
+
 def summary(daemon: Daemon) -> str:
     """The line that `systemctl status` shows, to everybody: whose pilots were refused stands in the log."""
     running = [t for t in daemon.state.active.values() if t.members]
     said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
     refused = daemon.nodes.pilots.trouble.partition(":")[0]
-    troubles = (daemon.nodes.poll_status.trouble, daemon.health.store, refused)
+    fallback = daemon.last_plan.fallback if daemon.last_plan else ""
+    troubles = (daemon.nodes.poll_status.trouble, daemon.health.store, refused, fallback)
     said += [f"degraded: {text}" for text in troubles if text]
     return "; ".join(said)

@@ -132,7 +132,7 @@ class DaemonService:
         daemon = self._daemon
         trainers = self.trainers(caller)
         plan = daemon.last_plan
-        problems = self._problems(caller)
+        problems = self._problems(caller) + self._fallback()
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -159,6 +159,7 @@ class DaemonService:
                 "gap": plan.gap if plan.bound < float("inf") else None,
                 "solve_ms": plan.solve_s * 1e3,
                 "note": plan.note,
+                "fallback": plan.fallback,
             },
             "settings": daemon.settings.model_dump(mode="json") if caller.admin else {},
         }
@@ -195,6 +196,11 @@ class DaemonService:
         if not caller.admin:  # whose pilot it was is nobody else's business
             trouble = trouble.partition(":")[0]
         return [text for text in (daemon.nodes.poll_status.trouble, daemon.health.store, trouble) if text]
+
+    def _fallback(self) -> list[str]:
+        """Why the last plan was not made as asked. The daemon decides all the same: it stays ready."""
+        plan = self._daemon.last_plan
+        return [f"{plan.allocator} makes the plans: {plan.fallback}"] if plan and plan.fallback else []
 
     def _brief(self, stored: StoredTrainer) -> dict[str, Any]:
         """A trainer's line in a list; what is newer in memory than in the store wins."""

@@ -96,9 +96,11 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """An allocator's answer. `bound` is the best that any plan could reach, as far as is known.
+    """An allocator's answer.
 
-    `spread` says how many of a trainer's nodes come from which of the problem's groups, if it has any.
+    `allocator` names the method that decided. `fallback` says why the method that the settings ask for did
+    not decide; it is empty if that method decided. `bound` is the best objective that any plan could reach,
+    as far as is known. `spread` gives a trainer's nodes per group of the problem, if the problem has groups.
     """
 
     allocator: str
@@ -107,6 +109,7 @@ class Plan:
     objective: float
     bound: float
     note: str = ""
+    fallback: str = ""
     spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=dict)
     solve_s: float = 0.0

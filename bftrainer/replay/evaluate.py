@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 
+from bftrainer.allocate import check_solver
 from bftrainer.model.events import NodesChanged
 from bftrainer.replay import workload
 from bftrainer.replay.figures import figures_of
@@ -24,10 +25,14 @@ from bftrainer.traces.logs import Log, LogOptions
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of `figures.figures_of`, and, where that was asked for, what a report needs."""
+    """The figures of `figures.figures_of`, and, where that was asked for, what a report needs.
+
+    `fallbacks` has the reasons why the allocator that was asked for did not decide, the most frequent first.
+    """
 
     figures: dict[str, object]
     record: ReportData | None
+    fallbacks: tuple[str, ...] = ()
 
 
 SLACK_S = 3600.0
@@ -43,11 +48,10 @@ def evaluate(
 
     Raises:
         LogError, WorkloadError: unreadable input, or a span outside of the log.
+        SolverError: the allocator is `milp`, and its solver does not work.
     """
-    if scenario.settings.solver != "highs":  # the others are not always here
-        from bftrainer.allocate.solvers import require  # noqa: PLC0415  Pyomo takes long to import
-
-        require(scenario.settings.solver)
+    if scenario.settings.allocator == "milp":  # where `auto` misses the solver, its fall-backs are counted
+        check_solver(scenario.settings.engine)
     log = _log(scenario.log, scenario.reading, stamp(scenario.log))
     begin, end = span(scenario, log)
     changes = _changes(
@@ -80,10 +84,12 @@ def evaluate(
     )
     figures = figures_of(result, submissions, settings, scenario.jct_first)
     figures["broken_log_lines"] = log.broken
+    reasons = tuple(reason for reason, _ in result.tally.fallbacks.most_common())
     if recorder is None or name is None:
-        return Evaluation(figures, None)
+        return Evaluation(figures, None, reasons)
     parameters = scenario.parameters
-    return Evaluation(figures, recorder.record(name, parameters, figures, result, submissions, settings))
+    record = recorder.record(name, parameters, figures, result, submissions, settings)
+    return Evaluation(figures, record, reasons)
 
 
 def span(scenario: Scenario, log: Log) -> tuple[float, float]:

@@ -37,6 +37,8 @@ def figures_of(
         "decisions_preempted": int(tally.refuted.sum()),
         **_costs(result),
         "unproven_decisions": tally.unproven,
+        "decided_by": dict(sorted(tally.decided_by.items())),
+        "fallbacks": tally.fallbacks.total(),
         **_times(result, workload, jct_first),
         "decision_ms": _decision_ms(tally),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -38,6 +39,8 @@ class Tally:
         decisions: Every decision, in order.
         decision_s: How long each of them took (wall time).
         unproven: Decisions without a proof that they are the best.
+        decided_by: Decisions by the allocator that made them.
+        fallbacks: Decisions that the allocator that was asked for did not make, by why it did not.
         preempted: When trainers lost nodes, in order.
     """
 
@@ -50,6 +53,8 @@ class Tally:
     decisions: list[Decision] = field(default_factory=list)
     decision_s: list[float] = field(default_factory=list)
     unproven: int = 0
+    decided_by: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
     preempted: list[float] = field(default_factory=list)
 
     def passed(self, seconds: float, state: State) -> None:
@@ -70,6 +75,9 @@ class Tally:
         self.decisions.append(decision)
         self.decision_s.append(seconds)
         self.unproven += not plan.proven
+        self.decided_by[plan.allocator] += 1
+        if plan.fallback:
+            self.fallbacks[plan.fallback] += 1
 
     def stepped(self, event: Event, before: State, after: State) -> None:
         """An event led from one state to another. Ready workers and measurements change no size."""

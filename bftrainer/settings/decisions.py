@@ -39,7 +39,8 @@ class DecisionSettings(Section):
         Literal["highs", "gurobi", "cplex", "scip", "cbc"],
         Setting(
             help="the program that solves the MILP",
-            more="Only `highs` comes with bftrainer; you install the others.",
+            more="Only `highs` comes with bftrainer; you install the others. If the solver does not work, "
+            "`milp` refuses to start, and `auto` decides without it and says so.",
             live=True,
             commands=BOTH,
         ),

@@ -74,6 +74,7 @@ def of_plan(plan: Plan, event: int) -> Columns:
         "objective": plan.objective,
         "bound": plan.bound if plan.bound < float("inf") else None,
         "note": plan.note,
+        "fallback": plan.fallback,
         "solve_s": plan.solve_s,
         "allocation": {str(k): sorted(v) for k, v in plan.allocation.items()},
     }

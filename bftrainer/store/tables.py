@@ -70,6 +70,7 @@ plans = Table(
     Column("objective", Float, nullable=False),
     Column("bound", Float),  # NULL: none is known
     Column("note", String, nullable=False),
+    Column("fallback", String, nullable=False, server_default=""),  # why not the allocator that was asked for
     Column("solve_s", Float, nullable=False),
     Column("allocation", JSON, nullable=False),
 )

@@ -48,6 +48,10 @@ class Telemetry:
                 "objective": plan.objective,
                 "solve_ms": plan.solve_s * 1e3,
             }
+            if plan.fallback:
+                self.metrics.fallbacks.inc()
+                known["fallback"] = plan.fallback
+            self.condition("allocator", plan.fallback)
         for action in actions:
             self.metrics.actions.labels(_snake(action)).inc()
         note(log, kind, _level(event, plan), **known, actions=len(actions) or None)
@@ -152,6 +156,6 @@ def _told(event: Event) -> dict[str, object]:
 
 
 def _level(event: Event, plan: Plan | None) -> int:
-    if isinstance(event, PollFailed):
+    if isinstance(event, PollFailed) or (plan is not None and plan.fallback):
         return logging.WARNING
     return logging.DEBUG if isinstance(event, Measured) and plan is None else logging.INFO

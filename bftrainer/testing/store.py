@@ -121,6 +121,7 @@ class StoreContract:
             counts={id_: 3},
             objective=1.5,
             bound=1.5,
+            fallback="no licence",
             allocation={id_: trainer.nodes},
         )
         actions: list[Action] = [
@@ -136,6 +137,7 @@ class StoreContract:
         (row,) = store.rows("events", 10)
         assert (row["kind"], row["data"]["joined"], row["pool_size"]) == ("NodesChanged", ["n3"], 3)
         assert row["plan"]["proven"] is True
+        assert row["plan"]["fallback"] == "no licence"
         assert row["plan"]["allocation"] == {str(id_): ["n1", "n2", "n3"]}
         assert [a["performed_at"] for a in row["actions"]] == [2.0, None]
 

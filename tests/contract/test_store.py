@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bftrainer.errors import NameTakenError, StoreError
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.trainer import Observations, Observed
 from bftrainer.ports import Store
 from bftrainer.store.sql import SqlStore
@@ -99,6 +101,8 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
     store = SqlStore(path)
     for name in ("measured", "new"):
         store.submit(replace(SPEC, name=name, user="alice"), 0.0)
+    plan = Plan(allocator="knapsack", status=PlanStatus.OPTIMAL, counts={}, objective=1.0, bound=1.0)
+    store.record(NodesChanged(time=1.0), [], plan, [], None, frozenset())
     store.close()
     costs = {"up": {"stall_s": 0.5, "init_s": 3.0}, "down": {"stall_s": 0.25, "init_s": 0.0}}
     with sqlite3.connect(path) as connection:
@@ -110,6 +114,7 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
             connection.execute("UPDATE trainers SET engine = ? WHERE id = ?", (json.dumps(engine), id_))
         for index in ("unfinished_names", "trainers_by_end", "trainers_by_user", "trainers_by_name"):
             connection.execute(f"DROP INDEX {index}")
+        connection.execute("ALTER TABLE plans DROP COLUMN fallback")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
@@ -123,6 +128,8 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
         up_init_s=Observed(1, (3.0,)),
         down_stall_s=Observed(1, (0.25,)),
     )
+    (row,) = store.rows("events", 10)
+    assert (row["plan"]["allocator"], row["plan"]["fallback"]) == ("knapsack", "")
     with pytest.raises(NameTakenError):  # whose it is is known
         store.submit(replace(SPEC, name="new", user="alice"), 1.0)
     store.close()

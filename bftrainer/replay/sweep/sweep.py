@@ -34,6 +34,7 @@ from typing import Any, cast
 import yaml
 
 from bftrainer import __version__
+from bftrainer.allocate import check_solver
 from bftrainer.errors import BftrainerError
 from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate, stamp
@@ -97,6 +98,18 @@ def read(path: Path, settings: Settings | None = None, files: Path | None = None
         key = _key(what)
         found.setdefault(key, SweepRun(key, label or path.stem, what, differs))
     return list(found.values())
+
+
+def check_solvers(jobs: Iterable[SweepRun]) -> None:
+    """Try every solver that runs with the allocator `milp` ask, before the first of them begins.
+
+    Raises:
+        SolverError: one does not work.
+    """
+    asked = {(own.allocator, own.solver): own for own in (job.scenario.settings for job in jobs)}
+    for (allocator, _), settings in asked.items():
+        if allocator == "milp":
+            check_solver(settings.engine)
 
 
 def _parts(plain: object, path: Path) -> tuple[Row, dict[str, list[Any]], list[Row]]:

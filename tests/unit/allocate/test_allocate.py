@@ -273,10 +273,10 @@ def test_a_solver_that_fails_leaves_the_exact_methods_plan(monkeypatch: pytest.M
         caps=(Cap(trainers=frozenset({2}), n_max=3), Cap(trainers=frozenset({1, 2}), n_max=7)),
     )
     plan = ALLOCATORS["auto"](problem, EngineSettings())
-    assert (plan.allocator, plan.status, plan.note) == (
+    assert (plan.allocator, plan.status, plan.fallback) == (
         "knapsack",
         PlanStatus.FEASIBLE,
-        "without the MILP: the licence ran out",
+        "the licence ran out",
     )
     assert oracle.infeasibilities(problem, plan.counts) == []
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,20 @@ def test_why_a_pilot_was_refused_is_for_admins(ask: Asked, daemon: Daemon) -> No
     assert ask("alice", "GET", "/v1/status")[1]["problems"] == ["no pilot can be submitted"]
     assert "no pilot can be submitted" in ask(None, "GET", "/readyz")[1]["reasons"]
     assert "bob" in ask("ops", "GET", "/v1/status")[1]["problems"][0]
+
+
+def test_a_plan_that_was_not_made_as_asked_is_everybodys_to_know(ask: Asked, daemon: Daemon) -> None:
+    assert daemon.last_plan is not None
+    daemon.recovering, asked = False, daemon.last_plan
+    assert ask("alice", "GET", "/v1/status")[1]["state"] == "ok"
+    daemon.last_plan = replace(asked, fallback="no licence")
+    for who in ("alice", "ops"):
+        told = ask(who, "GET", "/v1/status")[1]
+        assert (told["state"], told["problems"]) == ("degraded", ["knapsack makes the plans: no licence"])
+        assert told["last_plan"]["fallback"] == "no licence"
+    assert ask(None, "GET", "/readyz")[0] == 200, "it decides all the same"
+    daemon.last_plan = asked
+    assert ask("alice", "GET", "/v1/status")[1]["problems"] == []
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -122,6 +123,27 @@ def test_what_happens_is_counted() -> None:
     assert found["bftrainer_claims_total",] == 1
     assert found["bftrainer_vacate_seconds_sum",] == 0.04
     assert found["bftrainer_errors_total", "cancel"] == 1
+
+
+def test_a_fallback_is_counted_and_warned_of_and_its_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    telemetry = Telemetry()
+    plan = Plan(allocator="knapsack", status=PlanStatus.FEASIBLE, counts={}, objective=1.0, bound=2.0)
+    fallen = replace(plan, fallback="no licence")
+    for made in (plan, fallen, fallen, plan):
+        telemetry.took(NodesChanged(time=1.0), made, [], None)
+    assert values(telemetry)["bftrainer_fallbacks_total",] == 2
+    said = [(r.levelname, r.__dict__["event"], r.__dict__["fields"]) for r in caplog.records]
+    assert [(level, event) for level, event, _ in said] == [
+        ("INFO", "nodes_changed"),
+        ("ERROR", "degraded"),
+        ("WARNING", "nodes_changed"),
+        ("WARNING", "nodes_changed"),
+        ("INFO", "recovered"),
+        ("INFO", "nodes_changed"),
+    ]
+    assert said[1][2] == {"part": "allocator", "reason": "no licence"}
+    assert said[2][2]["fallback"] == "no licence"
 
 
 def test_two_daemons_in_one_process_count_apart() -> None:

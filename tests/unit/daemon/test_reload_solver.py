@@ -1,0 +1,84 @@
+"""SIGHUP cannot make a running daemon depend on a solver that does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bftrainer.allocate import solvers
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.serve import serve
+from bftrainer.daemon.systemd import Systemd
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.settings.sources import load
+from bftrainer.settings.values import Settings
+from bftrainer.store.sql import SqlStore
+
+
+class Nothing:
+    """A machine without nodes."""
+
+    async def poll(self) -> Snapshot:
+        return Snapshot(time=0.0, nodes=())
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        return ()
+
+    async def close(self) -> None:
+        pass
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def settings(allocator: str) -> Settings:
+        return load(
+            {"state_dir": tmp_path, "allocator": allocator},
+            environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"},
+        )
+
+    def expired(model: object, limits: object) -> solvers.Answer:
+        raise RuntimeError("no licence")
+
+    broken = {"highs": replace(solvers.SOLVERS["highs"], run=expired)}
+    monkeypatch.setattr(solvers, "SOLVERS", broken)
+    file = settings("knapsack")
+    store = SqlStore(file.database)
+
+    def events() -> list[tuple[str, str]]:
+        return [(r.levelname, r.__dict__["event"]) for r in caplog.records if "event" in r.__dict__]
+
+    async def story() -> None:
+        nonlocal file
+        daemon = Daemon(file, Nothing(), store)  # type: ignore[arg-type]
+        serving = asyncio.create_task(serve(daemon, lambda: file, Systemd("", 0.0)))
+        await until(lambda: ("INFO", "ready") in events())
+        file = settings("milp")
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: ("ERROR", "reload_failed") in events())
+        assert daemon.settings.allocator == "knapsack"
+        file = settings("auto")
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: ("INFO", "reloaded") in events())
+        assert ("WARNING", "solver_failed") in events()
+        assert daemon.settings.allocator == "auto"
+        daemon.stop()
+        await serving
+
+    caplog.set_level("INFO")
+    try:
+        asyncio.run(story())
+    finally:
+        store.close()
