@@ -36,15 +36,16 @@ def unfinished_summaries(c: sa.Connection, user: str | None) -> list[TrainerSumm
 
 def ended_summaries(c: sa.Connection, limit: int, skip: int, user: str | None) -> list[TrainerSummary]:
     """See `ports.Store.ended_summaries`."""
-    query = _of_user(_BRIEF.where(t.trainers.c.ended_at.is_not(None)), user)
-    latest = query.order_by(t.trainers.c.ended_at.desc(), t.trainers.c.id.desc())
-    return [to_summary(row) for row in c.execute(latest.limit(limit).offset(skip))]
+    latest = (t.trainers.c.ended_at.desc(), t.trainers.c.id.desc())
+    ids = _of_user(sa.select(t.trainers.c.id).where(t.trainers.c.ended_at.is_not(None)), user)
+    some = ids.order_by(*latest).limit(limit).offset(skip)  # those skipped are skipped in the index
+    return [to_summary(row) for row in c.execute(_BRIEF.where(t.trainers.c.id.in_(some)).order_by(*latest))]
 
 
 def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:
     """See `ports.Store.count_ended`."""
-    query = sa.select(t.trainers.c.status, sa.func.count()).where(t.trainers.c.ended_at.is_not(None))
-    found = c.execute(_of_user(query, user).group_by(t.trainers.c.status))
+    query = sa.select(t.ended.c.status, sa.func.sum(t.ended.c.count)).group_by(t.ended.c.status)
+    found = c.execute(query if user is None else query.where(t.ended.c.user == user))
     return {TrainerStatus(status): count for status, count in found}
 
 
@@ -94,8 +95,8 @@ def _add_decisions(c: sa.Connection, events: Sequence[Row], user: str | None) ->
 def _owned(c: sa.Connection, trainers: Collection[int], user: str) -> Iterator[int]:
     """The trainers among these that are of `user`."""
     for some in _chunks(list(trainers)):
-        own = sa.select(t.trainers.c.id).where(t.trainers.c.id.in_(some), t.trainers.c.user == user)
-        yield from c.execute(own).scalars()
+        found = c.execute(sa.select(t.trainers.c.id, t.trainers.c.user).where(t.trainers.c.id.in_(some)))
+        yield from (row.id for row in found if row.user == user)
 
 
 def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from bftrainer.errors import NameTakenError, StoreError
@@ -69,11 +70,7 @@ class SqlStore:
                 values = {"status": trainer.status.value, "engine": rows.of_engine(trainer)}
                 c.execute(t.trainers.update().where(t.trainers.c.id == trainer.id).values(values))
             if ended is not None:
-                c.execute(
-                    t.trainers.update()
-                    .where(t.trainers.c.id == ended.trainer)
-                    .values(status=ended.status.value, reason=ended.reason, ended_at=event.time, rate=None)
-                )
+                _end(c, ended, event.time)
             return [_insert(c, t.actions, rows.of_action(action, id_)) for action in actions]
 
     def performed(self, actions: Sequence[int], time: float) -> None:
@@ -178,3 +175,13 @@ def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:
     """Add a row and return its id."""
     result = c.execute(table.insert().values(values))
     return int(result.inserted_primary_key[0])  # type: ignore[index]
+
+
+def _end(c: sa.Connection, ended: Ended, time: float) -> None:
+    """Note a trainer's end, and count it."""
+    own = (t.trainers.c.id == ended.trainer, t.trainers.c.ended_at.is_(None))
+    values = {"status": ended.status.value, "reason": ended.reason, "ended_at": time, "rate": None}
+    user = c.execute(t.trainers.update().where(*own).values(values).returning(t.trainers.c.user)).scalar()
+    if user is not None:
+        row = insert(t.ended).values(user=user, status=ended.status.value, count=1)
+        c.execute(row.on_conflict_do_update(set_={"count": t.ended.c.count + 1}))

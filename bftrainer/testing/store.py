@@ -182,9 +182,14 @@ class StoreContract:
         assert [t.name for t in store.ended_summaries(10)] == ["t0", "t1", "t2", "t3", "t4", "t5"]
         assert [t.name for t in store.ended_summaries(2, 1)] == ["t1", "t2"]
         assert [t.name for t in store.ended_summaries(2, 1, "alice")] == ["t2", "t4"]
+        failed = Ended(trainer=8, status=TrainerStatus.FAILED, reason="exit 1")
         assert store.count_ended() == {TrainerStatus.COMPLETED: 6}
         assert store.count_ended("bob") == {TrainerStatus.COMPLETED: 3}
         assert store.count_ended("carol") == {}
+        store.record(NodesChanged(time=20.0), [], None, [], failed, frozenset())
+        store.record(NodesChanged(time=21.0), [], None, [], failed, frozenset())
+        assert store.count_ended("bob") == {TrainerStatus.COMPLETED: 3, TrainerStatus.FAILED: 1}
+        assert [t.ended_at for t in store.ended_summaries(1)] == [20.0], "a trainer ends once"
         every = {t.id: t for t in store.trainers()}
         for summary in (*store.unfinished_summaries(), *store.ended_summaries(10)):
             whole = every[summary.id]
