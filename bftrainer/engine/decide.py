@@ -1,4 +1,4 @@
-"""A plan over those that may hold nodes, and which nodes they get. Pure."""
+"""A new plan for the trainers that may hold nodes, and the nodes that each of them gets. Pure."""
 
 from __future__ import annotations
 
@@ -7,66 +7,89 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
-from bftrainer.engine.facts import Parts
+from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.question import problem
 from bftrainer.engine.queue import rank
-from bftrainer.engine.state import Draft, Solve, State
+from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
-from bftrainer.model.problem import Plan
+from bftrainer.model.problem import Allocation, Plan
 from bftrainer.model.trainer import Scalability, Trainer
-from bftrainer.performance.estimate import estimates_of
+from bftrainer.performance.estimate import Estimates, SharedObservations, estimates_of
 
 
-def decide(state: State, taken: Draft, now: float, solve: Solve) -> tuple[Plan | None, dict[int, Trainer]]:
-    """Plan anew. Those who wait and are given nodes become active, in `taken`, too."""
-    asked: list[Trainer] = []
-    if not taken.draining:
-        asked = list(taken.active.values())
-        if state.settings.max_parallel is None:
-            asked = sorted(asked + taken.waiting.eligible(len(taken.pool)), key=rank)
-            per_trainer = state.settings.nodes_per_trainer
-            if per_trainer is not None:
-                asked = asked[: math.ceil(len(taken.pool) / per_trainer)]
-    current = {t.id: t.nodes for t in taken.active.values() if t.nodes}
-    plan, target = None, dict[int, frozenset[str]]()
-    if asked:
-        seen = replace(
-            state,
-            pool=taken.pool,
-            since=taken.since,
-            facts=taken.facts,
-            survival=taken.survival,
-            programs=taken.programs,
-        )
-        question, parts = problem(seen, tuple(asked), now)
-        plan = solve(question)
-        taken.estimates = {
-            t.id: estimates
-            for t, estimates in zip(asked, estimates_of(tuple(asked), taken.programs), strict=True)
-            if t.spec.scalability is Scalability.AUTO
-        }
-        members = {t.id: frozenset(t.members) for t in asked}
-        for counts, nodes in _shares(plan, parts) or [(plan.counts, taken.pool)]:
-            held = {t: own & nodes for t, own in current.items()}
-            for id_, own in assign(counts, held, nodes, members).items():
-                target[id_] = target.get(id_, frozenset()) | own
-        for t in asked:
-            if t.id in taken.waiting and target.get(t.id):
-                taken.waiting = taken.waiting.remove(t.id)
-                taken.active[t.id] = t
-        plan = replace(
-            plan,
-            counts={i: n for i, n in plan.counts.items() if i in taken.active},
-            allocation={i: nodes for i, nodes in target.items() if i in taken.active},
-        )
-    after = dict(taken.active)
-    for id_ in taken.active.keys() & (target.keys() | current.keys()):
-        trainer, nodes = after[id_], target.get(id_, frozenset())
+def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
+    """Plan anew; return the plan and the state with its allocation.
+
+    Waiting trainers that are given nodes become active. The plan is None if no trainer may have nodes.
+    """
+    candidates = _candidates(state)
+    if not candidates:
+        return None, _allocated(state, {})
+    question, groups = problem(state, candidates, now)
+    plan = solve(question)
+    target = _assigned(state, candidates, plan, groups)
+    state = _activated(replace(state, estimates=_learnt(candidates, state.programs)), candidates, target)
+    plan = replace(
+        plan,
+        counts={id_: n for id_, n in plan.counts.items() if id_ in state.active},
+        allocation={id_: nodes for id_, nodes in target.items() if id_ in state.active},
+    )
+    return plan, _allocated(state, target)
+
+
+def _candidates(state: State) -> tuple[Trainer, ...]:
+    """The trainers among which nodes are shared out, in order; none while the site drains."""
+    if state.draining:
+        return ()
+    candidates = list(state.active.values())
+    if state.settings.max_parallel is None:
+        candidates = sorted(candidates + state.waiting.eligible(len(state.pool)), key=rank)
+        per_trainer = state.settings.nodes_per_trainer
+        if per_trainer is not None:
+            candidates = candidates[: math.ceil(len(state.pool) / per_trainer)]
+    return tuple(candidates)
+
+
+def _assigned(state: State, candidates: tuple[Trainer, ...], plan: Plan, groups: NodeGroups) -> Allocation:
+    """The nodes for the plan's counts, per group where the pool has groups. Nobody migrates."""
+    members = {t.id: frozenset(t.members) for t in candidates}
+    target: dict[int, frozenset[str]] = {}
+    for counts, nodes in _shares(plan, groups) or [(plan.counts, state.pool)]:
+        held = {t.id: t.nodes & nodes for t in state.active.values() if t.nodes}
+        for id_, own in assign(counts, held, nodes, members).items():
+            target[id_] = target.get(id_, frozenset()) | own
+    return target
+
+
+def _shares(plan: Plan, groups: NodeGroups) -> list[tuple[Mapping[int, int], frozenset[str]]]:
+    """For each group: how many of its nodes each trainer gets, and the group's nodes."""
+    return [({t: own[g] for t, own in plan.spread.items()}, nodes) for g, (_, nodes) in enumerate(groups)]
+
+
+def _learnt(candidates: tuple[Trainer, ...], programs: SharedObservations) -> dict[int, Estimates]:
+    """What the plan assumes of the trainers that the engine learns about."""
+    return {
+        t.id: estimates
+        for t, estimates in zip(candidates, estimates_of(candidates, programs), strict=True)
+        if t.spec.scalability is Scalability.AUTO
+    }
+
+
+def _activated(state: State, candidates: tuple[Trainer, ...], target: Allocation) -> State:
+    """The state in which waiting trainers that get nodes are active, still without these nodes."""
+    waiting, active = state.waiting, dict(state.active)
+    for t in candidates:
+        if t.id in waiting and target.get(t.id):
+            waiting = waiting.remove(t.id)
+            active[t.id] = t
+    return replace(state, waiting=waiting, active=active)
+
+
+def _allocated(state: State, target: Allocation) -> State:
+    """The state in which every active trainer has the nodes of `target`, and no others."""
+    active = dict(state.active)
+    for id_, trainer in state.active.items():
+        nodes = target.get(id_, frozenset())
         if nodes != trainer.nodes:
-            after[id_] = replace(without(trainer, trainer.nodes - nodes), nodes=nodes)
-    return plan, after
-
-
-def _shares(plan: Plan, parts: Parts) -> list[tuple[Mapping[int, int], frozenset[str]]]:
-    """Per group: how many of its nodes each trainer gets, and which they are."""
-    return [({t: own[g] for t, own in plan.spread.items()}, nodes) for g, (_, nodes) in enumerate(parts)]
+            active[id_] = replace(without(trainer, trainer.nodes - nodes), nodes=nodes)
+    return replace(state, active=active)

@@ -1,4 +1,4 @@
-"""State -> the allocation problem. Pure."""
+"""The allocation problem that a state poses. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from bftrainer.allocate import metric
 from bftrainer.engine import survival
-from bftrainer.engine.facts import Parts, parts_of
+from bftrainer.engine.node_info import NodeGroups, grouped
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Problem
@@ -14,19 +14,19 @@ from bftrainer.model.trainer import RescaleCosts, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of, limits
 
 
-def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, Parts]:
-    """The allocation problem over `trainers`, and which nodes its groups are (none: all alike)."""
+def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
+    """The allocation problem over `trainers`, and its groups with their nodes (none if all are alike)."""
     settings, pool = state.settings, state.pool
     t_fwd_s = settings.t_fwd_s
     if t_fwd_s is None:
         ages = np.array([now - state.since[node] for node in pool])
         t_fwd_s = survival.forward_time(state.survival, ages)
-    parts = parts_of(state, now, t_fwd_s)
+    groups = grouped(state, now, t_fwd_s)
     return Problem(
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            _candidate(t, settings, state.programs, estimates, costs, parts, now)
+            _candidate(t, settings, state.programs, estimates, costs, groups, now)
             for t, estimates, costs in zip(
                 trainers,
                 estimates_of(trainers, state.programs),
@@ -35,8 +35,8 @@ def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Pr
             )
         ),
         caps=_caps(settings, trainers),
-        groups=tuple(group for group, _ in parts),
-    ), parts
+        groups=tuple(group for group, _ in groups),
+    ), groups
 
 
 def _candidate(
@@ -45,7 +45,7 @@ def _candidate(
     programs: SharedObservations,
     estimates: Estimates,
     costs: RescaleCosts,
-    parts: Parts,
+    groups: NodeGroups,
     now: float,
 ) -> Candidate:
     points = estimates[None].points
@@ -58,7 +58,7 @@ def _candidate(
         curve=metric.metric(settings.objective, points, t.spec.priority),
         weight=weight_of(t, settings, now),
         costs=costs,
-        held=tuple(len(nodes & t.nodes) for _, nodes in parts) if t.nodes else (),
+        held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),
         curves=tuple(
             (name, metric.metric(settings.objective, own.points, t.spec.priority, points))
             for name, own in estimates.items()

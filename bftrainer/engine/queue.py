@@ -24,15 +24,15 @@ def shape(trainer: Trainer) -> Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class Queue:
     """Trainers by shape, each line in order of arrival and by id."""
 
     lines: Mapping[Shape, Mapping[int, Trainer]] = field(default_factory=dict)
     shapes: Mapping[int, Shape] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trainers: Iterable[Trainer]) -> Backlog:
-        """The backlog of trainers in order of arrival."""
+    def of(cls, trainers: Iterable[Trainer]) -> Queue:
+        """The queue of trainers in order of arrival."""
         lines: dict[Shape, dict[int, Trainer]] = {}
         shapes: dict[int, Shape] = {}
         for trainer in trainers:
@@ -54,14 +54,14 @@ class Backlog:
         """The trainer with this id, None if it does not wait. Takes the same time however many wait."""
         return self.lines[self.shapes[trainer]][trainer] if trainer in self.shapes else None
 
-    def add(self, trainer: Trainer) -> Backlog:
-        """The backlog with one more trainer, the last of its line."""
+    def add(self, trainer: Trainer) -> Queue:
+        """The queue with one more trainer, the last of its line."""
         kind = shape(trainer)
         line = {**self.lines.get(kind, {}), trainer.id: trainer}
-        return Backlog({**self.lines, kind: line}, {**self.shapes, trainer.id: kind})
+        return Queue({**self.lines, kind: line}, {**self.shapes, trainer.id: kind})
 
-    def remove(self, trainer: int) -> Backlog:
-        """The backlog without a trainer that waits.
+    def remove(self, trainer: int) -> Queue:
+        """The queue without a trainer that waits.
 
         Raises:
             KeyError: it does not wait.
@@ -69,7 +69,7 @@ class Backlog:
         kind = self.shapes[trainer]
         line = {i: t for i, t in self.lines[kind].items() if i != trainer}
         lines = {k: v for k, v in self.lines.items() if k != kind} | ({kind: line} if line else {})
-        return Backlog(lines, {i: k for i, k in self.shapes.items() if i != trainer})
+        return Queue(lines, {i: k for i, k in self.shapes.items() if i != trainer})
 
     def first(self) -> Trainer | None:
         """The trainer that is next; None if none waits."""

@@ -1,11 +1,11 @@
-"""The engine's state after a restart."""
+"""The engine's state after a restart. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bftrainer.engine.facts import learn_facts
-from bftrainer.engine.queue import Backlog
+from bftrainer.engine.node_info import with_reported
+from bftrainer.engine.queue import Queue
 from bftrainer.engine.state import State
 from bftrainer.engine.take import without
 from bftrainer.model.machine import NodeInfo
@@ -19,13 +19,12 @@ def restore(
 ) -> State:
     """The state after a restart at `now`, from stored trainers in order of arrival.
 
-    Nodes that are no longer in the pool are taken out, and those that are of another class than most of
-    a trainer's; whoever is not among the active ones holds none (the daemon finds their workers
-    unwanted and has them leave).
+    Trainers lose the nodes that are no longer in the pool, and those of another class than most of their
+    nodes. Trainers that are not among the active ones lose all nodes; the daemon then stops their workers.
     """
-    facts = learn_facts(settings, {}, pool, {}, now)
+    info = with_reported(settings, {}, pool, {}, now)
     ordered = sorted(
-        (without(t, t.nodes - of_one_class(t.nodes & pool, facts)) for t in trainers),
+        (without(t, t.nodes - of_one_class(t.nodes & pool, info)) for t in trainers),
         key=lambda t: (not t.nodes, -t.spec.priority),
     )
     limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
@@ -33,16 +32,16 @@ def restore(
         settings=settings,
         pool=pool,
         active={t.id: t for t in ordered[:limit]},
-        waiting=Backlog.of(without(t, t.nodes) for t in ordered[limit:]),
+        waiting=Queue.of(without(t, t.nodes) for t in ordered[limit:]),
         since=dict.fromkeys(pool, now),
-        facts=facts,
+        node_info=info,
         programs=observations_by_program(ordered),
     )
 
 
-def of_one_class(nodes: frozenset[str], facts: Mapping[str, NodeInfo]) -> frozenset[str]:
-    """The nodes of the class that most of them are of."""
+def of_one_class(nodes: frozenset[str], info: Mapping[str, NodeInfo]) -> frozenset[str]:
+    """Those of `nodes` that are of the most frequent class among them."""
     classes: dict[str, set[str]] = {}
     for node in sorted(nodes):
-        classes.setdefault(facts.get(node, NodeInfo()).node_class, set()).add(node)
+        classes.setdefault(info.get(node, NodeInfo()).node_class, set()).add(node)
     return frozenset(max(classes.values(), key=len, default=()))

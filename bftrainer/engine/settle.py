@@ -1,4 +1,4 @@
-"""From what is wanted to what is to be done: generations, memberships, actions. Pure."""
+"""From the allocation that is wanted to what is to be done: generations, memberships, actions. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.trainer import Trainer
 
 
-def settle(before: Trainer, now: Trainer, taken: Draft, *, force: bool) -> tuple[Trainer, list[Action]]:
-    """Publish and start what `now` needs over `before`; one generation per step that acts."""
+def settle(before: Trainer, now: Trainer, draft: Draft, *, force: bool) -> tuple[Trainer, list[Action]]:
+    """The actions that lead a trainer from `before` to `now`, and the trainer with them under way.
+
+    All actions of one step carry one generation. With `force`, the membership is published even if it is
+    the same as before.
+    """
     generation = now.generation + 1
-    restart = [node for id_, node in taken.restart if id_ == now.id]
+    restart = [node for id_, node in draft.restart if id_ == now.id]
     new = sorted(now.nodes - now.started.keys())
     now = replace(now, started={**now.started, **dict.fromkeys(new, generation)})
     members, warm = _publish(now)
-    released = (before.nodes - now.nodes) & (taken.pool | taken.vacated)
+    released = (before.nodes - now.nodes) & (draft.state.pool | draft.vacated)
     leaving = tuple(n for n in before.members if n in released)
     stopping = {n for n in before.joining if n in released}
     enough = len(members) >= now.spec.n_min
@@ -59,7 +63,7 @@ def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def dissolve(trainer: Trainer) -> list[Action]:
-    """A trainer is over: its members checkpoint and leave, its newcomers stop."""
+    """The actions for a trainer that is over: its members checkpoint and leave, its other workers stop."""
     generation = trainer.generation + 1
     actions: list[Action] = [
         StopWorker(trainer=trainer.id, generation=generation, node=node) for node in sorted(trainer.joining)
@@ -72,5 +76,5 @@ def dissolve(trainer: Trainer) -> list[Action]:
 
 
 def order(action: Action) -> tuple[int, int]:
-    """Nodes are vacated before they are taken."""
+    """Sorts a step's actions: nodes are vacated before others take them."""
     return {StopWorker: 0, Regroup: 1, StartWorker: 2}[type(action)], action.trainer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bftrainer.engine.queue import Backlog
+from bftrainer.engine.queue import Queue
 from bftrainer.engine.survival import Survival
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.machine import NodeInfo
@@ -15,26 +15,34 @@ from bftrainer.model.trainer import Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations
 
 Solve = Callable[[Problem], Plan]
+"""Answers an allocation problem, see `allocate.decide`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that decisions depend on: the pool and the unfinished trainers in order of arrival.
+    """Everything that decisions depend on.
 
-    `active` are those that may hold nodes: the first `max_parallel` (section 5.3), or, without that
-    limit, those that have been given nodes once. The others are `waiting`; an event costs next to nothing
-    for them, however many there are. `since` and `facts` say when nodes joined and what is known of
-    them, `survival` how long nodes have stayed so far. `programs` are what trainers have shown of their
-    programs, `estimates` what the last plan took those trainers to be like that are learnt from.
+    Attributes:
+        settings: What the site sets for decisions.
+        pool: The nodes that trainers may use now.
+        active: The trainers that may hold nodes, in order of arrival: the first `max_parallel` (section
+            5.3), or, without that limit, those that have been given nodes once.
+        waiting: The other unfinished trainers. An event costs next to nothing for them, however many wait.
+        draining: Whether trainers get no nodes until `Resume`.
+        since: When each node of the pool joined it (s).
+        node_info: What is known of the nodes of the pool; empty if nothing distinguishes them.
+        survival: How long nodes have stayed so far.
+        programs: What all trainers of a program have shown together, by program.
+        estimates: What the last plan assumed of the trainers that the engine learns about.
     """
 
     settings: EngineSettings
     pool: frozenset[str] = frozenset()
     active: Mapping[int, Trainer] = field(default_factory=dict)
-    waiting: Backlog = field(default_factory=Backlog)
+    waiting: Queue = field(default_factory=Queue)
     draining: bool = False
     since: Mapping[str, float] = field(default_factory=dict)
-    facts: Mapping[str, NodeInfo] = field(default_factory=dict)
+    node_info: Mapping[str, NodeInfo] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
     programs: SharedObservations = field(default_factory=dict)
     estimates: Mapping[int, Estimates] = field(default_factory=dict)
@@ -51,7 +59,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one event led to. `plan` is None where nothing had to be decided."""
+    """What one event led to. `plan` is None if the event needed no decision."""
 
     state: State
     actions: tuple[Action, ...] = ()
@@ -61,19 +69,24 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """The state with an event's facts in it, before anything is decided. Local to one step."""
+    """The state on its way through one step: an event changes it, then the decision. Local to the step.
 
-    pool: frozenset[str]
-    active: dict[int, Trainer]
-    waiting: Backlog
-    draining: bool
-    since: Mapping[str, float]
-    facts: Mapping[str, NodeInfo]
-    survival: Survival
-    programs: SharedObservations
-    estimates: Mapping[int, Estimates]
-    vacated: frozenset[str] = frozenset()  # not in the pool any more, but their agents still listen
+    Attributes:
+        state: What is known with the event; trainers still have the nodes that the event leaves them.
+        vacated: Nodes that left the pool because we give them up: their agents still listen.
+        decide: Whether nodes must be allocated anew.
+        regroup: Trainers whose membership must be published anew.
+        restart: Workers to start again, as (trainer, node).
+        ended: The trainer that the event ended.
+    """
+
+    state: State
+    vacated: frozenset[str] = frozenset()
     decide: bool = False
-    regroup: frozenset[int] = frozenset()  # trainers whose membership must be published anew
-    restart: tuple[tuple[int, str], ...] = ()  # workers to start again
+    regroup: frozenset[int] = frozenset()
+    restart: tuple[tuple[int, str], ...] = ()
     ended: Ended | None = None
+
+    def put(self, trainer: Trainer) -> None:
+        """Take in a trainer that may hold nodes, in place of what was known of it."""
+        self.state = replace(self.state, active={**self.state.active, trainer.id: trainer})

@@ -1,4 +1,4 @@
-"""An event's facts taken into the state, before anything is decided. Pure."""
+"""What an event says, taken into the state before anything is decided. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from bftrainer.engine import survival
-from bftrainer.engine.facts import learn_facts
+from bftrainer.engine.node_info import with_reported
 from bftrainer.engine.state import Draft, State
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
@@ -26,188 +26,171 @@ from bftrainer.model.events import (
 )
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.trainer import Trainer, TrainerStatus
-from bftrainer.performance import estimate as believing
-from bftrainer.performance import fit
-from bftrainer.performance.estimate import with_measurement
-
-
-def draft_of(state: State) -> Draft:
-    return Draft(
-        pool=state.pool,
-        active=dict(state.active),
-        waiting=state.waiting,
-        draining=state.draining,
-        since=state.since,
-        facts=state.facts,
-        survival=state.survival,
-        programs=state.programs,
-        estimates=state.estimates,
-    )
+from bftrainer.performance import estimate, fit
 
 
 @singledispatch
 def take(event: Event, state: State) -> Draft:
+    """The state with what an event says, and what has to follow from it.
+
+    Raises:
+        TypeError: `event` is not an event.
+    """
     raise TypeError(f"not an event: {event!r}")
 
 
 @take.register
 def _(event: NodesChanged, state: State) -> Draft:
-    taken = draft_of(state)
-    for id_, trainer in state.active.items():
-        if not event.left.isdisjoint(trainer.nodes):
-            taken.active[id_] = without(trainer, event.left)
     gone, new = event.left & state.pool, event.joined - (state.pool - event.left)
-    taken.decide = bool(gone or new or event.facts)
-    taken.pool = (state.pool - event.left) | event.joined
-    taken.vacated = event.vacated & event.left
+    pool = (state.pool - event.left) | event.joined
+    after = replace(
+        state,
+        pool=pool,
+        active={
+            id_: trainer if event.left.isdisjoint(trainer.nodes) else without(trainer, event.left)
+            for id_, trainer in state.active.items()
+        },
+        node_info=with_reported(state.settings, state.node_info, pool, event.facts, event.time, new),
+    )
     if gone or new:
-        taken.since = {n: t for n, t in state.since.items() if n not in gone} | dict.fromkeys(new, event.time)
+        stayed = {node: since for node, since in state.since.items() if node not in gone}
+        after = replace(after, since=stayed | dict.fromkeys(new, event.time))
     if gone:
-        taken.survival = survival.observed(state.survival, [event.time - state.since[n] for n in gone])
-    taken.facts = learn_facts(state.settings, state.facts, taken.pool, event.facts, event.time, new)
-    return taken
+        ages = [event.time - state.since[node] for node in gone]
+        after = replace(after, survival=survival.observed(state.survival, ages))
+    return Draft(state=after, vacated=event.vacated & event.left, decide=bool(gone or new or event.facts))
 
 
 @take.register
 def _(event: TrainerSubmitted, state: State) -> Draft:
-    taken = draft_of(state)
+    draft = Draft(state=state)
     if event.trainer in state.active or event.trainer in state.waiting:
-        return taken
+        return draft
     trainer = Trainer(id=event.trainer, spec=event.spec, submitted_at=event.time)
     limit = state.settings.max_parallel
     if limit is not None and len(state.active) < limit:
-        taken.active[event.trainer] = trainer
-        taken.decide = True
+        draft.put(trainer)
+        draft.decide = True
     else:
-        taken.waiting = state.waiting.add(trainer)
-        taken.decide = limit is None
-    return taken
+        draft.state = replace(state, waiting=state.waiting.add(trainer))
+        draft.decide = limit is None
+    return draft
 
 
 @take.register
 def _(event: TrainerCancelled, state: State) -> Draft:
-    return _end(state, event.trainer, TrainerStatus.CANCELLED, "cancelled by its user")
+    return _ended(state, event.trainer, TrainerStatus.CANCELLED, "cancelled by its user")
 
 
 @take.register
 def _(event: TrainerEnded, state: State) -> Draft:
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
-        return draft_of(state)
-    return _end(state, event.trainer, event.status, event.reason)
+        return Draft(state=state)
+    return _ended(state, event.trainer, event.status, event.reason)
 
 
 @take.register
 def _(event: WorkerLost, state: State) -> Draft:
-    taken = draft_of(state)
+    draft = Draft(state=state)
     trainer = state.active.get(event.trainer)
     if trainer is None or trainer.started.get(event.node) != event.generation:
-        return taken  # an earlier worker of this node, which has been replaced already
+        return draft  # an earlier worker of this node, which has been replaced already
     failures, incident = trainer.failures, event.blame and event.generation > trainer.failed_in
     if incident:
         failures = failures + 1 if event.samples <= trainer.progress else 1
         if failures > state.settings.max_failures:
-            return _end(state, event.trainer, TrainerStatus.FAILED, event.reason)
-    survivor = without(trainer, frozenset({event.node}))
-    taken.active[event.trainer] = replace(
-        survivor,
+            return _ended(state, event.trainer, TrainerStatus.FAILED, event.reason)
+    survivor = replace(
+        without(trainer, frozenset({event.node})),
         nodes=trainer.nodes,
         failures=failures,
         failed_in=trainer.generation if incident else trainer.failed_in,
         progress=event.samples if incident else trainer.progress,
     )
-    taken.restart = ((event.trainer, event.node),)
-    return taken
+    draft.put(survivor)
+    draft.restart = ((event.trainer, event.node),)
+    return draft
 
 
 @take.register
 def _(event: WorkersReady, state: State) -> Draft:
-    taken = draft_of(state)
+    draft = Draft(state=state)
     trainer = state.active.get(event.trainer)
     if trainer is not None:
         fresh = frozenset(n for n in event.nodes if trainer.joining.get(n) == event.generation)
         if fresh:
-            taken.active[event.trainer] = replace(trainer, warm=trainer.warm | fresh)
-    return taken
+            draft.put(replace(trainer, warm=trainer.warm | fresh))
+    return draft
 
 
 @take.register
 def _(event: Measured, state: State) -> Draft:
-    taken = draft_of(state)
+    draft = Draft(state=state)
     trainer = state.active.get(event.trainer)
     if trainer is None or event.generation != trainer.published:
-        return taken
-    where = state.facts.get(next(iter(trainer.members), ""), NodeInfo()).node_class
-    trainer, taken.programs = with_measurement(trainer, state.programs, event, where)
-    taken.active[trainer.id] = trainer
+        return draft
+    node_class = state.node_info.get(next(iter(trainer.members), ""), NodeInfo()).node_class
+    trainer, programs = estimate.with_measurement(trainer, state.programs, event, node_class)
+    draft.state = replace(state, programs=programs)
+    draft.put(trainer)
     if event.point is not None and trainer.id in state.estimates:
-        old, new = state.estimates[trainer.id], believing.estimates(trainer, taken.programs, 1.0)
-        name = where if where in new else None
-        taken.decide = fit.differs_enough(old[name], new[name])
-    return taken
+        old, new = state.estimates[trainer.id], estimate.estimates(trainer, programs, 1.0)
+        name = node_class if node_class in new else None
+        draft.decide = fit.differs_enough(old[name], new[name])
+    return draft
 
 
 @take.register
 def _(event: Resync, state: State) -> Draft:
-    taken = draft_of(state)
     trainer = state.active.get(event.trainer)
-    if trainer is not None and trainer.members and trainer.published == event.generation:
-        taken.regroup = frozenset({event.trainer})
-    return taken
+    current = trainer is not None and trainer.members and trainer.published == event.generation
+    return Draft(state=state, regroup=frozenset({event.trainer}) if current else frozenset())
 
 
 @take.register
 def _(event: Drain, state: State) -> Draft:
-    taken = draft_of(state)
-    taken.decide = taken.draining = True
-    return taken
+    return Draft(state=replace(state, draining=True), decide=True)
 
 
 @take.register
 def _(event: Resume, state: State) -> Draft:
-    taken = draft_of(state)
-    taken.decide, taken.draining = state.draining, False
-    return taken
+    return Draft(state=replace(state, draining=False), decide=state.draining)
 
 
 @take.register
 def _(event: PolicyChanged, state: State) -> Draft:
-    """Whoever holds nodes may go on, even above a new limit; those who wait move up to it."""
-    taken = draft_of(state)
-    promote(taken, state.settings.max_parallel)
-    taken.decide = True
-    return taken
+    """Trainers that hold nodes may go on, even above a new limit; waiting ones move up to it."""
+    return Draft(state=promoted(state), decide=True)
 
 
 @take.register
 def _(event: PollFailed, state: State) -> Draft:
-    return draft_of(state)
+    return Draft(state=state)
 
 
-def _end(state: State, id_: int, status: TrainerStatus, reason: str) -> Draft:
-    taken = draft_of(state)
-    if taken.active.pop(id_, None) is not None:
-        promote(taken, state.settings.max_parallel)
-        taken.decide = True
-    elif id_ in state.waiting:
-        taken.waiting = state.waiting.remove(id_)
-    else:
-        return taken
-    taken.ended = Ended(trainer=id_, status=status, reason=reason)
-    return taken
+def _ended(state: State, id_: int, status: TrainerStatus, reason: str) -> Draft:
+    """The state without a trainer, active or waiting. Nothing changes if it is neither."""
+    ended = Ended(trainer=id_, status=status, reason=reason)
+    if id_ in state.active:
+        others = {other: trainer for other, trainer in state.active.items() if other != id_}
+        return Draft(state=promoted(replace(state, active=others)), decide=True, ended=ended)
+    if id_ in state.waiting:
+        return Draft(state=replace(state, waiting=state.waiting.remove(id_)), ended=ended)
+    return Draft(state=state)
 
 
-def promote(taken: Draft, max_parallel: int | None) -> None:
-    """Fill the places of those who may hold nodes, where these are limited, from those who wait."""
-    while max_parallel is not None and len(taken.active) < max_parallel:
-        promoted = taken.waiting.first()
-        if promoted is None:
-            return
-        taken.active[promoted.id] = promoted
-        taken.waiting = taken.waiting.remove(promoted.id)
+def promoted(state: State) -> State:
+    """The state in which waiting trainers have become active, up to `max_parallel` if that is set."""
+    active, waiting, limit = dict(state.active), state.waiting, state.settings.max_parallel
+    while limit is not None and len(active) < limit and (first := waiting.first()) is not None:
+        active[first.id] = first
+        waiting = waiting.remove(first.id)
+    return replace(state, active=active, waiting=waiting)
 
 
 def without(trainer: Trainer, gone: frozenset[str]) -> Trainer:
+    """A trainer after it has lost nodes, with their workers."""
     return replace(
         trainer,
         nodes=trainer.nodes - gone,

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class DepartureGroups(StrEnum):
+    """Which nodes are expected to leave the pool together, where the scheduler does not say."""
+
+    NONE = "none"
+    JOINED = "joined"  # nodes that joined at the same moment
+    CABINET = "cabinet"  # nodes whose names differ in the last number only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What a site sets for the decisions (the command line's `Settings` are wider and say more of each).
+    """What a site sets for the decisions. The daemon's `Settings` are wider and explain each setting.
 
-    None means: `t_fwd_s`, chosen from how long nodes stay; `max_parallel`, every waiting trainer may
-    hold nodes (with `nodes_per_trainer`: as many as there are so many nodes for); `ageing_s`, waiting
-    makes nobody heavier; `user_max_nodes`, no cap.
+    None means, for `t_fwd_s`: chosen from how long nodes stay; for `max_parallel`: every waiting trainer may
+    hold nodes; for `nodes_per_trainer`: that number is not limited by the pool's size; for `ageing_s`: no
+    ageing; for `user_max_nodes`: no cap.
     """
 
     allocator: str = "auto"
@@ -24,7 +33,7 @@ class EngineSettings:
     ageing_s: float | None = 86_400.0
     user_max_nodes: int | None = None
     node_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # class -> its nodes
-    departure_groups: str = "none"
+    departure_groups: DepartureGroups = DepartureGroups.NONE
     milp_time_limit_s: float = 2.0
     milp_gap: float = 1e-3
     profile_sizes: int = 0

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.policy import DepartureGroups, EngineSettings
 from bftrainer.settings.setting import Positive, Section, Setting, nodeset
 
 DEFAULT: Any = EngineSettings()
@@ -131,7 +131,7 @@ class DecisionSettings(Section):
             "number only.",
             commands=BOTH,
         ),
-    ] = DEFAULT.departure_groups
+    ] = DEFAULT.departure_groups.value
     milp_time_limit_s: Annotated[
         Positive,
         Setting(
@@ -220,4 +220,6 @@ class DecisionSettings(Section):
         """This section as the engine takes it: node sets are expanded to names."""
         classes = {name: frozenset(nodeset(text)) for name, text in self.node_classes.items()}
         plain = {field.name: getattr(self, field.name) for field in fields(EngineSettings)}
-        return EngineSettings(**{**plain, "node_classes": classes})
+        return EngineSettings(
+            **{**plain, "node_classes": classes, "departure_groups": DepartureGroups(self.departure_groups)}
+        )

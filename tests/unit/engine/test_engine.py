@@ -851,30 +851,30 @@ def test_a_node_stays_of_its_class_and_group_whatever_else_becomes_known_of_it()
     world.nodes(joined="ac")
     world.submit(1, n_max=4)
     held = world.held(1)
-    before = world.state.facts
+    before = world.state.node_info
     assert before == {
         "a": NodeInfo(node_class="fat", group="joined 0.0"),
         "c": NodeInfo(node_class="thin", group="joined 0.0"),
     }
     world.expect({"a": 5_000.0, "c": 6_000.0})
-    assert world.state.facts["a"] == NodeInfo(node_class="fat", group="joined 0.0", until=5_002.0)
+    assert world.state.node_info["a"] == NodeInfo(node_class="fat", group="joined 0.0", until=5_002.0)
     assert world.held(1) == held
     world.expect({"a": None, "c": None})
-    assert world.state.facts == before
+    assert world.state.node_info == before
     world.expect({"b": 5_000.0}, joined="b")
-    assert world.state.facts["b"] == NodeInfo(node_class="fat", group="joined 4.0", until=5_004.0)
+    assert world.state.node_info["b"] == NodeInfo(node_class="fat", group="joined 4.0", until=5_004.0)
     world.take(NodesChanged(time=0.0, left=frozenset("b"), joined=frozenset("b")))
-    assert world.state.facts["b"] == NodeInfo(node_class="fat", group="joined 5.0")
+    assert world.state.node_info["b"] == NodeInfo(node_class="fat", group="joined 5.0")
     world.nodes(left="abc")
-    assert world.state.facts == {}
+    assert world.state.node_info == {}
     world.expect({"x": 9.0})  # not ours
-    assert world.state.facts == {}
+    assert world.state.node_info == {}
 
 
 def test_where_nothing_tells_nodes_apart_nothing_is_kept_of_them() -> None:
     world = World()
     world.nodes(joined="abc")
-    assert world.state.facts == {}
+    assert world.state.node_info == {}
     world.submit(1)
     question, parts = engine_problem(world.state, (world.trainer(1),), 5.0)
     assert (question.groups, parts) == ((), ())
@@ -1011,7 +1011,7 @@ def test_restore_under_new_classes_leaves_each_trainer_nodes_of_one() -> None:
     assert state.active[1].nodes == set("cd")
     assert state.active[1].members == ("c", "d")
     assert state.active[2].nodes == set("a")
-    assert state.facts["b"] == NodeInfo(node_class="fat", group="joined 7.0")
+    assert state.node_info["b"] == NodeInfo(node_class="fat", group="joined 7.0")
     step = engine_step(state, NodesChanged(time=8.0, joined=frozenset("y")), solve)
     assert {i: t.nodes for i, t in step.state.active.items()} == {1: set("cd"), 2: set("ab")}
 
@@ -1139,7 +1139,7 @@ def check_state(state: State, ids: list[int]) -> None:
     queue = [(-t.spec.priority, ids.index(t.id)) for t in state.waiting]
     assert queue == sorted(queue), "not by priority and arrival"
     assert state.since.keys() == state.pool
-    assert not state.facts or state.facts.keys() == state.pool
+    assert not state.node_info or state.node_info.keys() == state.pool
     check_constraints(state)
     for t in state.waiting:
         assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})

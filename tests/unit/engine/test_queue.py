@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bftrainer.allocate import knapsack
 from bftrainer.engine.question import problem
-from bftrainer.engine.queue import Backlog
+from bftrainer.engine.queue import Queue
 from bftrainer.engine.state import State
 from bftrainer.engine.step import step
 from bftrainer.model.events import Measured
@@ -51,8 +51,8 @@ def queue(specs: list[TrainerSpec]) -> list[Trainer]:
     return [Trainer(id=i, spec=spec, submitted_at=float(i // 2)) for i, spec in enumerate(specs, start=1)]
 
 
-def backlog(trainers: list[Trainer]) -> Backlog:
-    found = Backlog()
+def backlog(trainers: list[Trainer]) -> Queue:
+    found = Queue()
     for t in trainers:
         found = found.add(t)
     return found
@@ -73,7 +73,7 @@ def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], g
         assert [i for i in range(20) if i in found] == sorted(t.id for t in plain)
         assert found.eligible(1_000) == in_order
         assert [found.get(i) for i in range(20)] == [{t.id: t for t in plain}.get(i) for i in range(20)]
-        assert Backlog.of(plain) == found
+        assert Queue.of(plain) == found
         state = State(
             settings=EngineSettings(), active={t.id: t for t in plain[:2]}, waiting=backlog(plain[2:])
         )
@@ -88,7 +88,7 @@ def test_whoever_does_not_wait_cannot_be_removed() -> None:
 
 def test_nothing_is_left_of_those_who_went() -> None:
     (only,) = queue([TrainerSpec(name="t", command=("x",), n_min=1, n_max=1)])
-    assert backlog([only]).remove(only.id) == Backlog()
+    assert backlog([only]).remove(only.id) == Queue()
 
 
 def test_of_those_alike_only_as_many_are_looked_at_as_there_is_room_for() -> None:
