@@ -1,0 +1,107 @@
+"""What is asked of a large store reads indexes; events come with their decisions however many they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bftrainer.model.actions import StartWorker
+from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.store import queries
+from bftrainer.store.sql import SqlStore
+from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    made = SqlStore(tmp_path / "bftrainer.db")
+    yield made
+    made.close()
+
+
+ASKED: dict[str, Callable[[SqlStore], object]] = {
+    "unfinished": lambda store: store.unfinished(),
+    "trainer": lambda store: store.trainer(3),
+    "latest_named": lambda store: store.latest_named("a"),
+    "unfinished_summaries": lambda store: store.unfinished_summaries(),
+    "unfinished_summaries of a user": lambda store: store.unfinished_summaries("alice"),
+    "ended_summaries": lambda store: store.ended_summaries(100, 200),
+    "ended_summaries of a user": lambda store: store.ended_summaries(100, 200, "alice"),
+    "events of a trainer": lambda store: store.rows("events", 20, 3),
+    "reports of a trainer": lambda store: store.rows("reports", 20, 3),
+    "pauses of a trainer": lambda store: store.rows("pauses", 20, 3),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_nothing_reads_a_whole_table_or_sorts_it(store: SqlStore, asked: str) -> None:
+    statements: list[tuple[str, tuple[object, ...]]] = []
+
+    @sa.event.listens_for(store._engine, "before_cursor_execute")
+    def note(_c: object, _cursor: object, text: str, values: tuple[object, ...], *_: object) -> None:
+        statements.append((text, values))
+
+    ASKED[asked](store)
+    sa.event.remove(store._engine, "before_cursor_execute", note)
+    assert statements
+    with store._engine.connect() as c:
+        for text, values in statements:
+            plan = [row[3] for row in c.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)]
+            assert not [step for step in plan if step.startswith("SCAN")], (text, plan)
+            big = [step for step in plan if step == "USE TEMP B-TREE FOR ORDER BY"]
+            assert not big or "LIST SUBQUERY" in " ".join(plan) or asked.startswith("unfinished"), plan
+
+
+@pytest.mark.parametrize("user", [None, "alice"])
+def test_events_come_with_their_decisions_however_many_they_are(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, user: str | None
+) -> None:
+    monkeypatch.setattr(queries, "CHUNK", 3)
+    ids = [store.submit(replace(SPEC, name=f"t{n}", user="alice"), 0.0) for n in range(10)]
+    for id_ in ids:
+        start = StartWorker(trainer=id_, generation=1, node=f"n{id_}")
+        store.record(NodesChanged(time=float(id_)), [], None, [start, start], None, frozenset())
+    found = store.rows("events", 8, None, user)
+    assert [[action["trainer"] for action in event["actions"]] for event in found] == [
+        [i, i] for i in ids[2:]
+    ]
+    assert [event["plan"] for event in found] == [None] * 8
+
+
+def test_events_of_a_trainer_do_not_bring_the_decisions_between_them(store: SqlStore) -> None:
+    """The first and the last event of a trainer may be months apart."""
+    id_ = store.submit(SPEC, 0.0)
+    start = StartWorker(trainer=id_, generation=1, node="n1")
+    store.record(TrainerCancelled(time=0.0, trainer=id_), [], None, [start], None, frozenset())
+    for time in range(1, 50):
+        store.record(NodesChanged(time=float(time)), [], None, [start], None, frozenset())
+    store.record(TrainerCancelled(time=50.0, trainer=id_), [], None, [start], None, frozenset())
+    read: list[int] = []
+
+    @sa.event.listens_for(store._engine, "after_cursor_execute")
+    def count(_c: object, cursor: object, text: str, values: tuple[object, ...], *_: object) -> None:
+        if "FROM actions" in text:
+            read.append(len(values))
+
+    found = store.rows("events", 20, id_)
+    assert [len(event["actions"]) for event in found] == [1, 1]
+    assert read == [2], "only the actions of these two events are read"
+
+
+def test_what_a_user_ended_is_counted_apart(store: SqlStore) -> None:
+    for user in ("alice", "bob", "bob"):
+        end(store, store.submit(replace(SPEC, user=user), 0.0), 1.0)
+    assert sum(store.count_ended().values()) == 3
+    assert sum(store.count_ended("bob").values()) == 2
+
+
+def test_reports_of_no_trainers_are_stored_as_none(store: SqlStore) -> None:
+    store.progress([])
+    store.progress([PROGRESS])
+    store.pause(PAUSE)
+    assert [len(store.rows(what, None)) for what in ("reports", "pauses", "events")] == [1, 1, 0]
+    assert store.rows("reports", None, None, "alice") == [], "its trainer is nobody's"
