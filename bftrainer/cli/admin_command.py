@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.shared.options import client_options, connect, print_json
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.tables import print_json
 
 
 @click.group("admin")

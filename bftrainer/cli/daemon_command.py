@@ -11,7 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from bftrainer.cli.shared.options import Positive, load_settings, parse_utc, setting_options
+from bftrainer.cli.shared.options import setting_options
+from bftrainer.cli.shared.types import Positive, parse_utc
+from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
@@ -72,7 +74,7 @@ def command(
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
 
-    settings = load_settings(config, overrides)
+    settings = load(overrides, file=config)
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
     if settings.scheduler != "local":
@@ -94,6 +96,6 @@ def command(
             slurm = compose.slurm_scheduler(settings, agents_at, clock, make=True)
             daemon = Daemon(settings, slurm, store, clock, bound)
         systemd = Systemd.of(os.environ, os.getpid())
-        asyncio.run(serve(daemon, lambda: load_settings(config, overrides), systemd))
+        asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
     finally:
         store.close()

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.list_command import COLUMNS, row
-from bftrainer.cli.shared.options import Positive, print_json
+from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.types import Positive
 from bftrainer.errors import BftrainerError
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from bftrainer.demo.demo import View
 
 LOG_SPEED = 60.0
 LEAST_S = 8.0
-"""A fragment has to last so long for a worker to start in it and train."""
+"""A fragment must last at least so long for a worker to start in it and train."""
+DAEMON_OPTIONS = (
+    *("--scheduler", "local", "--t-fwd", "60", "--poll", "0.2"),
+    *("--objective", "efficiency"),  # trainers of different speed: all of them run
+)
 
 
 @click.command("demo")
@@ -66,34 +65,20 @@ def command(
     The machine's slots are "idle nodes" that come and go as a generated log says, or a real one. Ends
     with a summary; exits with 1 if a step was lost or a process was left behind.
     """
-    import dataclasses
-
-    from bftrainer.demo.demo import Demo, summary_lines
+    from bftrainer.cli.shared.demo_views import show
+    from bftrainer.demo.session import DemoSession
+    from bftrainer.demo.summary import summary_lines
 
     if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
-
-    options = [
-        "--scheduler",
-        "local",
-        "--nodes",
-        str(nodes),
-        "--seed",
-        str(seed),
-        "--t-fwd",
-        "60",
-        "--poll",
-        "0.2",
-    ]
-    options += ["--objective", "efficiency"]  # three trainers of different speed: all of them run
     pace = speed or (LOG_SPEED if log else 1.0)
-    options += ["--speed", str(pace)]
+    options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--seed", str(seed), "--speed", str(pace)]
     if log is not None:
         options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]
-    demo = Demo(options, keep)
+    demo = DemoSession(options, keep)
     try:
         demo.submit(specs)
-        _show(demo.watch(seconds), seconds, quiet=as_json)
+        show(demo.watch(seconds), seconds, quiet=as_json)
         summary = demo.finish()
     finally:
         demo.close()
@@ -105,58 +90,10 @@ def command(
 
 
 def _liveliest(log: Path, nodes: int, seconds: float, speed: float) -> str:
+    """Find the part of a log in which most fragments are long enough to train; return when it begins, ISO."""
     from bftrainer.traces import intervals, logs
 
     fragments = logs.load(log).intervals
     names = intervals.first_nodes(fragments, nodes)
     begin = intervals.liveliest(fragments, names, seconds * speed, LEAST_S * speed)
     return datetime.fromtimestamp(begin, UTC).isoformat()
-
-
-def _show(views: Any, seconds: float, *, quiet: bool) -> None:
-    """A live view on a terminal, a line now and then elsewhere."""
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console()
-    if console.is_terminal and not quiet:
-        with Live(console=console, refresh_per_second=4) as live:
-            for view in views:
-                live.update(_picture(view, seconds))
-        return
-    last = -5.0
-    for view in views:
-        if not quiet and view.elapsed_s - last >= 5.0:
-            last = view.elapsed_s
-            who = {n["node"]: n["trainer"] or n["state"] for n in view.pool["nodes"]}
-            trainers = "; ".join(f"{t['name']} {t['status']} {t['samples']:,}" for t in view.trainers)
-            click.echo(
-                f"{view.elapsed_s:5.1f} s  {' '.join(f'{k}={v}' for k, v in who.items())} | {trainers}"
-            )
-
-
-def _picture(view: View, seconds: float) -> Group:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    pool = Table("node", "state", "trainer", "", box=None, title="pool", title_justify="left")
-    for n in view.pool["nodes"]:
-        style = "dim" if n["state"] == "busy" else "green" if n["trainer"] else "yellow"
-        state = "taken by the main scheduler" if n["state"] == "busy" else "idle"
-        pool.add_row(n["node"], state, n["trainer"] or "", n["role"] or "", style=style)
-    trainers = Table(*COLUMNS, box=None, title="trainers", title_justify="left")
-    for t in view.trainers:
-        trainers.add_row(*(Text("" if c is None else str(c)) for c in row(t)))
-    names = {t["id"]: t["name"] for t in view.trainers}
-    pauses = Table(
-        "change", "trainer", "nodes", "step", "pause", box=None, title="last rescales", title_justify="left"
-    )
-    for p in [p for p in view.pauses if p["kind"] != "restart"][-6:]:
-        pauses.add_row(
-            p["kind"], names[p["trainer"]], str(p["size"]), str(p["step"]), f"{p['pause_s'] * 1e3:.0f} ms"
-        )
-    head = Text(
-        f"bftrainer, {view.elapsed_s:.0f} of {seconds:.0f} s, {view.pool['size']} nodes in the pool", "bold"
-    )
-    return Group(head, pool, trainers, pauses)

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.shared.options import client_options, connect, print_json, print_table
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.tables import print_json, print_table
 
 
 @click.command("events")

@@ -7,15 +7,22 @@ from typing import Any
 
 import click
 
-from bftrainer.cli.shared.options import client_options, connect, print_json, print_table
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.worker_phases import phases
 
-COLUMNS = ("id", "name", "status", "nodes", "step", "samples", "done", "samples/s", "metrics")
+COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done", "samples/s", "metrics")
 
 
 @click.command("list")
 @client_options
 def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """List your trainers in the order of their arrival; admins see those of all users."""
+    """List your trainers in the order of their arrival; admins see those of all users.
+
+    Workers: those that do not train, such as "starting 2, ready 1". A worker that is ready joins at the end
+    of a step. "No worker" counts nodes whose pilots are still starting.
+    """
     found = connect(config, state_dir).call("GET", "trainers")
     if as_json:
         print_json(found)
@@ -26,7 +33,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
 
 
 def row(t: dict[str, Any]) -> tuple[object, ...]:
-    """A trainer as cells of COLUMNS."""
+    """Return a trainer's row of the API as cells of COLUMNS."""
     nodes = f"{len(t['members'])}" + (
         f" (of {len(t['nodes'])})" if len(t["nodes"]) > len(t["members"]) else ""
     )
@@ -35,6 +42,7 @@ def row(t: dict[str, Any]) -> tuple[object, ...]:
         t["name"],
         t["status"],
         nodes,
+        phases(t) or None,
         t["step"],
         t["samples"],
         f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
@@ -44,4 +52,5 @@ def row(t: dict[str, Any]) -> tuple[object, ...]:
 
 
 def shown(metrics: dict[str, float]) -> str:
+    """Return metrics as "accuracy=0.98 loss=0.1", sorted by name."""
     return " ".join(f"{name}={value:.4g}" for name, value in sorted(metrics.items()))

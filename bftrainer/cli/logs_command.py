@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.shared.options import client_options, connect, print_json, trainer_argument
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options, trainer_argument
+from bftrainer.cli.shared.tables import print_json
 
 
 @click.command("logs")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.options import complete_node, load_settings, setting_options
+from bftrainer.cli.shared.completion import complete_node
+from bftrainer.cli.shared.options import setting_options
+from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def command(
 
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
-    settings = load_settings(config, overrides)
+    settings = load(overrides, file=config)
     pilot = Pilot(tag=TAG, node=node, user=user or _whose(settings))
     slurm = compose.slurm_scheduler(
         settings, ":".join(compose.place_for_agents(settings)), WallClock(), make=False

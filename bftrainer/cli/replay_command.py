@@ -10,18 +10,12 @@ from typing import Any
 import click
 
 from bftrainer.cli.shared import calibration
-from bftrainer.cli.shared.options import (
-    Finite,
-    Output,
-    Positive,
-    json_option,
-    load_settings,
-    log_options,
-    parse_utc,
-    print_json,
-    setting_options,
-)
+from bftrainer.cli.shared.log_options import log_options
+from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.types import Finite, Output, Positive, parse_utc
+from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 from bftrainer.traces.logs import LogOptions
 
@@ -166,7 +160,7 @@ def command(
     if out is not None and not out.name.endswith(record.SUFFIX):
         raise click.UsageError(f"--out {out}: a record's name ends in {record.SUFFIX}")
     started = time.perf_counter()
-    chosen = load_settings(config, {name: given.pop(name) for name in of_command("replay")})
+    chosen = load({name: given.pop(name) for name in of_command("replay")}, file=config)
     what = scenario.of(
         {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}, chosen, "replay"
     )

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli.shared.options import Output, json_option, print_json
+from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.types import Output
 
 
 @click.command("report")

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from bftrainer.cli.list_command import shown
-from bftrainer.cli.shared.options import client_options, connect, print_json, print_table, trainer_argument
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options, trainer_argument
+from bftrainer.cli.shared.tables import print_json, print_table
 
 
 @click.command("show")

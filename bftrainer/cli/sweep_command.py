@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.options import json_option, load_settings, print_json, print_table
+from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
     from bftrainer.replay.sweep.sweep import SweepRun
@@ -77,7 +79,7 @@ def command(
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # a process that worked for the first one
             return
-        todo = sweep.read(grid, load_settings(config, {}), files)
+        todo = sweep.read(grid, load({}, file=config), files)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         done = 0

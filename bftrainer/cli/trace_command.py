@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.options import (
-    Output,
-    Positive,
-    json_option,
-    log_options,
-    parse_utc,
-    print_json,
-    print_table,
-)
+from bftrainer.cli.shared.log_options import log_options
+from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.types import Output, Positive, parse_utc
 from bftrainer.traces.formats.lines import counted
 from bftrainer.traces.logs import LogOptions
 

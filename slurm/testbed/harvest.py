@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-from bftrainer.demo.demo import Demo, Summary, View
+from bftrainer.demo.session import DemoSession
+from bftrainer.demo.summary import Summary
+from bftrainer.demo.view import View
 from slurm.testbed.bed import Testbed
 from slurm.testbed.load import Load
 from slurm.testbed.plan import TestbedError
@@ -118,7 +120,7 @@ class Harvest:
 
     def __init__(self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path]) -> None:
         self._bed, self._jobs, self._specs = bed, jobs, specs
-        self._demo: Demo | None = None
+        self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
         self._after = contextlib.ExitStack()
@@ -127,7 +129,7 @@ class Harvest:
         with contextlib.ExitStack() as stack:
             if self._specs:
                 environ = {"SLURM_CONF": str(self._bed.plan.conf)}
-                self._demo = Demo([], settings=self._settings(), environ=environ)
+                self._demo = DemoSession([], settings=self._settings(), environ=environ)
                 stack.callback(self._demo.close)
                 self._demo.submit(self._specs)
             self._after = stack.pop_all()
@@ -169,7 +171,7 @@ class Harvest:
             if scene.training() and scene.training() >= scene.held():
                 return
             if time.monotonic() > deadline:
-                raise TestbedError(f"no trainer trains after {TRAIN_S:.0f} s:\n{self._demo.said()}")
+                raise TestbedError(f"no trainer trains after {TRAIN_S:.0f} s:\n{self._demo.log_end()}")
             time.sleep(every_s)
 
     def _look(self, runs: tuple[MainRun, ...]) -> Scene:

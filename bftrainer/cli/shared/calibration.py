@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bftrainer.cli.shared.options import print_json
+from bftrainer.cli.shared.tables import print_json
 
 if TYPE_CHECKING:
     from bftrainer.replay.calibrate.recorded import Comparison, Line

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bftrainer.demo.demo import View
+from bftrainer.demo.view import View
 from slurm.testbed import demo, probe
 from slurm.testbed.harvest import Scene, outcome
 from slurm.testbed.probe import MainRun

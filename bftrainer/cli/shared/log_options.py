@@ -1,0 +1,75 @@
+"""The options that say how a log of idle nodes is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from bftrainer.cli.shared.types import Finite
+from bftrainer.traces.logs import FORMATS, LogOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--format",
+        "log_format",
+        type=click.Choice(list(FORMATS)),
+        help="Format of the log.  [default: told from its content]",
+    ),
+    click.option(
+        "--machine-nodes",
+        type=click.IntRange(1, 1_000_000),
+        help="Nodes of the machine.  [default: what the log says or names]",
+    ),
+    click.option(
+        "--cores-per-node",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        help="How many processors of an SWF log make a node.",
+    ),
+    click.option(
+        "--min-gap",
+        type=Finite(min=0.0),
+        default=0.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Leave out what is idle for less: the turn from one job to the next.",
+    ),
+    click.option(
+        "--max-broken",
+        type=Finite(min=0.0, max=1.0),
+        default=0.01,
+        show_default=True,
+        metavar="SHARE",
+        help="Refuse the log if more than this share of its lines cannot be understood.",
+    ),
+)
+
+
+def log_options(command: F) -> F:
+    """Add the options to a command, which gets them as one `log_options: LogOptions`."""
+
+    @wraps(command)
+    def merged(
+        *args: Any,
+        log_format: str | None,
+        machine_nodes: int | None,
+        cores_per_node: int,
+        min_gap: float,
+        max_broken: float,
+        **others: Any,
+    ) -> Any:
+        """Call the command with the options in one object."""
+        chosen = LogOptions(log_format, machine_nodes, cores_per_node, min_gap, max_broken)
+        return command(*args, log_options=chosen, **others)
+
+    decorated: Any = merged
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    found: F = decorated
+    return found

@@ -1,0 +1,40 @@
+"""How commands print what they found: as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON; NaN and infinity, which JSON does not have, become null."""
+    click.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
+    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows and empty:
+        click.echo(empty)
+        return
+    table = Table(box=None, pad_edge=False, show_header=any(columns))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    Console().print(table)

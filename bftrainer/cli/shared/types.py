@@ -1,0 +1,68 @@
+"""Types of options: numbers within bounds, times, and files that a command is to write."""
+
+from __future__ import annotations
+
+import math
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def parse_utc(text: str | None) -> float | None:
+    """Read an ISO time, UTC unless it names a zone, and return Unix seconds; None stays None.
+
+    Raises:
+        BadParameter: The text is no ISO time.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time; write it like 2021-02-11T00:48:48 (UTC)", param_hint="--from"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Finite(click.FloatRange):
+    """A number within bounds. NaN, which passes every comparison with a bound, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; refuse one that is NaN or out of bounds, as click does."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
+class Positive(Finite):
+    """A number above 0, or from `least` on, up to `most`."""
+
+    def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
+        super().__init__(min=least, min_open=not least, max=most)
+
+
+class Output(click.Path):
+    """A file to write, or a folder with `file_okay=False`; the folder above it must exist.
+
+    With `suffixes`, the name must end in one of them.
+    """
+
+    def __init__(self, *suffixes: str, file_okay: bool = True) -> None:
+        super().__init__(path_type=Path, file_okay=file_okay, dir_okay=not file_okay, writable=True)
+        self.suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse one that cannot be written, before the command does its work."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not os.path.isdir(path.parent):  # noqa: PTH112  Path.is_dir raises where the user may not read
+            self.fail(f"{path}: there is no folder {path.parent}; make it first", param, ctx)
+        if not os.path.lexists(path) and not os.access(path.parent, os.W_OK):
+            self.fail(f"{path}: the folder {path.parent} cannot be written; choose another", param, ctx)
+        if self.suffixes and not path.name.endswith(self.suffixes):
+            self.fail(f"{path}: its name must end in {' or '.join(self.suffixes)}", param, ctx)
+        return path

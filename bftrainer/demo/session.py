@@ -1,0 +1,150 @@
+"""The processes of a demonstration: a daemon in a directory of its own, its pilots and its workers.
+
+All of it is what a site runs, except that a log plays the main scheduler's part. The session talks to the
+daemon through the API, as any user does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from bftrainer.api.client import Client, DaemonError
+from bftrainer.demo.strays import settled_strays, strays
+from bftrainer.demo.summary import Summary, summarise
+from bftrainer.demo.view import View
+from bftrainer.errors import BftrainerError
+from bftrainer.settings.sources import PREFIX
+
+START_S = 120.0
+STOP_S = 120.0
+DYING_S = 10.0
+"""For so long, processes that the daemon has told to end may outlive it."""
+
+
+class DemoSession:
+    """Starts a daemon in a directory of its own: `submit`, iterate `watch`, `finish`, and always `close`.
+
+    What the directory holds in the end is copied to `keep`. The daemon runs with `settings`, whatever the
+    user or the site has set otherwise; `environ` is added to its environment.
+
+    Raises:
+        BftrainerError: The daemon did not start; the message ends with its log.
+    """
+
+    def __init__(
+        self,
+        daemon_options: Sequence[str],
+        keep: Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._keep = keep
+        self._begin = 0.0
+        self._state = Path(tempfile.mkdtemp(prefix="bftrainer-demo-"))
+        own = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        config = self._state / "config.yaml"
+        values = {"trainer_dir": str(self._state / "trainers"), **(settings or {})}
+        config.write_text(yaml.safe_dump(values), "utf-8")
+        self._log = (self._state / "daemon.log").open("wb")
+        self._daemon = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bftrainer", "daemon"),
+                *("--config", str(config), "--state-dir", str(self._state)),
+                *daemon_options,
+            ],
+            stdout=self._log,
+            stderr=self._log,
+            env={**own, **(environ or {})},
+        )
+        self._client = Client(self._state / "daemon.sock")
+        self._await_daemon()
+
+    def submit(self, specs: Sequence[Path]) -> None:
+        """Submit every spec, as `bftrainer submit` does.
+
+        Raises:
+            DaemonError: The daemon refuses a spec.
+        """
+        for path in specs:
+            body = {"spec": path.read_text("utf-8"), "name": str(path), "base": str(path.parent.resolve())}
+            self._client.call("POST", "trainers", body=body)
+
+    def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:
+        """Yield views until `seconds` have passed since the first one or every trainer has ended."""
+        while True:
+            view = self.view()
+            yield view
+            if view.elapsed_s >= seconds or all(t["ended_at"] for t in view.trainers):
+                return
+            time.sleep(every_s)
+
+    def view(self) -> View:
+        """Ask the daemon for the present state; time counts from the first view."""
+        self._begin = self._begin or time.monotonic()
+        return View(
+            elapsed_s=time.monotonic() - self._begin,
+            pool=self._client.call("GET", "pool"),
+            trainers=self._client.call("GET", "trainers"),
+            pauses=self._client.call("GET", "pauses", limit=60),
+        )
+
+    def log_end(self) -> str:
+        """Return the end of the daemon's log, at most 4000 characters."""
+        return (self._state / "daemon.log").read_text("utf-8", "replace")[-4000:]
+
+    def finish(self) -> Summary:
+        """Collect the figures, stop the daemon, and look for processes that it left behind.
+
+        Raises:
+            BftrainerError: The daemon did not stop within `STOP_S`.
+        """
+        pauses = self._client.call("GET", "pauses", limit=10_000)
+        events = self._client.call("GET", "events", limit=10_000)
+        trainers = self._client.call("GET", "trainers")
+        self._stop()
+        return summarise(events, pauses, trainers, settled_strays(self._state, DYING_S))
+
+    def close(self) -> None:
+        """End all processes that are left, copy the directory to `keep`, and remove it."""
+        if self._daemon.poll() is None:
+            self._daemon.kill()
+            self._daemon.wait()
+        for pid in strays(self._state):
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
+        self._log.close()
+        if self._keep is not None:
+            shutil.copytree(self._state, self._keep, ignore=shutil.ignore_patterns("*.sock"))
+        shutil.rmtree(self._state, ignore_errors=True)
+
+    def _await_daemon(self) -> None:
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self._client.call("GET", "status")
+                return
+            except DaemonError:
+                if self._daemon.poll() is not None or time.monotonic() > deadline:
+                    log = self.log_end()
+                    self.close()
+                    raise BftrainerError(f"the daemon did not start:\n{log}") from None
+                time.sleep(0.05)
+
+    def _stop(self) -> None:
+        """Send SIGTERM: every trainer writes a checkpoint before the daemon ends."""
+        self._daemon.send_signal(signal.SIGTERM)
+        try:
+            self._daemon.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            raise BftrainerError(f"the daemon did not stop within {STOP_S:.0f} s") from None
