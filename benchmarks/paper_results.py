@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from bftrainer.replay.record import record
-from bftrainer.replay.record.record import ReportData
+from bftrainer.replay.record import storage
+from bftrainer.replay.record.data import ReportData
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.logs import LogOptions
 
@@ -45,7 +45,7 @@ class Results:
 
     def record(self, grid: str, row: Row) -> ReportData:
         """What happened in a run."""
-        return _record(self.out / grid / "records" / f"{row['key']}{record.SUFFIX}")
+        return _record(self.out / grid / "records" / f"{row['key']}{storage.SUFFIX}")
 
     def trace(self) -> dict[str, Any]:
         """What the log is like."""
@@ -63,7 +63,7 @@ def _rows(path: Path) -> list[Row]:
 
 @cache
 def _record(path: Path) -> ReportData:
-    return record.read(path)
+    return storage.read(path)
 
 
 def _value(text: str) -> float | str:

@@ -111,12 +111,29 @@ class WorkerState(Protocol):
         ...
 
 
-class Launcher(Workers, Protocol):
-    """How a trainer's workers start and change: all that the daemon calls, of any launcher. Never blocks.
+class Executor(Protocol):
+    """What carries out the decisions of the engine, for real or simulated. Never blocks.
 
-    A launcher reports what happens as events to the `emit` that it was made with: `WorkersReady`,
-    `WorkerLost`, `TrainerEnded`, `Measured`, `Resync`. `launch.launchers.Launchers` implements this for real
-    trainers; a simulated launcher has no agents, so `agent_up` and `said` never reach it.
+    It reports what happens as events to the `emit` that it was made with: `WorkersReady`, `WorkerLost`,
+    `TrainerEnded`, `Measured`, `Resync`.
+    """
+
+    def add(self, trainer: int, spec: TrainerSpec) -> None:
+        """Make a trainer known before any action names it."""
+        ...
+
+    def forget(self, trainer: int) -> None:
+        """Forget a trainer that the engine has ended, as soon as its last worker has gone."""
+        ...
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Carry out the actions of one decision, in their order."""
+        ...
+
+
+class Launcher(Executor, Workers, Protocol):
+    """How a trainer's workers start and change: all that the daemon calls. `launch.launchers.Launchers`
+    implements it. Replays have no agents: their launcher implements `Executor` alone.
     """
 
     def add(
@@ -130,14 +147,6 @@ class Launcher(Workers, Protocol):
         samples: int = 0,
     ) -> None:
         """Make a trainer known before any action names it; after a restart, with what the store has of it."""
-        ...
-
-    def forget(self, trainer: int) -> None:
-        """Forget a trainer that the engine has ended, as soon as its last worker has gone."""
-        ...
-
-    def perform(self, actions: Sequence[Action]) -> None:
-        """Carry out the actions of one decision, in their order."""
         ...
 
     def workers(self, trainer: int) -> dict[str, str]:

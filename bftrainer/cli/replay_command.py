@@ -140,34 +140,35 @@ def command(
     without any other option, and the samples that this predicts are shown beside those of the record.
     """
     from bftrainer.replay import scenario
-    from bftrainer.replay.calibrate import recorded
+    from bftrainer.replay.calibrate import history
+    from bftrainer.replay.calibrate.compare import compare
     from bftrainer.replay.evaluate import evaluate
-    from bftrainer.replay.record import record
+    from bftrainer.replay.record import storage
 
-    if recorded.is_record(log):
+    if history.is_history(log):
         asked = {name: value for name, value in asdict(log_options).items() if value != DEFAULTS[name]}
         calibration.refuse_options(**{**given, **asked, "from": begin, "out": out})
         with progress_bar("replay", shown=not as_json) as progress:
-            books = recorded.load(log)
-            span = books.end - books.begin
-            comparison = recorded.compare(books, lambda now: progress((now - books.begin) / span))
+            past = history.load(log)
+            span = past.end - past.begin
+            comparison = compare(past, lambda now: progress((now - past.begin) / span))
         calibration.show(comparison, as_json=as_json)
         return
     if log.is_dir():
         raise click.UsageError(f"LOG {log}: a directory, but no daemon's: there is no bftrainer.db in it")
     if given["workload"] is None:
         raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
-    if out is not None and not out.name.endswith(record.SUFFIX):
-        raise click.UsageError(f"--out {out}: a record's name ends in {record.SUFFIX}")
+    if out is not None and not out.name.endswith(storage.SUFFIX):
+        raise click.UsageError(f"--out {out}: a record's name ends in {storage.SUFFIX}")
     started = time.perf_counter()
     chosen = load({name: given.pop(name) for name in of_command("replay")}, file=config)
     what = scenario.of(
         {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}, chosen, "replay"
     )
     with progress_bar("replay", shown=not as_json) as progress:
-        done = evaluate(what, progress, name=out.name.removesuffix(record.SUFFIX) if out else None)
-    if out is not None and done.record is not None:
-        record.write(done.record, out)
+        done = evaluate(what, progress, name=out.name.removesuffix(storage.SUFFIX) if out else None)
+    if out is not None and done.report_data is not None:
+        storage.write(done.report_data, out)
     figures = {**done.figures, "wall_s": time.perf_counter() - started}
     if done.fallbacks:
         click.echo(

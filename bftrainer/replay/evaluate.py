@@ -14,7 +14,8 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.replay import workload
 from bftrainer.replay.figures import figures_of
 from bftrainer.replay.loop import NULL_OBSERVER, Simulate, replay
-from bftrainer.replay.record.record import Recorder, ReportData
+from bftrainer.replay.record.data import ReportData
+from bftrainer.replay.record.recorder import Recorder
 from bftrainer.replay.scenario import Scenario
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
@@ -31,7 +32,7 @@ class Evaluation:
     """
 
     figures: dict[str, object]
-    record: ReportData | None
+    report_data: ReportData | None
     fallbacks: tuple[str, ...] = ()
 
 
@@ -88,8 +89,8 @@ def evaluate(
     if recorder is None or name is None:
         return Evaluation(figures, None, reasons)
     parameters = scenario.parameters
-    record = recorder.record(name, parameters, figures, result, submissions, settings)
-    return Evaluation(figures, record, reasons)
+    data = recorder.report_data(name, parameters, figures, result, submissions, settings)
+    return Evaluation(figures, data, reasons)
 
 
 def span(scenario: Scenario, log: Log) -> tuple[float, float]:

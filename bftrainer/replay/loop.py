@@ -14,14 +14,16 @@ from bftrainer.engine.step import step as engine_step
 from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, TrainerSubmitted, WorkersReady
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
+from bftrainer.ports import Clock, Emit
+from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.tally import Decision, Result, Tally, changed
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.workload import Submission
 
 Progress = Callable[[float], None]
 """Called with the virtual time now and then."""
-Simulate = Callable[[Callable[[Event], None]], SimulatedLauncher]
-"""Makes the launcher. Its argument takes the events that the launcher emits."""
+Simulate = Callable[[Emit, Clock], SimulatedLauncher]
+"""Makes the launcher, which emits its events to the first argument."""
 
 
 class Observer(Protocol):
@@ -85,12 +87,12 @@ class _Loop:
         progress: Progress,
     ) -> None:
         self.tally = Tally()
-        self.launcher = simulate(self.emit)
+        self.clock = VirtualClock(begin)
+        self.launcher = simulate(self.emit, self.clock)
         self._settings, self._observer, self._progress = settings, observer, progress
         self._agenda: list[tuple[float, int, int, Event]] = []  # time, priority, order of arrival
         self._arrivals = count()
         self._state = State(settings=settings)
-        self._now = begin
 
     def emit(self, event: Event) -> None:
         """An event to come, at its own time."""
@@ -103,7 +105,7 @@ class _Loop:
             if event is not None:
                 self._take(event)
         self._pass_until(end)
-        self.launcher.close(end)
+        self.launcher.close()
 
     def _valid(self, event: Event) -> Event | None:
         """The event, unless it is one that the launcher predicted and that is wrong by now."""
@@ -116,35 +118,35 @@ class _Loop:
     def _take(self, event: Event) -> None:
         """What an event does to launcher and engine, and what the engine wants done then."""
         self._pass_until(event.time)
-        before, now = self._state, self._now
+        before = self._state
         if isinstance(event, NodesChanged):
-            self.launcher.lose(event.left, now)
+            self.launcher.lose(event.left)
             self.tally.lost(event, before)
         step = engine_step(before, event, self._solve)
         if step.ended is not None:
-            self.launcher.end(step.ended.trainer, now)
+            self.launcher.forget(step.ended.trainer)
             self.tally.completed += 1
         if isinstance(event, TrainerSubmitted):
-            self.launcher.submit(event.trainer, event.spec, now)
+            self.launcher.add(event.trainer, event.spec)
         self.tally.stepped(event, before, step.state)
         if not isinstance(event, WorkersReady):  # which changes no trainer's nodes
             for _, trainer in changed(before, step.state):
-                self.launcher.trainers[trainer.id].hold(len(trainer.nodes), now)
-            self._progress(now)
-        self.launcher.perform(step.actions, now)
+                self.launcher.trainers[trainer.id].hold(len(trainer.nodes), event.time)
+            self._progress(event.time)
+        self.launcher.perform(step.actions)
         self._observer.note(event, before, step, self.launcher)
         self._state = step.state
 
     def _pass_until(self, time: float) -> None:
         """Nothing happens before `time`."""
         self._observer.wait(time, self.launcher)
-        self.tally.passed(time - self._now, self._state)
-        self._now = time
+        self.tally.passed(time - self.clock.time, self._state)
+        self.clock.time = time
 
     def _solve(self, problem: Problem) -> Plan:
         """The allocator's answer, which is timed and counted."""
         started = wall.perf_counter()
         plan = decide(problem, self._settings)
         seconds = wall.perf_counter() - started
-        self.tally.decided(Decision(self._now, problem.t_fwd_s), plan, seconds)
+        self.tally.decided(Decision(self.clock.time, problem.t_fwd_s), plan, seconds)
         return plan

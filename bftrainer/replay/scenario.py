@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 from bftrainer.errors import BftrainerError
 from bftrainer.replay.workload import Changes
 from bftrainer.settings.setting import Seconds, SettingsError
-from bftrainer.settings.values import Settings, of_command
+from bftrainer.settings.values import NO_VALUE, Settings, of_command
 from bftrainer.traces.logs import FORMATS, LogOptions
 
 
@@ -158,6 +158,11 @@ def check(names: Iterable[str], source: str) -> None:
             near = difflib.get_close_matches(str(name).lower(), PARAMETERS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(PARAMETERS))}"
             raise ScenarioError(f"{source}: unknown parameter {name!r}; {hint}")
+
+
+def in_words(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The same parameters, with a word for settings that are left open (`auto`, `never`)."""
+    return {name: NO_VALUE.get(name) if value is None else value for name, value in parameters.items()}
 
 
 def _explained(error: ValidationError | SettingsError) -> str:

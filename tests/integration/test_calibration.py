@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bftrainer.replay.calibrate import recorded
+from bftrainer.replay.calibrate import history
+from bftrainer.replay.calibrate.compare import Comparison, compare
 from bftrainer.settings.sources import PREFIX
 
 TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
@@ -29,7 +30,7 @@ def test_a_replay_predicts_the_samples_of_the_demonstration_that_it_replays(tmp_
         assert abs(line.predicted - line.recorded) < 0.05 * comparison.total.recorded, said
 
 
-def demonstrate(seconds: int, kept: Path) -> recorded.Comparison:
+def demonstrate(seconds: int, kept: Path) -> Comparison:
     """A demonstration, and what a replay of its record predicts."""
     done = subprocess.run(
         [
@@ -43,4 +44,4 @@ def demonstrate(seconds: int, kept: Path) -> recorded.Comparison:
         timeout=seconds + 300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return recorded.compare(recorded.load(kept))
+    return compare(history.load(kept))

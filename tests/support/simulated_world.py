@@ -32,6 +32,7 @@ from bftrainer.model.events import (
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
+from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.launcher import Moment, TrainerView
@@ -61,8 +62,9 @@ class SimulatedWorld:
         self._store = SqlStore(root / "store.db")
         self._settings = EngineSettings(t_fwd_s=60.0, objective="efficiency")
         self._state = State(settings=self._settings)
-        self._launcher = SimulatedLauncher(self._later)
-        self._now, self._numbers = 1000.0, count()
+        self._clock = VirtualClock(1000.0)
+        self._launcher = SimulatedLauncher(self._later, self._clock)
+        self._numbers = count()
         self._agenda: list[tuple[float, int, int, Any]] = []  # an event, or what to do, at its time
         self._idle: frozenset[str] = frozenset()
         self._workers: dict[int, dict[str, Worker]] = {OURS: {}, RIVAL: {}}
@@ -70,6 +72,11 @@ class SimulatedWorld:
         self._waiting: dict[str, WorkersReady] = {}  # what held workers will say
         self._kinds: dict[int, str] = {}
         self._daemon = True
+
+    @property
+    def _now(self) -> float:
+        """The virtual time."""
+        return self._clock.time
 
     # the user
 
@@ -110,12 +117,12 @@ class SimulatedWorld:
 
     def rival_ends(self) -> None:
         published = self._state.active[RIVAL].published
-        self._launcher.end(RIVAL, self._now)
+        self._launcher.forget(RIVAL)
         self._take(TrainerEnded(time=self._now, trainer=RIVAL, generation=published))
 
     def _submit(self, trainer: int, spec: TrainerSpec) -> None:
         assert self._store.submit(spec, self._now) == trainer
-        self._launcher.submit(trainer, spec, self._now)
+        self._launcher.add(trainer, spec)
         self._take(TrainerSubmitted(time=self._now, trainer=trainer, spec=spec))
 
     # the main scheduler
@@ -128,7 +135,7 @@ class SimulatedWorld:
 
     def _forget(self, nodes: frozenset[str]) -> None:
         """All that runs on these nodes is gone."""
-        self._launcher.lose(nodes, self._now)
+        self._launcher.lose(nodes)
         for workers in self._workers.values():
             for node in nodes & workers.keys():
                 del workers[node]
@@ -148,7 +155,7 @@ class SimulatedWorld:
     def freeze(self, node: str) -> None:
         worker, run = self._workers[OURS][node], self._launcher.trainers[OURS]
         if worker.phase == "member":  # the others wait for it
-            self._launcher.lose(frozenset(run.members), self._now)
+            self._launcher.lose(frozenset(run.members))
 
         def end() -> None:
             if self._workers[OURS].get(node) is worker:
@@ -214,10 +221,10 @@ class SimulatedWorld:
     def _pass(self, seconds: float) -> None:
         end = self._now + seconds
         while self._agenda and self._agenda[0][0] <= end:
-            self._now, _, _, due = heapq.heappop(self._agenda)
+            self._clock.time, _, _, due = heapq.heappop(self._agenda)
             if isinstance(due, TrainerEnded):
                 if self._launcher.is_due(due):
-                    self._launcher.end(due.trainer, self._now)
+                    self._launcher.forget(due.trainer)
                     self._take(due)
             elif isinstance(due, WorkersReady):
                 self._ready(due)
@@ -225,7 +232,7 @@ class SimulatedWorld:
                 self._take(due)
             else:
                 due()
-        self._now = end
+        self._clock.time = end
 
     # what there is to see
 
@@ -278,11 +285,11 @@ class SimulatedWorld:
         changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
         ids = self._store.record(event, changed, step.plan, step.actions, step.ended, step.state.pool)
         if step.ended is not None:
-            self._launcher.end(step.ended.trainer, self._now)
+            self._launcher.forget(step.ended.trainer)
             self._report(step.ended.trainer)
         for action in step.actions:
             self._perform(action)
-        self._launcher.perform(step.actions, self._now)
+        self._launcher.perform(step.actions)
         for action in step.actions:
             if isinstance(action, Regroup) and action.members:
                 self._expect(action)

@@ -9,7 +9,7 @@ import click
 from bftrainer.cli.shared.tables import print_json
 
 if TYPE_CHECKING:
-    from bftrainer.replay.calibrate.recorded import Comparison, Line
+    from bftrainer.replay.calibrate.compare import Comparison, Line
 
 
 def show(comparison: Comparison, *, as_json: bool) -> None:

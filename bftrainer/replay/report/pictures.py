@@ -19,7 +19,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from bftrainer.performance.curve import Floats
-from bftrainer.replay.record.record import ReportData
+from bftrainer.replay.record.data import ReportData
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#7F7F00")
 """Okabe and Ito's, without black and with a darker yellow."""

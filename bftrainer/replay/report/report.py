@@ -13,10 +13,11 @@ from typing import Any
 
 from bftrainer import __version__
 from bftrainer.errors import BftrainerError
-from bftrainer.replay.record import record
-from bftrainer.replay.record.record import ReportData, spoken
+from bftrainer.replay.record import storage
+from bftrainer.replay.record.data import ReportData
 from bftrainer.replay.report import pictures
 from bftrainer.replay.report.pictures import Picture
+from bftrainer.replay.scenario import in_words
 
 FIGURES: Sequence[tuple[str, Callable[[Mapping[str, Any]], str], str]] = (
     ("efficiency U", lambda f: f"{f['efficiency_u']:.1%}", "of what as many dedicated nodes would process"),
@@ -77,7 +78,7 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
 
     Raises:
         ReportError: a folder without records, or more than can be told apart.
-        ReplayRecordError: a file that is no record.
+        ReportDataError: a file that is no record.
     """
     files = [(i, file) for i, path in enumerate(paths) for file in _files(path)]
     if len(files) > pictures.MOST:
@@ -86,7 +87,7 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
         )
     found = []
     for i, file in files:
-        found.append((i, record.read(file)))
+        found.append((i, storage.read(file)))
         progress(len(found) / len(files))
     return [run for _, run in sorted(found, key=lambda both: (both[0], pictures.natural(both[1].name)))]
 
@@ -94,7 +95,7 @@ def read(paths: Sequence[Path], progress: Callable[[float], None] = lambda done:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = [*path.glob(f"*{record.SUFFIX}"), *path.glob(f"records/*{record.SUFFIX}")]
+    found = [*path.glob(f"*{storage.SUFFIX}"), *path.glob(f"records/*{storage.SUFFIX}")]
     if not found:
         raise ReportError(
             f"{path}: no records in it; keep them with bftrainer sweep --record or replay --out"
@@ -178,7 +179,7 @@ def _parameters(run: ReportData) -> dict[str, str]:
     """As people read them; what says nothing is left out."""
     return {
         name: _iso(value) if name == "begin" else str(value)
-        for name, value in spoken(run.parameters).items()
+        for name, value in in_words(run.parameters).items()
         if value not in (None, {})
     }
 

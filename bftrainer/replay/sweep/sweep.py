@@ -38,7 +38,7 @@ from bftrainer.allocate import check_solver
 from bftrainer.errors import BftrainerError
 from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate, stamp
-from bftrainer.replay.record import record
+from bftrainer.replay.record import storage
 from bftrainer.replay.scenario import Scenario
 from bftrainer.settings.values import Settings
 
@@ -156,8 +156,8 @@ def run(job: SweepRun, records: Path | None) -> Row:
     try:
         done = evaluate(job.scenario, name=job.name if records else None)
         figures = done.figures
-        if records is not None and done.record is not None:
-            record.write(done.record, records / f"{job.key}{record.SUFFIX}")
+        if records is not None and done.report_data is not None:
+            storage.write(done.report_data, records / f"{job.key}{storage.SUFFIX}")
     except BftrainerError as found:
         error = str(found)
     except Exception as found:  # noqa: BLE001  whatever it is, the other runs go on
@@ -170,7 +170,7 @@ def run(job: SweepRun, records: Path | None) -> Row:
 def _row(job: SweepRun, error: str | None, wall_s: float) -> Row:
     parameters = {
         name: json.dumps(value) if isinstance(value, dict) else value
-        for name, value in record.spoken(job.scenario.parameters).items()
+        for name, value in scenario.in_words(job.scenario.parameters).items()
     }
     mpi = sys.modules.get("mpi4py.MPI")
     return {
@@ -332,7 +332,7 @@ def sweep(
     with closing(Results(folder)) as results:
         have = results.finished()
         if records is not None:
-            have = {key for key in have if (records / f"{key}{record.SUFFIX}").exists()}
+            have = {key for key in have if (records / f"{key}{storage.SUFFIX}").exists()}
             try:
                 records.mkdir(exist_ok=True)
             except OSError as error:

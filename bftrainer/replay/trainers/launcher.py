@@ -7,29 +7,36 @@ paper's model is init_s = 0: newcomers are ready at once and all members wait fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
-from bftrainer.model.events import Event, Measured, TrainerEnded, WorkersReady
+from bftrainer.model.events import Measured, TrainerEnded, WorkersReady
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.ports import Clock, Emit
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 
 
 class SimulatedLauncher:
-    """Performs actions by arithmetic. `emit` takes the events that follow, at their own times."""
+    """Implements `ports.Executor` by arithmetic. `emit` takes the events that follow, at their own times."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self.emit = emit
+    def __init__(self, emit: Emit, clock: Clock) -> None:
+        self.emit, self.clock = emit, clock
         self.trainers: dict[int, SimulatedTrainer] = {}
         self._busy: set[int] = set()  # trainers that have had nodes and have not ended
 
-    def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
-        """Make a trainer known before any action names it."""
-        self.trainers[trainer] = SimulatedTrainer.submitted(spec, now)
+    def add(self, trainer: int, spec: TrainerSpec) -> None:
+        """Make a trainer known, as submitted now."""
+        self.trainers[trainer] = SimulatedTrainer.submitted(spec, self.clock.now())
 
-    def perform(self, actions: tuple[Action, ...], now: float) -> None:
-        """Perform `actions` at `now`. Workers of one batch that become ready together report together."""
+    def forget(self, trainer: int) -> None:
+        """A trainer has ended. Only its figures are kept."""
+        self.trainers[trainer].end(self.clock.now())
+        self._busy.discard(trainer)
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Perform the actions of one decision. Workers that become ready together report together."""
+        now = self.clock.now()
         started: dict[tuple[int, int, float], set[str]] = {}
         for action in actions:
             trainer = self.trainers[action.trainer]
@@ -39,22 +46,22 @@ class SimulatedLauncher:
             match action:
                 case StartWorker():
                     trainer.starting[action.node] = now
-                    ready = now + self.init_s(action, now)
+                    ready = now + self.init_s(action)
                     started.setdefault((action.trainer, action.generation, ready), set()).add(action.node)
                 case StopWorker():
                     trainer.stop_initialising(action.node, now)
                 case Regroup():
-                    self.regroup(trainer, action, now)
+                    self.regroup(trainer, action)
         for (id_, generation, ready), nodes in started.items():
             self.emit(WorkersReady(time=ready, trainer=id_, generation=generation, nodes=frozenset(nodes)))
 
-    def init_s(self, action: StartWorker, now: float) -> float:
-        """How long (s) a worker that starts at `now` takes until it is ready."""
+    def init_s(self, action: StartWorker) -> float:
+        """How long (s) a worker that starts now takes until it is ready."""
         return self.trainers[action.trainer].costs.up.init_s
 
-    def regroup(self, trainer: SimulatedTrainer, action: Regroup, now: float) -> None:
-        """Publish a membership at `now`, and predict when the trainer's work will be done with it."""
-        trainer.regroup(action.members, action.generation, now)
+    def regroup(self, trainer: SimulatedTrainer, action: Regroup) -> None:
+        """Publish a membership, and predict when the trainer's work will be done with it."""
+        trainer.regroup(action.members, action.generation, self.clock.now())
         if trainer.due < float("inf"):
             self.emit(
                 TrainerEnded(
@@ -62,10 +69,10 @@ class SimulatedLauncher:
                 )
             )
 
-    def lose(self, nodes: frozenset[str], now: float) -> None:
+    def lose(self, nodes: frozenset[str]) -> None:
         """Nodes are gone, with all workers on them."""
         for id_ in sorted(self._busy):
-            self.trainers[id_].lose(nodes, now)
+            self.trainers[id_].lose(nodes, self.clock.now())
 
     def is_due(self, event: TrainerEnded) -> bool:
         """Whether a predicted end is still right: a later change may have moved it."""
@@ -79,16 +86,11 @@ class SimulatedLauncher:
         """
         return replace(event, generation=self.trainers[event.trainer].published)
 
-    def end(self, trainer: int, now: float) -> None:
-        """The engine has taken note of a trainer's end."""
-        self.trainers[trainer].end(now)
-        self._busy.discard(trainer)
-
-    def close(self, now: float) -> None:
-        """The replay ends at `now`: count all other trainers up to then."""
+    def close(self) -> None:
+        """The replay ends: count all trainers that have not ended up to now."""
         for trainer in self.trainers.values():
             if trainer.ended_at is None:
-                trainer.close(now)
+                trainer.close(self.clock.now())
 
     @property
     def busy(self) -> Iterator[SimulatedTrainer]:

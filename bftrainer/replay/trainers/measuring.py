@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bftrainer.model.actions import Regroup
-from bftrainer.model.events import Event, Measured
+from bftrainer.model.events import Measured
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S
 from bftrainer.model.trainer import Cost, Scalability, TrainerSpec
+from bftrainer.ports import Clock, Emit
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Submission
@@ -54,16 +55,16 @@ class MeasuringLauncher(SimulatedLauncher):
     """
 
     def __init__(
-        self, emit: Callable[[Event], None], *, submissions: Sequence[Submission], noise: float, seed: int
+        self, emit: Emit, clock: Clock, *, submissions: Sequence[Submission], noise: float, seed: int
     ) -> None:
-        super().__init__(emit)
+        super().__init__(emit, clock)
         self._submissions, self._noise = submissions, noise
         self._random = random.Random(seed)  # noqa: S311  not for secrets
         self._windows: Counter[tuple[int, int]] = Counter()  # (trainer, number of nodes) -> windows
 
-    def submit(self, trainer: int, spec: TrainerSpec, now: float) -> None:
+    def add(self, trainer: int, spec: TrainerSpec) -> None:
         """Make a trainer known; its spec in `submissions` counts, not the one that the engine has."""
-        super().submit(trainer, self._submissions[trainer - 1].spec, now)
+        super().add(trainer, self._submissions[trainer - 1].spec)
 
     def measurement(self, event: Measured) -> Measured | None:
         """The measurement, unless something disturbed its window; after a whole window the next begins."""
@@ -77,10 +78,10 @@ class MeasuringLauncher(SimulatedLauncher):
             self._begin_window(event.trainer, trainer, event.time)
         return event
 
-    def regroup(self, trainer: SimulatedTrainer, action: Regroup, now: float) -> None:
+    def regroup(self, trainer: SimulatedTrainer, action: Regroup) -> None:
         """Publish a membership, measure what that costs, and begin to measure the speed after the stall."""
         newcomers = [node for node in action.members if node in trainer.starting]
-        super().regroup(trainer, action, now)
+        super().regroup(trainer, action)
         if not trainer.members:
             return
         begin = trainer.stalled_until

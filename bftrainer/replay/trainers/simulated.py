@@ -126,7 +126,7 @@ class SimulatedTrainer:
 
         Members that remain train on if they are enough; the engine publishes a new membership next.
         """
-        for node in nodes & self.starting.keys():
+        for node in sorted(nodes & self.starting.keys()):
             self.stop_initialising(node, now)
         if not nodes.isdisjoint(self.members):
             self.advance(now)

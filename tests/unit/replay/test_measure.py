@@ -11,6 +11,7 @@ from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Measured
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay import scenario
+from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.trainers.measuring import MOST_WINDOWS, MeasuringLauncher, hidden
 from bftrainer.replay.workload import Submission
@@ -31,21 +32,24 @@ class Bench:
 
     def __init__(self, noise: float = 0.0) -> None:
         self.measured: list[Measured] = []
+        self.clock = VirtualClock(0.0)
         self.launcher = MeasuringLauncher(
             lambda event: self.measured.append(event) if isinstance(event, Measured) else None,
+            self.clock,
             submissions=[Submission(0.0, SPEC)],
             noise=noise,
             seed=1,
         )
         (known,) = hidden([Submission(0.0, SPEC)])
-        self.launcher.submit(1, known.spec, 0.0)
+        self.launcher.add(1, known.spec)
 
     def members(self, generation: int, now: float, *nodes: str) -> None:
+        self.clock.time = now
         run = self.launcher.trainers[1]
         new = [node for node in nodes if node not in run.members]
         for node in new:
-            self.launcher.perform((StartWorker(trainer=1, generation=generation, node=node),), now)
-        self.launcher.perform((Regroup(trainer=1, generation=generation, members=nodes),), now)
+            self.launcher.perform((StartWorker(trainer=1, generation=generation, node=node),))
+        self.launcher.perform((Regroup(trainer=1, generation=generation, members=nodes),))
 
     def speeds(self) -> list[tuple[float, tuple[int, float] | None]]:
         return [(event.time, event.point) for event in self.measured if event.point is not None]
@@ -83,11 +87,13 @@ def test_a_window_that_a_change_of_members_broke_says_nothing() -> None:
     bench = Bench()
     bench.members(1, 0.0, "a", "b")
     (first,) = bench.measured
-    bench.launcher.lose(frozenset("b"), 1.0)
+    bench.clock.time = 1.0
+    bench.launcher.lose(frozenset("b"))
     assert bench.launcher.measurement(first) is None  # its nodes are gone, and nothing was published yet
     bench.members(2, 1.0, "a")
     assert bench.launcher.measurement(first) is None
-    bench.launcher.end(1, 3.0)
+    bench.clock.time = 3.0
+    bench.launcher.forget(1)
     assert bench.launcher.measurement(bench.measured[-1]) is None
 
 

@@ -15,8 +15,10 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay.figures import figures_of
 from bftrainer.replay.loop import replay
-from bftrainer.replay.record import record
-from bftrainer.replay.record.record import Recorder, ReplayRecordError, ReportData
+from bftrainer.replay.record import storage, windows
+from bftrainer.replay.record.data import ReportData
+from bftrainer.replay.record.recorder import Recorder
+from bftrainer.replay.record.storage import ReportDataError
 from bftrainer.replay.tally import Result
 from bftrainer.replay.workload import Submission
 from bftrainer.traces import intervals
@@ -48,7 +50,7 @@ def play(
     recorder = Recorder(0.0, end)
     result = replay(changes, jobs, chosen, 0.0, end, observer=recorder)
     figures = figures_of(result, jobs, chosen)
-    return result, recorder.record("one", {"nodes": 2}, figures, result, jobs, chosen)
+    return result, recorder.report_data("one", {"nodes": 2}, figures, result, jobs, chosen)
 
 
 GROWS = [Interval(0.0, 100.0, "a"), Interval(20.0, 60.0, "b")]
@@ -100,7 +102,7 @@ def test_growing_again_after_a_preemption_is_a_rescale() -> None:
 
 def test_windows_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 0-30: 40 node-seconds, 280 of 400 samples; the last one is shorter."""
-    monkeypatch.setattr(record, "window_s", lambda span: 30.0)
+    monkeypatch.setattr(windows, "window_s", lambda span: 30.0)
     _, found = play(GROWS, job())
     assert [(w.begin, w.end) for w in found.windows] == [(0, 30), (30, 60), (60, 90), (90, 100)]
     assert [w.nodes for w in found.windows] == pytest.approx([4 / 3, 2, 1, 1])
@@ -113,7 +115,7 @@ def test_windows_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_window_counts_only_what_was_left_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The only trainer has 50 of 500 samples left at 50 and ends at 55: dedicated nodes do no more."""
-    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
+    monkeypatch.setattr(windows, "window_s", lambda span: 50.0)
     _, found = play([Interval(0.0, 100.0, "a")], job(samples=500))
     assert [w.samples for w in found.windows] == pytest.approx([450, 50])
     assert [w.efficiency_u for w in found.windows] == pytest.approx([0.9, 1.0])
@@ -121,7 +123,7 @@ def test_a_window_counts_only_what_was_left_to_do(monkeypatch: pytest.MonkeyPatc
 
 def test_a_window_counts_only_trainers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one could use both nodes, but is over at 35; the second one uses one."""
-    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
+    monkeypatch.setattr(windows, "window_s", lambda span: 50.0)
     log = [Interval(0.0, 100.0, "a"), Interval(0.0, 100.0, "b")]
     _, found = play(log, job(600), job(n_max=1), chosen=replace(SETTINGS, max_parallel=1))
     assert found.trainers[0].ended == pytest.approx(35.0)
@@ -130,7 +132,7 @@ def test_a_window_counts_only_trainers_that_are_there(monkeypatch: pytest.Monkey
 
 
 def test_windows_without_nodes_or_trainers_have_no_efficiency(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "window_s", lambda span: 50.0)
+    monkeypatch.setattr(windows, "window_s", lambda span: 50.0)
     _, found = play([Interval(0.0, 50.0, "a")], job())
     assert [w.efficiency_u for w in found.windows] == [pytest.approx(0.9), None]
     _, found = play([Interval(0.0, 100.0, "a")])
@@ -172,7 +174,7 @@ def test_records_add_up(
     jobs = sorted((job(samples, float(at), n_max) for at, samples, n_max in submitted), key=lambda s: s.time)
     chosen = replace(SETTINGS, max_parallel=max_parallel)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "window_s", lambda span: 37.0)
+        patch.setattr(windows, "window_s", lambda span: 37.0)
         result, kept = play(found, *jobs, chosen=chosen)
     changes = intervals.changes(found, frozenset(i.node for i in found), 0.0, 100.0)
     plain = replay(changes, jobs, chosen, 0.0, 100.0)
@@ -198,10 +200,10 @@ def test_records_add_up(
 
 def test_records_survive_files_and_are_the_same_bytes_every_time(tmp_path: Path) -> None:
     _, kept = play(GROWS, job(), job(300))
-    record.write(kept, tmp_path / "a.json.gz")
-    record.write(kept, tmp_path / "b.json.gz")
+    storage.write(kept, tmp_path / "a.json.gz")
+    storage.write(kept, tmp_path / "b.json.gz")
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-    back = record.read(tmp_path / "b.json.gz")
+    back = storage.read(tmp_path / "b.json.gz")
     for name in ("name", "begin", "end", "parameters", "figures", "nodes", "trainers", "windows"):
         assert getattr(back, name) == getattr(kept, name)
     for table in ("moments", "decisions", "stays"):
@@ -223,13 +225,13 @@ def test_records_survive_files_and_are_the_same_bytes_every_time(tmp_path: Path)
 )
 def test_what_is_no_record_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.json.gz").write_bytes(content)
-    with pytest.raises(ReplayRecordError, match=r"x\.json\.gz: no record of a replay"):
-        record.read(tmp_path / "x.json.gz")
+    with pytest.raises(ReportDataError, match=r"x\.json\.gz: no record of a replay"):
+        storage.read(tmp_path / "x.json.gz")
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     _, kept = play(GROWS, job())
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReplayRecordError, match="choose another file"):
-        record.write(kept, tmp_path / "file" / "x.json.gz")
+    with pytest.raises(ReportDataError, match="choose another file"):
+        storage.write(kept, tmp_path / "file" / "x.json.gz")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -23,7 +23,7 @@ from bftrainer.replay import scenario, workload
 from bftrainer.replay.evaluate import chosen, evaluate
 from bftrainer.replay.figures import figures_of
 from bftrainer.replay.loop import replay
-from bftrainer.replay.record import record
+from bftrainer.replay.record import storage
 from bftrainer.replay.tally import Result
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 from bftrainer.replay.workload import Changes, Submission, WorkloadError
@@ -565,7 +565,7 @@ def test_the_command_shows_figures_and_keeps_a_record(tmp_path: Path) -> None:
     figures = json.loads(done.stdout)
     assert figures["completed"] == 1
     assert figures["mean_turnaround_first_h"] == figures["turnaround_h"]["mean"] > 0
-    kept = record.read(out)
+    kept = storage.read(out)
     assert (kept.name, kept.begin, kept.end) == ("one", 1000.0, 1100.0)
     assert {k: v for k, v in figures.items() if k != "wall_s"} == kept.figures
     assert kept.parameters["max_parallel"] == 1

@@ -18,8 +18,10 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay.figures import figures_of
 from bftrainer.replay.loop import replay
-from bftrainer.replay.record import record
-from bftrainer.replay.record.record import Recorder, ReportData
+from bftrainer.replay.record import storage
+from bftrainer.replay.record.data import ReportData, Stays
+from bftrainer.replay.record.recorder import Recorder
+from bftrainer.replay.record.windows import window_s
 from bftrainer.replay.report import pictures, report
 from bftrainer.replay.report.report import Report, ReportError
 from bftrainer.replay.workload import Submission
@@ -43,7 +45,7 @@ def recorded(
     recorder = Recorder(0.0, 9e4)
     result = replay(changes, workload, SETTINGS, 0.0, 9e4, observer=recorder)
     figures = figures_of(result, workload, SETTINGS)
-    return recorder.record(name, {"nodes": 3, **parameters}, figures, result, workload, SETTINGS)
+    return recorder.report_data(name, {"nodes": 3, **parameters}, figures, result, workload, SETTINGS)
 
 
 ONE = recorded("one", allocator="milp")
@@ -144,7 +146,7 @@ def test_no_two_runs_look_alike_and_neighbours_have_other_dashes() -> None:
 
 @pytest.mark.parametrize(("hours", "window"), [(1, "7.5 minutes"), (16, "2 hours"), (72, "6 hours")])
 def test_the_windows_of_short_replays_are_short(hours: float, window: str) -> None:
-    first = replace(ONE.windows[0], begin=0.0, end=record.window_s(hours * 3600))
+    first = replace(ONE.windows[0], begin=0.0, end=window_s(hours * 3600))
     assert pictures._window([replace(ONE, windows=(first,))]) == window
 
 
@@ -166,7 +168,7 @@ def test_runs_of_one_name_can_be_told_apart_even_where_it_is_cut() -> None:
 
 
 def test_a_page_goes_into_a_folder_that_is_there(tmp_path: Path) -> None:
-    record.write(ONE, tmp_path / "one.json.gz")
+    storage.write(ONE, tmp_path / "one.json.gz")
     done = CliRunner().invoke(command, [str(tmp_path), "--out", str(tmp_path / "no" / "r.html")])
     assert done.exit_code and "there is no folder" in done.output and not (tmp_path / "no").exists()
     done = CliRunner().invoke(command, [str(tmp_path), "--out", str(tmp_path / "r.html")])
@@ -182,7 +184,7 @@ def test_the_timeline_has_nodes_by_name_and_the_right_colours_at_the_right_time(
     found = replace(
         recorded(),
         nodes=("n1", "n2", "n10"),
-        stays=record.Stays(*np.array(stays, dtype=float).T),
+        stays=Stays(*np.array(stays, dtype=float).T),
     )
     image = pictures.raster(found)
     assert image.shape == (3, pictures.COLUMNS, 3)
@@ -220,8 +222,8 @@ def test_reports_of_files_folders_and_sweeps(tmp_path: Path) -> None:
     for new in ("d", "s/records"):
         (tmp_path / new).mkdir(parents=True)
     for path, name in (("x.json.gz", "x"), ("d/b.json.gz", "run 10"), ("s/records/a.json.gz", "run 1")):
-        record.write(recorded(name), tmp_path / path)
-    record.write(replace(ONE, name="run 2"), tmp_path / "d" / "c.json.gz")
+        storage.write(recorded(name), tmp_path / path)
+    storage.write(replace(ONE, name="run 2"), tmp_path / "d" / "c.json.gz")
     paths = [str(tmp_path / name) for name in ("x.json.gz", "d", "s")]
     out, png = tmp_path / "r.html", tmp_path / "png"
     done = CliRunner().invoke(command, [*paths, "--out", str(out), "--png", str(png)])
@@ -237,8 +239,8 @@ def test_reports_of_files_folders_and_sweeps(tmp_path: Path) -> None:
 def test_what_cannot_be_reported_on_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ReportError, match=r"no records in it; keep them with bftrainer sweep --record"):
         report.read([tmp_path])
-    record.write(recorded(), tmp_path / "a.json.gz")
-    record.write(recorded(), tmp_path / "b.json.gz")
+    storage.write(recorded(), tmp_path / "a.json.gz")
+    storage.write(recorded(), tmp_path / "b.json.gz")
     monkeypatch.setattr(pictures, "MOST", 1)
     with pytest.raises(ReportError, match="2 runs: at most 1 can be told apart"):
         report.read([tmp_path])

@@ -27,9 +27,10 @@ from bftrainer.model.events import (
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
-from bftrainer.replay.calibrate import fit, recorded
-from bftrainer.replay.calibrate.fit import Stay
-from bftrainer.replay.calibrate.recorded import RecordError
+from bftrainer.replay.calibrate import fit, history
+from bftrainer.replay.calibrate.compare import compare
+from bftrainer.replay.calibrate.history import HistoryError
+from bftrainer.replay.calibrate.memberships import Membership, speeds
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -41,7 +42,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = SqlStore(folder / recorded.DATABASE)
+        self.store = SqlStore(folder / history.DATABASE)
 
     def run(self, begin: float, **settings: Any) -> None:
         runs = json.loads(self.store.get("runs") or "[]")
@@ -89,7 +90,7 @@ class Journal:
         )
 
     def fitted(self) -> list[fit.Fitted]:
-        return list(recorded.load(self.folder).fitted)
+        return list(history.load(self.folder).fitted)
 
 
 @pytest.fixture
@@ -147,9 +148,9 @@ def test_what_a_trainer_is_like(journal: Journal) -> None:
 
 def test_the_replay_works_out_what_follows(journal: Journal) -> None:
     written(journal)
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     assert (record.begin, record.end) == (0.0, 30.0)
-    comparison = recorded.compare(record)
+    comparison = compare(record)
     (run,) = comparison.result.trainers.values()
     trained = (12.0 - 4.5) * 200 + (16.6 - 12.6) * 150 + (30.0 - 23.5) * 150
     (line,) = comparison.trainers
@@ -162,23 +163,26 @@ def test_the_replay_works_out_what_follows(journal: Journal) -> None:
 
 def test_rank_0_is_followed_by_who_writes_a_checkpoint_at_once(journal: Journal) -> None:
     written(journal)
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     changes = [
         replace(c, left=frozenset("b" if "a" in c.left else "a"), joined=frozenset("ab") & c.joined)
         if isinstance(c, NodesChanged) and c.left and c.time < 20.0
         else c
         for c in record.changes
     ]
-    comparison = recorded.compare(replace(record, changes=tuple(changes)))
+    comparison = compare(replace(record, changes=tuple(changes)))
     (run,) = comparison.result.trainers.values()
     # b follows a at 12.0 and has written none since when it is lost at 16.6
     assert run.repeated == pytest.approx(600)
 
 
 def test_speeds_are_of_all_samples_over_all_time(journal: Journal) -> None:
-    slow, fast = Stay(nodes=1, seconds=9.0, steps=90), Stay(nodes=1, seconds=1.0, steps=50)
-    assert fit.speeds([slow, fast, Stay(nodes=2, seconds=2.0, steps=10)], 10.0) == ((1, 140.0), (2, 100.0))
-    assert fit.speeds([Stay(nodes=1, seconds=0.0, steps=3), Stay(nodes=2, seconds=1.0, steps=0)], 1.0) == ()
+    slow, fast = Membership(nodes=1, seconds=9.0, steps=90), Membership(nodes=1, seconds=1.0, steps=50)
+    assert speeds([slow, fast, Membership(nodes=2, seconds=2.0, steps=10)], 10.0) == ((1, 140.0), (2, 100.0))
+    assert (
+        speeds([Membership(nodes=1, seconds=0.0, steps=3), Membership(nodes=2, seconds=1.0, steps=0)], 1.0)
+        == ()
+    )
 
 
 def test_words_about_an_earlier_membership_do_not_count(journal: Journal) -> None:
@@ -221,7 +225,7 @@ def test_workers_of_one_batch_are_ready_one_by_one(journal: Journal) -> None:
     journal.joined(10.0, 2, "a", "restart", 0)
     journal.report(15.0, 2, 1, 50, 500)
     journal.event(Drain(time=15.0))
-    comparison = recorded.compare(recorded.load(journal.folder))
+    comparison = compare(history.load(journal.folder))
     assert comparison.total.predicted == pytest.approx(500)
 
 
@@ -230,7 +234,7 @@ def test_what_is_not_known_of_one_trainer_is_taken_from_the_others(journal: Jour
     journal.submit(1.0, replace(SPEC, name="never ran"))
     ran, other = journal.fitted()
     assert other == replace(ran, curve=(), processed=0.0)
-    assert recorded.compare(recorded.load(journal.folder)).trainers[1].difference is None
+    assert compare(history.load(journal.folder)).trainers[1].difference is None
 
 
 def test_a_trainer_holds_its_nodes_until_it_has_exited(journal: Journal) -> None:
@@ -245,13 +249,13 @@ def test_a_trainer_holds_its_nodes_until_it_has_exited(journal: Journal) -> None
     journal.event(TrainerEnded(time=14.0, trainer=1, generation=2), ended=ended)
     journal.nodes(20.0, left="a")
     journal.event(Drain(time=21.0))
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     assert record.fitted[0].exit_s == pytest.approx(2.0)
-    comparison = recorded.compare(record)
+    comparison = compare(record)
     assert comparison.total.difference == 0.0
     assert comparison.result.trainers[1].ended_at == pytest.approx(14.0)
     assert comparison.result.tally.idle_node_s == pytest.approx(6.0)
-    assert recorded.compare(replace(record, end=13.0)).total.predicted == pytest.approx(1000)
+    assert compare(replace(record, end=13.0)).total.predicted == pytest.approx(1000)
 
 
 def test_ends_that_cannot_be_foreseen_are_taken_over(journal: Journal) -> None:
@@ -262,12 +266,12 @@ def test_ends_that_cannot_be_foreseen_are_taken_over(journal: Journal) -> None:
         journal.event(
             TrainerCancelled(time=10.0 + id_, trainer=id_), ended=Ended(trainer=id_, status=status, reason="")
         )
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     assert [c for c in record.changes if isinstance(c, TrainerCancelled)] == [
         TrainerCancelled(time=12.0, trainer=2),
         TrainerCancelled(time=13.0, trainer=3),
     ]
-    runs = recorded.compare(record).result.trainers
+    runs = compare(record).result.trainers
     assert (runs[2].ended_at, runs[3].ended_at) == (12.0, 13.0)
     assert runs[2].samples < 10**6
 
@@ -278,12 +282,12 @@ def test_a_stopped_daemon_has_no_nodes_until_the_next_begins(journal: Journal) -
     journal.run(40.0, objective="efficiency")
     journal.nodes(41.0, joined="a")
     journal.nodes(50.0, left="a")
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     pool = [(c.time, set(c.left), set(c.joined)) for c in record.changes if isinstance(c, NodesChanged)]
     assert pool[-3:] == [(30.0, {"a"}, set()), (41.0, set(), {"a"}), (50.0, {"a"}, set())]
     assert record.end == 50.0
     assert record.settings == Settings(objective="efficiency").engine
-    runs = recorded.compare(replace(record, changes=record.changes[:-2])).result.trainers
+    runs = compare(replace(record, changes=record.changes[:-2])).result.trainers
     assert runs[1].repeated == pytest.approx((16.6 - 14.0) / (16.6 - 12.0) * 600)  # none lost by the stop
 
 
@@ -292,7 +296,7 @@ def test_what_was_known_of_nodes_is_taken_over(journal: Journal) -> None:
     journal.submit(0.0)
     known = {"a": NodeInfo(node_class="fat", until=99.0), "b": NodeInfo(group="rack")}
     journal.event(NodesChanged(time=0.0, joined=frozenset("ab"), reason="poll", facts=known))
-    assert recorded.load(journal.folder).changes == (
+    assert history.load(journal.folder).changes == (
         NodesChanged(time=0.0, joined=frozenset("ab"), reason="poll", facts=known),
     )
 
@@ -308,35 +312,35 @@ def test_the_engine_is_told_what_it_was_told_then(journal: Journal) -> None:
     journal.event(Measured(time=4.0, trainer=1, generation=2, point=(1, 500.0)))
     journal.event(Measured(time=5.0, trainer=1, generation=2, point=(2, 100.0), down=Cost(stall_s=0.1)))
     journal.event(Drain(time=9.0))
-    record = recorded.load(journal.folder)
+    record = history.load(journal.folder)
     assert record.changes[2] == Measured(
         time=5.0, trainer=1, generation=0, point=(2, 100.0), up=None, down=Cost(stall_s=0.1)
     )
-    (run,) = recorded.compare(record).result.trainers.values()
+    (run,) = compare(record).result.trainers.values()
     assert run.members == ("a",)  # two are slower than one: it believes that, and gives one back
 
 
 def test_records_are_told_from_other_logs(journal: Journal, tmp_path: Path) -> None:
-    assert recorded.is_record(journal.folder)
-    assert recorded.is_record(journal.folder / recorded.DATABASE)
+    assert history.is_history(journal.folder)
+    assert history.is_history(journal.folder / history.DATABASE)
     (tmp_path / "empty").mkdir()
     (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n")
     for name in ("empty", "log.csv", "none"):
-        assert not recorded.is_record(tmp_path / name)
+        assert not history.is_history(tmp_path / name)
 
 
 def test_what_cannot_be_replayed_is_refused_with_its_name(journal: Journal, tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"bftrainer\.db: no run of a daemon with trainers"):
-        recorded.load(journal.folder)
-    with pytest.raises(RecordError, match=r"none: no such file; give a daemon's --state-dir"):
-        recorded.load(tmp_path / "none")
+    with pytest.raises(HistoryError, match=r"bftrainer\.db: no run of a daemon with trainers"):
+        history.load(journal.folder)
+    with pytest.raises(HistoryError, match=r"none: no such file; give a daemon's --state-dir"):
+        history.load(tmp_path / "none")
     (tmp_path / "text").write_text("idle_start,idle_end,node\n")
     with pytest.raises(StoreError, match="text"):
-        recorded.load(tmp_path / "text")
+        history.load(tmp_path / "text")
     written(journal)
     journal.store.put("runs", json.dumps([{"begin": 0.0, "settings": {"t_fwd_s": -1}}]))
-    with pytest.raises(RecordError, match="t_fwd_s"):
-        recorded.load(journal.folder)
+    with pytest.raises(HistoryError, match="t_fwd_s"):
+        history.load(journal.folder)
 
 
 def test_the_command_shows_what_is_predicted_beside_what_was(journal: Journal) -> None:
@@ -344,7 +348,7 @@ def test_the_command_shows_what_is_predicted_beside_what_was(journal: Journal) -
     shown = CliRunner().invoke(replay, [str(journal.folder)])
     assert shown.exit_code == 0, shown.output
     assert shown.output.splitlines()[1].split() == ["t", "3,000", "3,075", "+2.5%"]
-    told = CliRunner().invoke(replay, [str(journal.folder / recorded.DATABASE), "--json"])
+    told = CliRunner().invoke(replay, [str(journal.folder / history.DATABASE), "--json"])
     (trainer,) = json.loads(told.output)["trainers"]
     assert trainer | {"name": "all trainers"} == json.loads(told.output)["total"]
     assert trainer == {

@@ -1,0 +1,175 @@
+"""A daemon's history as a replay: what its store says of a time in which it ran.
+
+Taken over as it was: the settings, which nodes came and went when, which trainers were submitted or
+cancelled, and what the engine was told of speeds and costs (it decides by that). What each trainer was
+like is fitted, see `fit`. Not taken over: workers that died though their node stayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model.events import Event, Measured, NodesChanged, TrainerCancelled
+from bftrainer.model.machine import NodeInfo
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.reports import Row, StoredTrainer
+from bftrainer.model.trainer import Cost, TrainerStatus
+from bftrainer.ports import Store
+from bftrainer.replay.calibrate.fit import Fitted, fit
+from bftrainer.replay.workload import Submission
+from bftrainer.settings.values import Settings
+from bftrainer.store.sql import SqlStore
+
+DATABASE = "bftrainer.db"
+MAGIC = b"SQLite format 3\0"
+
+
+class HistoryError(BftrainerError, ValueError):
+    """A history that cannot be replayed. The message names the file and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a daemon did over [begin, end) (Unix seconds).
+
+    Attributes:
+        settings: By which the daemon decided; the last ones, if it ran several times.
+        changes: What came from outside; trainers are numbered from 1 in the order of `submissions`.
+        submissions: The trainers.
+        fitted: What each of them was like, in the same order.
+        drains: When the daemon stopped or was drained; every trainer wrote a checkpoint then.
+    """
+
+    begin: float
+    end: float
+    settings: EngineSettings
+    changes: tuple[Event, ...]
+    submissions: tuple[Submission, ...]
+    fitted: tuple[Fitted, ...]
+    drains: frozenset[float] = frozenset()
+
+
+def is_history(path: Path) -> bool:
+    """Whether `path` is a daemon's state directory or database, by its content."""
+    if path.is_dir():
+        return (path / DATABASE).exists()
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def load(path: Path) -> History:
+    """The history in a state directory or database. The daemon may be running.
+
+    Raises:
+        HistoryError: no such file, or nothing in it that could be replayed.
+        StoreError: no database of bftrainer.
+    """
+    path = path / DATABASE if path.is_dir() else path
+    if not path.is_file():
+        raise HistoryError(f"{path}: no such file; give a daemon's --state-dir, or the database in it")
+    store = SqlStore(path)
+    try:
+        return _read(store)
+    except ValueError as error:
+        raise HistoryError(f"{path}: {error}") from error
+    finally:
+        store.close()
+
+
+def _read(store: Store) -> History:
+    """The history in a store.
+
+    Raises:
+        ValueError: there is none, or its settings are impossible.
+    """
+    runs = json.loads(store.get("runs") or "[]")
+    events = store.rows("events", None)
+    reports = store.rows("reports", None)
+    trainers = store.trainers()
+    if not runs or not events or not trainers:
+        raise ValueError("no run of a daemon with trainers is recorded in it; submit some and try again")
+    begins = [float(run["begin"]) for run in runs]
+    drains = frozenset(row["time"] for row in events if row["kind"] == "Drain")
+    last = max(row["time"] for row in (*events, *reports))
+    end = max(drains) if drains and max(drains) > begins[-1] else last
+    numbers = {trainer.id: number for number, trainer in enumerate(trainers, start=1)}
+    return History(
+        begin=events[0]["time"],
+        end=end,
+        settings=Settings.model_validate(runs[-1]["settings"]).engine,
+        changes=(*_changes(events, begins, numbers), *_ends(trainers, numbers)),
+        submissions=tuple(Submission(trainer.submitted_at, trainer.spec) for trainer in trainers),
+        fitted=tuple(fit(trainers, events, store.rows("pauses", None), reports, end)),
+        drains=drains,
+    )
+
+
+def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, int]) -> Iterator[Event]:
+    """What came from outside.
+
+    A daemon that stops or is drained gives its nodes up: what it still hears about them until it begins
+    again, or is resumed, does not count.
+    """
+    pool = frozenset[str]()
+    begins = [*begins, *(row["time"] for row in events if row["kind"] == "Resume")]
+    resumes = float("-inf")
+    for row in events:
+        time = row["time"]
+        if time < resumes:
+            continue
+        match row["kind"]:
+            case "NodesChanged":
+                change = _nodes_changed(row)
+                pool = (pool - change.left) | change.joined
+                yield change
+            case "Drain":
+                yield NodesChanged(time=time, left=pool, reason="drained")
+                pool = frozenset()
+                resumes = min((begin for begin in begins if begin > time), default=float("inf"))
+            case "Measured":
+                yield _measured(row, numbers)
+
+
+def _nodes_changed(row: Row) -> NodesChanged:
+    data = row["data"]
+    return NodesChanged(
+        time=row["time"],
+        left=frozenset(data["left"]),
+        joined=frozenset(data["joined"]),
+        vacated=frozenset(data.get("vacated", ())),
+        reason=data["reason"],
+        facts={node: NodeInfo(**known) for node, known in data.get("facts", {}).items()},
+    )
+
+
+def _measured(row: Row, numbers: dict[int, int]) -> Measured:
+    """A measurement; the launcher puts it into the membership that it is of in the replay."""
+    data, point = row["data"], row["data"]["point"]
+    return Measured(
+        time=row["time"],
+        trainer=numbers[row["trainer"]],
+        generation=0,
+        point=None if point is None else (point[0], point[1]),
+        up=_cost(data["up"]),
+        down=_cost(data["down"]),
+    )
+
+
+def _cost(plain: dict[str, Any] | None) -> Cost | None:
+    return None if plain is None else Cost(**plain)
+
+
+def _ends(trainers: Sequence[StoredTrainer], numbers: dict[int, int]) -> Iterator[TrainerCancelled]:
+    """The ends that no replay can predict: all but those by work that was known beforehand."""
+    for trainer in trainers:
+        predictable = trainer.status is TrainerStatus.COMPLETED and trainer.spec.samples is not None
+        if trainer.ended_at is not None and not predictable:
+            yield TrainerCancelled(time=trainer.ended_at, trainer=numbers[trainer.id])

@@ -1,0 +1,99 @@
+"""The file that keeps a replay for its report: gzipped JSON, `*.json.gz`. docs/replay.md has its keys."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bftrainer.errors import BftrainerError
+from bftrainer.performance.curve import Floats
+from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow, Window
+
+FORMAT = "bftrainer replay 1"
+SUFFIX = ".json.gz"
+
+
+class ReportDataError(BftrainerError, ValueError):
+    """A file that is no record of a replay, or cannot be written. The message names it."""
+
+
+def write(data: ReportData, path: Path) -> None:
+    """Write a record. The file appears when it is complete, in place of one that was there.
+
+    Raises:
+        ReportDataError: the file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file:
+            file.write(json.dumps(_plain(data), separators=(",", ":")).encode())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise ReportDataError(f"{path}: {error.strerror or error}; choose another file") from error
+
+
+def read(path: Path) -> ReportData:
+    """The record in a file.
+
+    Raises:
+        ReportDataError: unreadable, or no record of a replay.
+    """
+    try:
+        with gzip.open(path) as file:
+            plain = json.load(file)
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            raise ValueError("another format")
+        return ReportData(
+            nodes=tuple(plain["nodes"]),
+            moments=Moments(**_arrays(plain["moments"])),
+            decisions=Decisions(**_arrays(plain["decisions"])),
+            stays=Stays(**_arrays(plain["stays"])),
+            trainers=tuple(TrainerRow(**row) for row in plain["trainers"]),
+            windows=tuple(Window(**row) for row in plain["windows"]),
+            **{name: plain[name] for name in ("name", "begin", "end", "parameters", "figures")},
+        )
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise ReportDataError(
+            f"{path}: no record of a replay ({error}); write one with bftrainer replay --out NAME{SUFFIX}"
+        ) from error
+
+
+def _plain(data: ReportData) -> dict[str, Any]:
+    """The data as JSON has it."""
+    return {
+        "format": FORMAT,
+        "name": data.name,
+        "begin": data.begin,
+        "end": data.end,
+        "parameters": data.parameters,
+        "figures": data.figures,
+        "nodes": data.nodes,
+        "trainers": [asdict(trainer) for trainer in data.trainers],
+        "windows": [asdict(window) for window in data.windows],
+        "moments": _columns(data.moments),
+        "decisions": _columns(data.decisions),
+        "stays": _columns(data.stays),
+    }
+
+
+def _columns(table: NamedTuple) -> dict[str, list[float]]:
+    """Columns of numbers rounded to 1/1000 (s, samples); whole numbers without a decimal point."""
+    return {
+        name: [int(x) if x.is_integer() else x for x in np.round(column, 3).tolist()]
+        for name, column in zip(table._fields, table, strict=True)
+    }
+
+
+def _arrays(plain: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
+    return {name: np.array(column, dtype=float) for name, column in plain.items()}
