@@ -67,7 +67,8 @@ def command(
     the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon import compose
-    from bftrainer.daemon.daemon import Daemon, WallClock
+    from bftrainer.daemon.clock import WallClock
+    from bftrainer.daemon.daemon import Daemon
     from bftrainer.daemon.lock import make_state_dir
     from bftrainer.daemon.serve import serve, try_solver
     from bftrainer.daemon.systemd import Systemd

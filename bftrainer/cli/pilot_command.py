@@ -50,7 +50,7 @@ def command(
     """
 
     from bftrainer.daemon import compose
-    from bftrainer.daemon.daemon import WallClock
+    from bftrainer.daemon.clock import WallClock
     from bftrainer.errors import BftrainerError, SchedulerError
     from bftrainer.model.machine import Pilot
 

@@ -1,97 +1,47 @@
-"""The daemon: composes scheduler, engine, launcher, store and API, and owns the event loop.
+"""The daemon: puts its parts together, and runs them until it is told to stop.
 
-Events are taken one at a time, in total order. For each: the engine decides, the decision is stored,
-then it is acted on (write-ahead). After a crash, `_recover` makes store, scheduler and agents agree
-by feeding the engine what it missed; nothing is started that may still run.
+Every part is given what it uses, bottom-up: mailbox and journal, the agents' connections and the pilots,
+launchers, the engine's runner, the nodes, and what users ask. After a crash, `recovery` makes store,
+scheduler and agents agree.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import socket
-import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 
-from bftrainer.allocate import decide
+from aiohttp.web import AppRunner
+
 from bftrainer.api.callers import NOBODY, Callers
 from bftrainer.api.listen import export, listen, listen_tcp
 from bftrainer.api.munge import Munge
 from bftrainer.api.routes import application
+from bftrainer.daemon.agents import AgentLink, AgentReports
+from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lock import exclusively
-from bftrainer.daemon.recovery import missed
+from bftrainer.daemon.mailbox import Mailbox
+from bftrainer.daemon.orders import Orders
+from bftrainer.daemon.recovery import Recovery
+from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
-from bftrainer.daemon.systemd import Pulse
-from bftrainer.engine.restore import restore
-from bftrainer.engine.state import State
-from bftrainer.engine.step import step as engine_step
-from bftrainer.errors import SchedulerError, StoreError
 from bftrainer.launch.launchers import Launchers
-from bftrainer.model.actions import Action, Ended
-from bftrainer.model.events import (
-    Drain,
-    Event,
-    NodesChanged,
-    PolicyChanged,
-    Resume,
-    TrainerCancelled,
-    TrainerSubmitted,
-)
-from bftrainer.model.machine import Operation, Snapshot
-from bftrainer.model.problem import Plan, Problem
-from bftrainer.model.reports import Message, Pause, Progress, StoredTrainer
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.events import Drain, PolicyChanged
+from bftrainer.model.trainer import TrainerSpec
 from bftrainer.nodes.nodes import Nodes
-from bftrainer.ports import Clock, Scheduler, Store
-from bftrainer.settings.live import Refused, reloaded
+from bftrainer.nodes.pilots import Pilots
+from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
+from bftrainer.settings.live import LiveSettings, Refused
 from bftrainer.settings.values import Settings
-from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub
 from bftrainer.wire.seal import load_key, of_pilot
-
-log = logging.getLogger(__name__)
-
-FLUSH_S = 2.0
-
-
-class WallClock:
-    """`ports.Clock` of this machine."""
-
-    def now(self) -> float:
-        return time.time()
-
-
-Decision = tuple[
-    Event,
-    Sequence[Trainer],
-    Plan | None,
-    Sequence[Action],
-    Ended | None,
-    frozenset[str],
-]
-"""The arguments of `Store.record`."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """Whether a write to the store succeeded."""
-
-    failed: bool = False
-
-
-@dataclass(slots=True)
-class Health:
-    """What is not as it should be with ourselves, for `bftrainer status`; empty texts are good."""
-
-    store: str = ""
 
 
 class Daemon:
@@ -108,45 +58,65 @@ class Daemon:
         clock: Clock | None = None,
         tcp: socket.socket | None = None,
     ) -> None:
-        self.settings, self.scheduler, self.store = settings, scheduler, store
-        self.clock = clock or WallClock()
-        self.state = State(settings=settings.engine)
-        self.health = Health()
-        self.pulse = Pulse()
-        self.telemetry = Telemetry()
-        self.last_plan: Plan | None = None
-        self.started_at = self.clock.now()
-        self.progress: dict[int, Progress] = {}
-        self.known: dict[int, TrainerSpec] = {}
-        self._tcp = tcp
-        self.recovering = True
-        self._surveyed = False  # whether it is known which pilots there are
-        self._wanted: dict[str, set[int]] = {}  # node -> trainers that may be there, while recovering
-        self._unwritten: deque[Decision] = deque()  # what could not be stored yet
-        self._pauses: deque[Pause] = deque()
-        self._unflushed: dict[int, Progress] = {}
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._idle = asyncio.Event()
+        self.settings = own = LiveSettings(settings)
+        self.clock = clock = clock or WallClock()
+        self._scheduler, self._store, self._tcp = scheduler, store, tcp
+        self._started_at = clock.now()
         self._stop = asyncio.Event()
+        self.telemetry = Telemetry()
+        self.mailbox = Mailbox(clock)
+        self.journal = Journal(store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
         self.hub = Hub(partial(of_pilot, key))
-        self.hub.listen(self)
-        self.nodes = Nodes(self, key)
-        self.launcher = Launchers.over(
-            self,
-            self.emit,
-            self,
-            nodes_see_us_at=settings.address,
-            state_dir=settings.state_dir,
-            orphan_s=settings.orphan_s,
-            warm_pool=settings.warm_pool,
-            trainer_dir=settings.trainer_dir,
-            store_id=self._store_id(),
-            grace_s=settings.stop_grace_s,
-            clock=self.clock.now,
+        self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry)
+        user_of = _as_user if settings.mode == "site" else _as_ourselves
+        link = AgentLink(self.hub, self.pilots, user_of)
+        self.launcher = _launchers(settings, store, clock, link, self.mailbox.emit, self.journal)
+        self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry)
+        self.nodes = Nodes(
+            *(own, clock, scheduler, self.pilots, link, self.launcher),
+            *(self.runner.trainers, self.runner.curves, user_of, self.mailbox.emit, self.telemetry),
+        )
+        self.runner.decided = self.nodes.hold.wake
+        self.orders = Orders(store, self.journal, self.mailbox, self.launcher, self.nodes, clock)
+        self.recovery = self._recovery()
+        self.agents = AgentReports(
+            link, self.pilots, self.nodes.release, self.launcher, self.recovery.trainers_on, self.telemetry
+        )
+        self.hub.listen(self.agents)
+        self.service = self._service()
+
+    def _recovery(self) -> Recovery:
+        return Recovery(
+            settings=self.settings,
+            clock=self.clock,
+            store=self._store,
+            scheduler=self._scheduler,
+            journal=self.journal,
+            mailbox=self.mailbox,
+            launcher=self.launcher,
+            pilots=self.pilots,
+            nodes=self.nodes,
+            runner=self.runner,
+            telemetry=self.telemetry,
         )
 
-    # life
+    def _service(self) -> DaemonService:
+        return DaemonService(
+            settings=self.settings,
+            clock=self.clock,
+            store=self._store,
+            journal=self.journal,
+            runner=self.runner,
+            launcher=self.launcher,
+            nodes=self.nodes.state,
+            pilots=self.pilots,
+            connected=self.hub.connected,
+            orders=self.orders,
+            recovering=lambda: self.recovery.active,
+            telemetry=self.telemetry,
+            started_at=self._started_at,
+        )
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`; then let every trainer checkpoint, and leave no process behind.
@@ -154,49 +124,65 @@ class Daemon:
         Raises:
             BftrainerError: another daemon has the state directory, or its socket cannot be made.
         """
-        with exclusively(self.settings.state_dir):
+        with exclusively(self.settings.current.state_dir):
             self._note_run()
-            stored = self._remembered()
-            service, callers = DaemonService(self), self._callers()
-            app = partial(application, service, self.hub, callers)
-            runner = await listen(app(), self.settings.socket, for_all=self.settings.mode == "site")
-            others = []
-            try:
-                if self._tcp is not None:
-                    others.append(await listen_tcp(app(), self._tcp))
-                if self.settings.metrics_port is not None:
-                    open_ = self.settings.mode == "single" or self.settings.metrics_trainers
-                    reader = callers.known(os.geteuid()) if open_ else NOBODY
-                    others.append(await export(service, self.settings.metrics_port, reader))
+            self.recovery.load()
+            async with AsyncExitStack() as stack:
+                await self._listen(stack)
                 ready()
-                recovery = asyncio.create_task(self._recover(stored))
-                if not await self._unless_stopped(recovery):
-                    recovery.cancel()  # agents end by themselves when no daemon comes
-                    return
-                tasks = [
-                    asyncio.create_task(run(), name=name)
-                    for name, run in (
-                        ("events", self._take_events),
-                        ("polls", self.nodes.poll_for_ever),
-                        ("pilots", self.nodes.hold_for_ever),
-                        ("flush", self._flush_for_ever),
-                    )
-                ]
-                await self._unless_stopped(*tasks)
-                await self._wind_down()
-                for task in tasks:
-                    task.cancel()
-            finally:
-                self._flush()
-                self.launcher.close()
-                await self.scheduler.close()
-                await runner.cleanup()
-                for other in others:
-                    await other.cleanup()
-                self.settings.socket.unlink(missing_ok=True)
+                await self._serve()
 
     def stop(self) -> None:
+        """Have `run` end, in order."""
         self._stop.set()
+
+    def reload(self, wanted: Settings) -> Refused:
+        """Take over what may change while trainers run, and decide by it. Returns what may not change.
+
+        Raises:
+            SettingsError: that does not go together with what stays; all is as it was.
+        """
+        refused = self.settings.reload(wanted)
+        self.nodes.reload()
+        self.mailbox.emit(PolicyChanged(time=self.clock.now()))
+        return refused
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        """Serve users and agents. `stack` gets what is to be done at the end, last things first."""
+        own, callers = self.settings.current, self._callers()
+        app = partial(application, self.service, self.hub, callers)
+        runner = await listen(app(), own.socket, for_all=own.mode == "site")
+        others: list[AppRunner] = []
+        stack.callback(own.socket.unlink, missing_ok=True)
+        stack.push_async_callback(_cleanup, others)
+        stack.push_async_callback(runner.cleanup)
+        stack.push_async_callback(self._scheduler.close)
+        stack.callback(self.launcher.close)
+        stack.callback(self.journal.flush)
+        if self._tcp is not None:
+            others.append(await listen_tcp(app(), self._tcp))
+        if own.metrics_port is not None:
+            open_ = own.mode == "single" or own.metrics_trainers
+            reader = callers.known(os.geteuid()) if open_ else NOBODY
+            others.append(await export(self.service, own.metrics_port, reader))
+
+    async def _serve(self) -> None:
+        """Recover, then run every part until we are told to stop, then drain."""
+        recovery = asyncio.create_task(self.recovery.run(self.agents))
+        if not await self._unless_stopped(recovery):
+            recovery.cancel()  # agents end by themselves when no daemon comes
+            return
+        parts = {
+            "events": self.runner.run,
+            "polls": self.nodes.watch.run,
+            "pilots": self.nodes.hold.run,
+            "flush": self.journal.flush_for_ever,
+        }
+        tasks = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
+        await self._unless_stopped(*tasks)
+        await self._wind_down()
+        for task in tasks:
+            task.cancel()
 
     async def _unless_stopped(self, *tasks: asyncio.Task[None]) -> bool:
         """Wait until the first of these is done; False if we are told to stop before."""
@@ -208,297 +194,79 @@ class Daemon:
             task.result()  # a bug: crash loudly, the restart recovers
         return bool(done)
 
-    def reload(self, wanted: Settings) -> Refused:
-        """Take over what may change while trainers run, and decide by it.
-
-        Raises:
-            SettingsError: that does not go together with what stays; all is as it was.
-        """
-        self.settings, refused = reloaded(self.settings, wanted)
-        self.nodes.reload()
-        self.emit(PolicyChanged(time=self.clock.now()))
-        return refused
-
-    def _callers(self) -> Callers:
-        own = self.settings
-        munge = Munge(own.munge_socket) if own.munge else None
-        return Callers(site=own.mode == "site", admins=lambda: self.settings.admins, munge=munge)
-
-    def _store_id(self) -> str:
-        """What tells these books from others."""
-        mark = self.store.get("mark")
-        if mark is None:
-            mark = uuid.uuid4().hex[:6]
-            self.store.put("mark", mark)
-        return mark
-
-    def _note_run(self) -> None:
-        """Remember when each daemon began, and with what settings: a replay of the books needs both."""
-        with self._storing():
-            runs = json.loads(self.store.get("runs") or "[]")
-            now = {"begin": self.started_at, "settings": self.settings.model_dump(mode="json")}
-            self.store.put("runs", json.dumps([*runs, now]))
-
     async def _wind_down(self) -> None:
-        """Drain: every trainer checkpoints and leaves, then the pilots go."""
-        self.emit(Drain(time=self.clock.now()))
-        deadline = self.clock.now() + self.settings.stop_grace_s + 5.0
+        """Drain: every trainer writes a checkpoint and leaves, then the pilots go."""
+        self.mailbox.emit(Drain(time=self.clock.now()))
+        deadline = self.clock.now() + self.settings.current.stop_grace_s + 5.0
         while self.clock.now() < deadline:
             await asyncio.sleep(0.05)
-            if self._idle.is_set() and not self.launcher.any_workers():
+            if self.mailbox.idle and not self.launcher.any_workers():
                 break
-        await self.nodes.close(deadline)
+        await self.nodes.release.close(deadline)
 
-    # events
+    def _callers(self) -> Callers:
+        own = self.settings.current
+        munge = Munge(own.munge_socket) if own.munge else None
+        return Callers(site=own.mode == "site", admins=lambda: self.settings.current.admins, munge=munge)
 
-    def emit(self, event: Event) -> None:
-        """Queue an event; one that lies in the future is queued when it is due."""
-        delay = event.time - self.clock.now()
-        if delay > 0:
-            loop = asyncio.get_running_loop()
-            loop.call_later(delay, self._enqueue, event)
-        else:
-            self._enqueue(event)
+    def _note_run(self) -> None:
+        """Store when each daemon began, and with what settings: a replay of what happened needs both."""
+        runs = json.loads(self._store.get("runs") or "[]")
+        now = {"begin": self._started_at, "settings": self.settings.current.model_dump(mode="json")}
+        self.journal.remember("runs", json.dumps([*runs, now]))
 
-    def _enqueue(self, event: Event) -> None:
-        self._idle.clear()
-        self._events.put_nowait(event)
 
-    async def _take_events(self) -> None:
-        while True:
-            batch = [await self._events.get()]
-            while not self._events.empty():
-                batch.append(self._events.get_nowait())
-            for event in sorted(batch, key=lambda e: (e.time, e.priority)):
-                with self.pulse.at_work():
-                    await self._take(event)
-            if self._events.empty():
-                self._idle.set()
+async def _cleanup(runners: list[AppRunner]) -> None:
+    for runner in runners:
+        await runner.cleanup()
 
-    async def _take(self, event: Event) -> None:
-        before = replace(self.state, settings=self.settings.engine)  # they may have been reloaded
-        step = await asyncio.to_thread(engine_step, before, event, self._solve)
-        self.state = step.state
-        if step.plan is not None:
-            self.last_plan = step.plan
-        self.telemetry.took(event, step.plan, step.actions, step.ended)
-        changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
-        self._unwritten.append((event, changed, step.plan, step.actions, step.ended, step.state.pool))
-        actions = self._write()
-        self.launcher.perform(step.actions)
-        self._done(actions)
-        if step.actions or step.ended:
-            self.nodes.planned()
-        if step.ended is not None:
-            self.launcher.forget(step.ended.trainer)
-            self._flush()
 
-    def _write(self) -> list[int]:
-        """Store what has been decided, in order. Returns the last decision's actions, if it is stored.
+def _as_user(spec: TrainerSpec) -> str:
+    """A trainer's pilots run as its user."""
+    return spec.user
 
-        The machine does not wait for our disk: while nothing can be stored, the daemon goes on in
-        memory and says so; everything is written when the disk is back.
-        """
-        actions: list[int] = []
-        while self._unwritten:
-            self._done(actions)  # an earlier decision, long acted on
-            with self._storing() as attempt:
-                actions = self.store.record(*self._unwritten[0])
-            if attempt.failed:
-                return []
-            self._unwritten.popleft()
-        return actions
 
-    def _done(self, actions: list[int]) -> None:
-        if actions:
-            with self._storing():
-                self.store.performed(actions, self.clock.now())
+def _as_ourselves(spec: TrainerSpec) -> str:
+    """A trainer's pilots run as the daemon's own user."""
+    return ""
 
-    @contextmanager
-    def _storing(self) -> Iterator[Attempt]:
-        """Around a write to the store: a failure is remembered in the health, not raised."""
-        attempt = Attempt()
-        try:
-            yield attempt
-        except StoreError as error:
-            attempt.failed = True
-            self.health.store = str(error)
-            self.telemetry.metrics.store_failures.inc()
-        else:
-            self.health.store = ""
-        self.telemetry.condition("store", self.health.store)
 
-    def _solve(self, problem: Problem) -> Plan:
-        started = time.perf_counter()
-        plan = decide(problem, self.settings.engine)
-        return replace(plan, solve_s=time.perf_counter() - started)
+def _pilots(
+    own: Settings, scheduler: Scheduler, key: bytes, clock: Clock, hub: Hub, telemetry: Telemetry
+) -> Pilots:
+    def works(reason: str) -> None:
+        telemetry.condition("pilots", "no pilot can be submitted" if reason else "", reason)
 
-    # wire.hub.AgentEvents
+    return Pilots(
+        *(scheduler, key, clock, hub.connected, telemetry.pilot, works),
+        start_s=own.pilot_start_s,
+        spare_s=own.spare_s,
+        per_minute=own.submissions_per_minute,
+    )
 
-    def is_open(self) -> bool:
-        return self._surveyed
 
-    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        pilots = self.nodes.pilots
-        if pilots.known(node, tag) is None or node in pilots.releasing:
-            self.telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
-            return False
-        pilots.reports(node)
-        there = (
-            self._wanted.get(node, set())
-            if self.recovering
-            else {t.id for t in self.state.active.values() if node in t.nodes}
-        )
-        wanted = {id_ for id_ in there if self.serves(node, self.known[id_])}
-        self.launcher.agent_up(node, inventory, wanted)
-        return True
+def _launchers(
+    own: Settings, store: Store, clock: Clock, link: Link, emit: Emit, journal: Journal
+) -> Launchers:
+    return Launchers.over(
+        link,
+        emit,
+        journal,
+        nodes_see_us_at=own.address,
+        state_dir=own.state_dir,
+        orphan_s=own.orphan_s,
+        warm_pool=own.warm_pool,
+        trainer_dir=own.trainer_dir,
+        store_id=_store_id(store),
+        grace_s=own.stop_grace_s,
+        clock=clock.now,
+    )
 
-    def down(self, node: str) -> None:
-        self.nodes.agent_down(node)
 
-    def said(self, node: str, message: Message) -> None:
-        if message.get("type") == "bye":
-            self.nodes.agent_leaves(node)
-        else:
-            self.launcher.said(node, message)
-
-    # ports.Link
-
-    def serves(self, node: str, spec: TrainerSpec) -> bool:
-        return self.hub.connected(node) and self.nodes.pilots.runs_as(node, self.nodes.user_of(spec))
-
-    def send(self, node: str, message: Message) -> None:
-        self.hub.send(node, message)
-
-    # ports.Journal
-
-    def progressed(self, progress: Progress) -> None:
-        self.progress[progress.trainer] = self._unflushed[progress.trainer] = progress
-
-    def pause(self, pause: Pause) -> None:
-        self._pauses.append(pause)
-        self.telemetry.paused(pause)
-        self._write_pauses()
-
-    def _write_pauses(self) -> None:
-        while self._pauses:
-            with self._storing() as attempt:
-                self.store.pause(self._pauses[0])
-            if attempt.failed:
-                return
-            self._pauses.popleft()
-
-    async def _flush_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_S)
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._unwritten:
-            self._done(self._write())
-        self._write_pauses()
-        if self._unflushed:
-            rows, self._unflushed = self._unflushed, {}
-            with self._storing() as attempt:
-                self.store.progress(list(rows.values()))
-            if attempt.failed:
-                self._unflushed = rows | self._unflushed
-
-    # users
-
-    async def submit(self, wanted: TrainerSpec) -> int:
-        """Store a trainer, then tell the engine. Raises `StoreError`: then nothing was stored."""
-        now = self.clock.now()
-        id_ = self.store.submit(wanted, now)
-        self.known[id_] = wanted
-        self.launcher.add(id_, wanted)
-        self.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))
-        return id_
-
-    def cancel(self, trainer: int) -> None:
-        self.emit(TrainerCancelled(time=self.clock.now(), trainer=trainer))
-
-    # the site
-
-    def administer(self, operation: Operation) -> None:
-        """Pause, drain or resume, until told otherwise: a restart changes nothing."""
-        before, self.nodes.operation = self.nodes.operation, operation
-        with self._storing():
-            self.store.put("operation", operation.value)
-        if operation is Operation.DRAINING:
-            self.emit(Drain(time=self.clock.now()))
-        elif before is Operation.DRAINING:
-            self.emit(Resume(time=self.clock.now()))
-        self.nodes.wake()
-
-    # recovery
-
-    def _remembered(self) -> list[StoredTrainer]:
-        """The unfinished trainers, made known to those who will hear of them."""
-        stored = [t for t in self.store.trainers() if not t.status.final]
-        for t in stored:
-            self.known[t.id] = t.spec
-            self.launcher.add(
-                t.id,
-                t.spec,
-                published=t.engine.published,
-                members=t.engine.members,
-                step=t.step,
-                samples=t.samples,
-            )
-            for node in t.engine.nodes:
-                self._wanted.setdefault(node, set()).add(t.id)
-        return stored
-
-    async def _survey(self) -> None:
-        """The pilots that run on idle nodes, before any agent is let in. Takes as long as it takes until the
-        scheduler answers; what runs goes on meanwhile."""
-        first = await self._first_poll()
-        await self.nodes.pilots.cancel(self.nodes.take_over(first))
-        self._surveyed = True
-
-    async def _recover(self, stored: list[StoredTrainer]) -> None:
-        """Make store, scheduler and agents agree after a restart.
-
-        Pilots that still run on idle nodes are taken over with their workers; the engine is told of
-        every node and worker that is missing, and of memberships that were not carried through.
-        """
-        await self._survey()
-        recorded = frozenset(node for t in stored for node in t.engine.nodes)
-        now = self.clock.now()
-        deadline = now + self.settings.reconnect_s
-        while self.clock.now() < deadline and not all(self.hub.connected(n) for n in self.nodes.pilots.held):
-            await asyncio.sleep(0.02)
-        for node in [n for n in self.nodes.pilots.held if not self.hub.connected(n)]:
-            self.nodes.drop(node)
-        present = frozenset(self.nodes.pilots.held)
-        self.recovering = False
-        self.nodes.begin(present)
-        self.state = restore(
-            self.settings.engine,
-            recorded | present,
-            [replace(t.engine, spec=t.spec) for t in stored],
-            self.clock.now(),
-        )
-        if recorded - present:
-            self.emit(
-                NodesChanged(time=self.clock.now(), left=recorded - present, reason="gone after a restart")
-            )
-        for event in missed(self.state, self.launcher.views, present, self.clock.now()):
-            self.emit(event)
-        self.nodes.operation = Operation(self.store.get("operation") or Operation.RUNNING)
-        if self.nodes.operation is Operation.DRAINING:
-            self.emit(Drain(time=self.clock.now()))
-        if stored:
-            lost = len(recorded - present)
-            note(log, "taken_over", trainers=len(stored), nodes=names(present), nodes_lost=lost)
-        self.telemetry.pilot("adopted", [held.pilot for held in self.nodes.pilots.held.values()])
-
-    async def _first_poll(self) -> Snapshot:
-        while True:
-            try:
-                return await self.scheduler.poll()
-            except SchedulerError as error:
-                self.nodes.poll_status.trouble = f"cannot be asked yet: {error}"
-                self.telemetry.condition("scheduler", self.nodes.poll_status.trouble)
-                await asyncio.sleep(self.settings.poll_s)
+def _store_id(store: Store) -> str:
+    """What tells this store's trainers from those of others, whose numbers may be the same."""
+    found = store.get("mark")
+    if found is None:
+        found = uuid.uuid4().hex[:6]
+        store.put("mark", found)
+    return found

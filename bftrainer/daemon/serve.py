@@ -28,7 +28,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
     def is_ready() -> None:
         nonlocal ready
         ready = True
-        note(log, "ready", socket=daemon.settings.socket)
+        note(log, "ready", socket=daemon.settings.current.socket)
         systemd.ready()
 
     def stop() -> None:
@@ -45,7 +45,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
     loop = asyncio.get_running_loop()
     for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
         loop.add_signal_handler(sign, handler)
-    reporting = asyncio.create_task(report(systemd, daemon.pulse, lambda: summary(daemon)))
+    reporting = asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: summary(daemon)))
     try:
         await daemon.run(is_ready)
     finally:
@@ -54,7 +54,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
 
 def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
     """Take over what may change; say what may not. A file that cannot be read changes nothing."""
-    before = daemon.settings
+    before = daemon.settings.current
     try:
         asked = read()
         if (asked.allocator, asked.solver) != (before.allocator, before.solver):
@@ -63,7 +63,7 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
     except BftrainerError as error:
         note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
         return
-    after = {name: getattr(daemon.settings, name) for name in Settings.model_fields}
+    after = {name: getattr(daemon.settings.current, name) for name in Settings.model_fields}
     note(log, "reloaded", **{name: value for name, value in after.items() if value != getattr(before, name)})
     for name, (kept, wanted) in refused.items():
         note(
@@ -89,11 +89,9 @@ def try_solver(settings: Settings) -> None:
 
 
 def summary(daemon: Daemon) -> str:
-    """The line that `systemctl status` shows, to everybody: whose pilots were refused stands in the log."""
-    running = [t for t in daemon.state.active.values() if t.members]
-    said = [f"{len(daemon.state.pool)} nodes, {len(running)} of {len(daemon.state.trainers)} trainers run"]
-    refused = daemon.nodes.pilots.trouble.partition(":")[0]
-    fallback = daemon.last_plan.fallback if daemon.last_plan else ""
-    troubles = (daemon.nodes.poll_status.trouble, daemon.health.store, refused, fallback)
-    said += [f"degraded: {text}" for text in troubles if text]
+    """The line that `systemctl status` shows. Everybody can read it, so it names no users."""
+    state = daemon.runner.state
+    running = [t for t in state.active.values() if t.members]
+    said = [f"{len(state.pool)} nodes, {len(running)} of {len(state.trainers)} trainers run"]
+    said += [f"degraded: {text}" for text in daemon.telemetry.troubles.texts(details=False)]
     return "; ".join(said)

@@ -70,6 +70,7 @@ class Pilots:
     clock: Clock
     connected: Callable[[str], bool]
     tell: Callable[[str, Iterable[Pilot], str], None]
+    works: Callable[[str], None]  # whether pilots can be submitted: "", or why not
     start_s: float
     spare_s: float
     per_minute: int
@@ -77,7 +78,6 @@ class Pilots:
     releasing: dict[str, float] = field(
         default_factory=dict
     )  # nodes whose pilots are being let go, since when
-    trouble: str = ""  # why nothing can be submitted, for the status
     _submitted: deque[float] = field(default_factory=deque)  # when, within the last minute
     _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
     _everywhere: Refusals = field(default_factory=Refusals)
@@ -100,6 +100,20 @@ class Pilots:
     def adopt(self, pilot: Pilot) -> None:
         """Take a pilot over that an earlier daemon ordered."""
         self.held[pilot.node] = Held(pilot, self.clock.now(), listed=True)
+
+    def take_over(self, listed: Collection[Pilot]) -> list[Pilot]:
+        """Adopt the pilots that run, one on each node; returns the others, which must go.
+
+        Whether their nodes stay ours is for later polls to say: a scheduler that was restarted as well does
+        not know its nodes yet, and trainers that must go are to have a moment for it.
+        """
+        strays = []
+        for pilot in listed:
+            if pilot.node not in self.held and not pilot.pending:
+                self.adopt(pilot)
+            else:
+                strays.append(pilot)
+        return strays
 
     def reports(self, node: str) -> None:
         """A node's agent has connected: its pilot runs, and whatever was wrong there is over."""
@@ -196,7 +210,8 @@ class Pilots:
                     return  # called off meanwhile
                 try:
                     await self.scheduler.submit(pilot, self.secret_of(pilot.tag), limit_s(pilot.node))
-                    self._everywhere, self._failed, self.trouble = Refusals(), 0, ""
+                    self._everywhere, self._failed = Refusals(), 0
+                    self.works("")
                     self.tell("submitted", [pilot], "")
                 except UnsureError as error:
                     self.tell("unsure", [pilot], str(error))
@@ -206,7 +221,7 @@ class Pilots:
                     self.refuse(pilot.node, str(error))
                     self._failed += not isinstance(error, NoRoomError)
                     if self._failed >= IN_A_ROW:
-                        self.trouble = f"no pilot can be submitted: {error}"
+                        self.works(str(error))
                         self._everywhere.more(self.clock.now(), str(error))
                     if self.known(pilot.node, pilot.tag) is not None:
                         del self.held[pilot.node]

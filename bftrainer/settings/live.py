@@ -34,3 +34,19 @@ def reloaded(old: Settings, new: Settings) -> tuple[Settings, Refused]:
         kept = ", ".join(sorted(refused))
         raise SettingsError(f"{said} ({kept} cannot change without a restart)") from error
     return settings, refused
+
+
+class LiveSettings:
+    """The settings as they are now. All parts of a daemon share one, so that a reload reaches them all."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.current = settings
+
+    def reload(self, wanted: Settings) -> Refused:
+        """Take over from `wanted` what may change; returns what may not.
+
+        Raises:
+            SettingsError: what may change does not go together with what may not; nothing has changed.
+        """
+        self.current, refused = reloaded(self.current, wanted)
+        return refused

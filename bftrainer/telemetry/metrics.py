@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info, Metric, generate_latest
@@ -56,7 +56,9 @@ class Metrics:
         )
 
 
-def render(registry: CollectorRegistry, status: dict[str, Any], trainers: Iterable[dict[str, Any]]) -> bytes:
+def render(
+    registry: CollectorRegistry, status: Mapping[str, Any], trainers: Iterable[Mapping[str, Any]]
+) -> bytes:
     """The text format: what was counted, and what `Service.status` and `Service.trainers` say."""
     moment = CollectorRegistry()
     moment.register(_Snapshot(status, [t for t in trainers if not t["ended_at"]]))
@@ -66,7 +68,7 @@ def render(registry: CollectorRegistry, status: dict[str, Any], trainers: Iterab
 class _Snapshot(Collector):
     """One moment as metrics; whoever has ended is not in it any more."""
 
-    def __init__(self, status: dict[str, Any], trainers: list[dict[str, Any]]) -> None:
+    def __init__(self, status: Mapping[str, Any], trainers: list[Mapping[str, Any]]) -> None:
         self._status, self._trainers = status, trainers
 
     def collect(self) -> Iterator[Metric]:

@@ -20,6 +20,7 @@ from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.metrics import Metrics
+from bftrainer.telemetry.troubles import Part, Trouble, Troubles
 
 log = logging.getLogger("bftrainer")
 
@@ -32,7 +33,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.metrics = Metrics(__version__)
-        self._troubles: dict[str, str] = {}
+        self.troubles = Troubles()
         self._rescaled: dict[int, int] = {}  # trainer -> the last generation that was counted
 
     def took(self, event: Event, plan: Plan | None, actions: Sequence[Action], ended: Ended | None) -> None:
@@ -51,7 +52,8 @@ class Telemetry:
             if plan.fallback:
                 self.metrics.fallbacks.inc()
                 known["fallback"] = plan.fallback
-            self.condition("allocator", plan.fallback)
+            instead = f"{plan.allocator} makes the plans: {plan.fallback}" if plan.fallback else ""
+            self.condition("allocator", instead)
         for action in actions:
             self.metrics.actions.labels(_snake(action)).inc()
         note(log, kind, _level(event, plan), **known, actions=len(actions) or None)
@@ -123,14 +125,14 @@ class Telemetry:
         self.metrics.errors.labels(kind).inc()
         note(log, f"{kind}_failed", logging.WARNING, **more, reason=reason)
 
-    def condition(self, part: str, reason: str) -> None:
-        """How a part is: empty where all is well. Only changes are told."""
-        before = self._troubles.get(part, "")
-        self._troubles[part] = reason
-        if reason and not before:
-            note(log, "degraded", logging.ERROR, part=part, reason=reason)
-        elif before and not reason:
-            note(log, "recovered", part=part)
+    def condition(self, part: Part, reason: str, detail: str = "") -> None:
+        """Note whether a part works (an empty `reason`) or why not; the log gets a line when that changes."""
+        trouble = Trouble(reason, detail) if reason else None
+        if self.troubles.set(part, trouble):
+            if trouble is None:
+                note(log, "recovered", part=part)
+            else:
+                note(log, "degraded", logging.ERROR, part=part, reason=trouble.text)
 
     def ordered(self, order: str, user: str, **more: object) -> None:
         """What a person has ordered, and who."""

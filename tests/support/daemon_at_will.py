@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bftrainer.daemon.daemon import Daemon, WallClock
+from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.daemon import Daemon
 from bftrainer.model.events import NodesChanged
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback

@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "allocate": {"errors", "model", "performance"},
     "engine": {"errors", "model", "performance", "allocate"},
     "wire": {"errors", "model"},
-    "nodes": {"errors", "model", "ports", "performance", "wire"},
+    "nodes": {"errors", "model", "ports", "performance", "wire", "settings", "telemetry"},
     "schedulers": {"errors", "model", "ports"},
     "launch": {"errors", "model", "ports", "wire"},
     "agent": {"errors", "model", "wire"},
@@ -55,10 +55,6 @@ def modules(top: str) -> list[Path]:
     """The source files of a module or package; none where it does not exist yet."""
     single = ROOT / f"{top}.py"
     return [single] if single.exists() else sorted((ROOT / top).rglob("*.py"))
-
-
-REBUILT_NEXT = {"nodes/nodes.py", "daemon/service.py"}
-"""They still reach through the daemon that they are parts of."""
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -96,8 +92,6 @@ def test_the_reader_of_imports_sees_them_all(tmp_path: Path, monkeypatch: pytest
 def test_imports_go_in_one_direction(top: str) -> None:
     for path in modules(top):
         beyond = tops(path) - ALLOWED[top] - {top}
-        if str(path.relative_to(ROOT)) in REBUILT_NEXT:
-            beyond.discard("daemon")
         assert not beyond, f"{path.relative_to(ROOT)} imports {sorted(beyond)}"
 
 
@@ -125,8 +119,6 @@ def test_no_module_imports_in_a_circle() -> None:
     }
     for name, below in graph.items():
         below.discard(name)
-        if name in ("bftrainer.nodes.nodes", "bftrainer.daemon.service"):
-            below.discard("bftrainer.daemon.daemon")
     list(TopologicalSorter(graph).static_order())
 
 

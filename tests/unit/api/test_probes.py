@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +13,21 @@ from aiohttp import web
 
 from bftrainer.api.probes import probes
 from bftrainer.daemon.service import DaemonService
+from bftrainer.telemetry.telemetry import Telemetry
 
 
 def service(*, stuck_s: float = 0.0, scheduler: str = "", store: str = "", recovering: bool = False) -> Any:
+    telemetry = Telemetry()
+    telemetry.condition("store", store)
+    telemetry.condition("scheduler", scheduler)
+    parts: dict[str, Any] = {field.name: None for field in fields(DaemonService)}
     return DaemonService(
-        SimpleNamespace(  # type: ignore[arg-type]
-            pulse=SimpleNamespace(stuck_s=stuck_s),
-            health=SimpleNamespace(store=store),
-            recovering=recovering,
-            nodes=SimpleNamespace(
-                poll_status=SimpleNamespace(trouble=scheduler), pilots=SimpleNamespace(trouble="")
-            ),
-        )
+        **{
+            **parts,
+            "runner": SimpleNamespace(pulse=SimpleNamespace(stuck_s=stuck_s)),
+            "recovering": lambda: recovering,
+            "telemetry": telemetry,
+        }
     )
 
 

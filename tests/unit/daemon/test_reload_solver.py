@@ -68,12 +68,12 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
         file = settings("milp")
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: ("ERROR", "reload_failed") in events())
-        assert daemon.settings.allocator == "knapsack"
+        assert daemon.settings.current.allocator == "knapsack"
         file = settings("auto")
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: ("INFO", "reloaded") in events())
         assert ("WARNING", "solver_failed") in events()
-        assert daemon.settings.allocator == "auto"
+        assert daemon.settings.current.allocator == "auto"
         daemon.stop()
         await serving
 

@@ -18,7 +18,6 @@ from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, StrangerError
 from bftrainer.api.listen import export
 from bftrainer.api.routes import MAX_BODY, application
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.service import DaemonService
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
@@ -93,7 +92,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             rate=1.0,
             metrics={f"loss_of_{user}": 0.5},
         )
-        daemon.progressed(progress)
+        daemon.journal.begin(id_)
+        daemon.journal.progressed(progress)
         store.progress([progress])
         store.pause(
             Pause(
@@ -108,13 +108,13 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
                 lost_steps=0,
             )
         )
-    daemon.state = restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
+    daemon.runner.state = restore(own.engine, frozenset({"n1", "n2", "n3"}), trainers)
     facts = {"partitions": ("batch", "backfill"), "features": ("fast",), "gres": "gpu:2", "gpus": 2}
-    daemon.nodes.seen = tuple(
+    daemon.nodes.state.seen = tuple(
         Node(name=name, state=NodeState.IDLE, **facts)  # type: ignore[arg-type]
         for name in ("n1", "n2", "n3", "n4")
     )
-    daemon.last_plan = plan = Plan(
+    daemon.runner.last_plan = plan = Plan(
         allocator="knapsack",
         status=PlanStatus.OPTIMAL,
         counts={t.id: len(t.nodes) for t in trainers},
@@ -139,7 +139,7 @@ def ask(daemon: Daemon) -> Asked:
     """`ask(who, method, path, body=...)` gives the status and the JSON (or text) of the answer."""
 
     async def request(who: str | None, method: str, path: str, **how: Any) -> tuple[int, Any]:
-        app = application(DaemonService(daemon), daemon.hub, FakeCallers())  # type: ignore[arg-type]
+        app = application(daemon.service, daemon.hub, FakeCallers())  # type: ignore[arg-type]
         async with TestClient(TestServer(app)) as client:
             headers = {} if who is None else {"X-Caller": who}
             answer = await client.request(method, path, headers=headers, **how)
@@ -217,23 +217,27 @@ def test_everybody_sees_the_nodes_and_not_whose_they_are(ask: Asked) -> None:
 
 
 def test_why_a_pilot_was_refused_is_for_admins(ask: Asked, daemon: Daemon) -> None:
-    daemon.nodes.pilots.trouble = "no pilot can be submitted: sudo: unknown user bob"
+    daemon.pilots.works("sudo: unknown user bob")
     assert ask("alice", "GET", "/v1/status")[1]["problems"] == ["no pilot can be submitted"]
     assert "no pilot can be submitted" in ask(None, "GET", "/readyz")[1]["reasons"]
     assert "bob" in ask("ops", "GET", "/v1/status")[1]["problems"][0]
 
 
 def test_a_plan_that_was_not_made_as_asked_is_everybodys_to_know(ask: Asked, daemon: Daemon) -> None:
-    assert daemon.last_plan is not None
-    daemon.recovering, asked = False, daemon.last_plan
+    def decide(plan: Plan) -> None:
+        daemon.runner.last_plan = plan
+        daemon.telemetry.took(NodesChanged(time=4.0), plan, [], None)
+
+    assert daemon.runner.last_plan is not None
+    daemon.recovery.active, asked = False, daemon.runner.last_plan
     assert ask("alice", "GET", "/v1/status")[1]["state"] == "ok"
-    daemon.last_plan = replace(asked, fallback="no licence")
+    decide(replace(asked, fallback="no licence"))
     for who in ("alice", "ops"):
         told = ask(who, "GET", "/v1/status")[1]
         assert (told["state"], told["problems"]) == ("degraded", ["knapsack makes the plans: no licence"])
         assert told["last_plan"]["fallback"] == "no licence"
     assert ask(None, "GET", "/readyz")[0] == 200, "it decides all the same"
-    daemon.last_plan = asked
+    decide(asked)
     assert ask("alice", "GET", "/v1/status")[1]["problems"] == []
 
 
@@ -257,7 +261,7 @@ def test_users_cancel_their_own_and_admins_any(
     ask: Asked, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled: list[int] = []
-    monkeypatch.setattr(daemon, "cancel", cancelled.append)
+    monkeypatch.setattr(daemon.orders, "cancel", cancelled.append)
     assert ask("bob", "DELETE", "/v1/trainers/digits")[0] == 200
     assert ask("ops", "DELETE", f"/v1/trainers/{ALICES}")[0] == 200
     assert ask("carol", "DELETE", "/v1/trainers/digits")[0] == 404
@@ -279,7 +283,7 @@ def test_admins_alone_pause_drain_and_resume(
     ask: Asked, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ordered: list[Operation] = []
-    monkeypatch.setattr(daemon, "administer", ordered.append)
+    monkeypatch.setattr(daemon.orders, "administer", ordered.append)
     caplog.set_level("INFO", "bftrainer")
     for order in ("pause", "drain", "resume"):
         code, said = ask("alice", "POST", f"/v1/admin/{order}")
@@ -303,11 +307,11 @@ def test_an_agent_has_only_trainers_of_its_own_user(
     wanted: list[set[int]] = []
     monkeypatch.setattr(daemon.launcher, "agent_up", lambda node, there, ids: wanted.append(set(ids)))
     monkeypatch.setattr(daemon.hub, "connected", lambda node: True)
-    daemon.known = {t.id: t.spec for t in daemon.store.trainers()}
-    daemon.recovering, daemon._wanted = recovering, {"n1": {ALICES}}
+    daemon.recovery.load()
+    daemon.recovery.active = recovering
     for user in ("alice", "bob"):
-        daemon.nodes.pilots.adopt(Pilot(tag=user, node="n1", user=user))
-        assert daemon.up("n1", user, [])
+        daemon.pilots.adopt(Pilot(tag=user, node="n1", user=user))
+        assert daemon.agents.up("n1", user, [])
     assert wanted == [{ALICES}, set()]
 
 
@@ -316,7 +320,7 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
     body = {"spec": SPEC.format(name="new"), "name": "new.yaml", "base": "/"}
     code, said = ask(who, "POST", "/v1/trainers", json=body)
     assert code == 403 and f"trainers of {who} are not run here; submit as yourself" in said["error"]
-    daemon.settings = daemon.settings.model_copy(update={"mode": "single"})
+    daemon.settings.current = daemon.settings.current.model_copy(update={"mode": "single"})
     assert ask(who, "POST", "/v1/trainers", json=body)[0] == 201
 
 
@@ -341,7 +345,7 @@ def test_bad_requests_are_told_what_is_wrong(
 
 def test_a_port_for_metrics_tells_what_its_reader_may_know(daemon: Daemon) -> None:
     async def read(caller: Caller) -> str:
-        runner = await export(DaemonService(daemon), port, caller)
+        runner = await export(daemon.service, port, caller)
         try:
             async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
                 return await answer.text()

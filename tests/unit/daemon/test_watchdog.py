@@ -71,19 +71,19 @@ def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
             goes_on.wait(60)
         return right(*given)
 
-    monkeypatch.setattr("bftrainer.daemon.daemon.engine_step", step)
+    monkeypatch.setattr("bftrainer.daemon.runner.engine_step", step)
 
     async def story() -> None:
         daemon, inbox = Daemon(own, Nothing(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]
 
         def says(word: str) -> bool:
-            daemon.health.store = word
+            daemon.telemetry.condition("store", word)
             return word in inbox.said[-1]
 
         serving = asyncio.create_task(serve(daemon, lambda: own, inbox))
         await until(lambda: "READY=1" in inbox.said and inbox.pings > 2)
         daemon.reload(own)
-        await until(lambda: hangs.is_set() and daemon.pulse.stuck_s >= 0.04)
+        await until(lambda: hangs.is_set() and daemon.runner.pulse.stuck_s >= 0.04)
         pings = inbox.pings
         for word in ("once", "twice", "thrice"):  # the loop turns, and looks at the watchdog each time
             await until(partial(says, word))

@@ -21,12 +21,14 @@ class World:
         self.scheduler = MemoryScheduler(self.machine, self.now)
         self.agents: set[str] = set()
         self.said: list[tuple[str, tuple[str, ...], str]] = []
+        self.trouble = ""
         self.pilots = Pilots(
             self.scheduler,
             b"key",
             self,
             lambda node: node in self.agents,
             self.tell,
+            self.works,
             start_s=60.0,
             spare_s=10.0,
             per_minute=per_minute,
@@ -37,6 +39,9 @@ class World:
 
     def tell(self, event: str, pilots: Iterable[Pilot], reason: str) -> None:
         self.said.append((event, tuple(p.node for p in pilots), reason))
+
+    def works(self, reason: str) -> None:
+        self.trouble = reason
 
     def hold(self, wanted: Mapping[str, str]) -> list[str]:
         """Order what is missing; the nodes that get none."""
@@ -179,19 +184,19 @@ def test_when_nothing_is_accepted_everything_waits_and_the_status_says_why(world
     world.scheduler.refuses = lambda pilot: "invalid account"
     wanted = {f"n{i}": "" for i in range(IN_A_ROW)}
     world.hold(wanted)
-    assert "invalid account" in world.pilots.trouble
+    assert "invalid account" in world.trouble
     assert world.pilots.to_submit({"n3": ""}) == []
     world.scheduler.refuses = lambda pilot: ""
     world.time += BACKOFF_S
     world.hold({"n3": ""})
-    assert world.pilots.trouble == "" and world.on() == {"n3": ""}
+    assert world.trouble == "" and world.on() == {"n3": ""}
 
 
 def test_nodes_without_room_say_nothing_of_others(world: World) -> None:
     for i in range(IN_A_ROW):
         world.machine.take(f"n{i}")
     world.hold({f"n{i}": "" for i in range(IN_A_ROW)})
-    assert world.pilots.trouble == "" and len(world.pilots.refused()) == IN_A_ROW
+    assert world.trouble == "" and len(world.pilots.refused()) == IN_A_ROW
     world.hold({"n3": ""})
     assert world.on() == {"n3": ""}
 

@@ -142,7 +142,7 @@ def test_a_fallback_is_counted_and_warned_of_and_its_end_is_told(caplog: pytest.
         ("INFO", "recovered"),
         ("INFO", "nodes_changed"),
     ]
-    assert said[1][2] == {"part": "allocator", "reason": "no licence"}
+    assert said[1][2] == {"part": "allocator", "reason": "knapsack makes the plans: no licence"}
     assert said[2][2]["fallback"] == "no licence"
 
 

@@ -1,0 +1,76 @@
+"""Between the agents' connections and the rest of the daemon: what agents are sent, and what they report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bftrainer.model.reports import Message
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.release import Release
+from bftrainer.ports import Launcher
+from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.wire.hub import Hub
+
+
+class AgentLink:
+    """Implements `ports.Link`. `user_of` says as which user a trainer's pilots run."""
+
+    def __init__(self, hub: Hub, pilots: Pilots, user_of: Callable[[TrainerSpec], str]) -> None:
+        self._hub, self._pilots, self._user_of = hub, pilots, user_of
+
+    def serves(self, node: str, spec: TrainerSpec) -> bool:
+        """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
+        return self._hub.connected(node) and self._pilots.runs_as(node, self._user_of(spec))
+
+    def send(self, node: str, message: Message) -> None:
+        """Send a message without waiting; nothing happens if the node has no agent."""
+        self._hub.send(node, message)
+
+
+class AgentReports:
+    """Implements `wire.hub.AgentEvents`: what agents report goes to the launcher, or gives their nodes
+    back.
+
+    `trainers_on` gives the trainers that may have workers on a node. Until `opened`, agents are asked to
+    come again.
+    """
+
+    def __init__(
+        self,
+        link: AgentLink,
+        pilots: Pilots,
+        release: Release,
+        launcher: Launcher,
+        trainers_on: Callable[[str], Mapping[int, TrainerSpec]],
+        telemetry: Telemetry,
+    ) -> None:
+        self._link, self._pilots, self._release, self._launcher = link, pilots, release, launcher
+        self._trainers_on, self._telemetry = trainers_on, telemetry
+        self.opened = False
+
+    def is_open(self) -> bool:
+        """Whether agents may come in."""
+        return self.opened
+
+    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
+        """An agent has connected; it may stay if its pilot is one of ours that is not being released."""
+        if self._pilots.known(node, tag) is None or node in self._pilots.releasing:
+            self._telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
+            return False
+        self._pilots.reports(node)
+        there = self._trainers_on(node)
+        wanted = {id_ for id_, spec in there.items() if self._link.serves(node, spec)}
+        self._launcher.agent_up(node, inventory, wanted)
+        return True
+
+    def down(self, node: str) -> None:
+        """An agent's connection is gone."""
+        self._release.agent_down(node)
+
+    def said(self, node: str, message: Message) -> None:
+        """An agent has sent a message: its own goodbye, or something about a worker."""
+        if message.get("type") == "bye":
+            self._release.agent_leaves(node)
+        else:
+            self._launcher.said(node, message)

@@ -1,0 +1,52 @@
+"""What users and admins order: trainers are submitted and cancelled, the site paused, drained and resumed."""
+
+from __future__ import annotations
+
+from bftrainer.daemon.journal import Journal
+from bftrainer.daemon.mailbox import Mailbox
+from bftrainer.model.events import Drain, Resume, TrainerCancelled, TrainerSubmitted
+from bftrainer.model.machine import Operation
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.nodes.nodes import Nodes
+from bftrainer.ports import Clock, Launcher, Store
+
+OPERATION = "operation"
+"""The store's key for what the site allows us."""
+
+
+class Orders:
+    """Carries out orders. Whether their caller may give them is decided in `service`."""
+
+    def __init__(
+        self, store: Store, journal: Journal, mailbox: Mailbox, launcher: Launcher, nodes: Nodes, clock: Clock
+    ) -> None:
+        self._store, self._journal, self._mailbox = store, journal, mailbox
+        self._launcher, self._nodes, self._clock = launcher, nodes, clock
+
+    def submit(self, wanted: TrainerSpec) -> int:
+        """Store a trainer, tell the engine of it, and return its id.
+
+        Raises:
+            StoreError: nothing was stored.
+        """
+        now = self._clock.now()
+        id_ = self._store.submit(wanted, now)
+        self._journal.begin(id_)
+        self._launcher.add(id_, wanted)
+        self._mailbox.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))
+        return id_
+
+    def cancel(self, trainer: int) -> None:
+        """End a trainer: its members write a checkpoint and leave."""
+        self._mailbox.emit(TrainerCancelled(time=self._clock.now(), trainer=trainer))
+
+    def administer(self, operation: Operation) -> None:
+        """Pause, drain or resume, until the next such order; a restart of the daemon changes nothing."""
+        state = self._nodes.state
+        before, state.operation = state.operation, operation
+        self._journal.remember(OPERATION, operation.value)
+        if operation is Operation.DRAINING:
+            self._mailbox.emit(Drain(time=self._clock.now()))
+        elif before is Operation.DRAINING:
+            self._mailbox.emit(Resume(time=self._clock.now()))
+        self._nodes.wake()

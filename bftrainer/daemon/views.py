@@ -1,0 +1,275 @@
+"""What the daemon answers, as typed JSON objects, and how they follow from what the daemon knows. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from statistics import median
+from typing import Any, TypedDict
+
+from bftrainer.model.machine import Node
+from bftrainer.model.problem import Plan
+from bftrainer.model.reports import Progress, Row, StoredTrainer
+from bftrainer.model.trainer import Observed, Scalability, Trainer
+from bftrainer.performance import estimate as estimates
+from bftrainer.performance import explain, observe
+from bftrainer.performance.estimate import SharedObservations
+
+
+class SubmittedView(TypedDict):
+    """A trainer that was accepted."""
+
+    id: int
+    name: str
+
+
+class TrainerView(TypedDict):
+    """A trainer's line in a list."""
+
+    id: int
+    name: str
+    user: str
+    status: str
+    reason: str
+    nodes: list[str]
+    members: list[str]
+    workers: dict[str, str]
+    step: int
+    epoch: int
+    samples: int
+    work: int | None
+    rate: float | None
+    metrics: dict[str, float]
+    submitted_at: float
+    ended_at: float | None
+
+
+class DetailsView(TrainerView):
+    """All that is known of one trainer."""
+
+    command: list[str]
+    n_min: int
+    n_max: int
+    weight: float
+    priority: float
+    workdir: str
+    log_dir: str
+    checkpoint_dir: str
+    scalability: ScalabilityView
+    costs: CostsView
+    generation: int
+    failures: int
+    pauses: list[Row]
+
+
+class ScalabilityView(TypedDict):
+    """A trainer's estimated speed by nodes; `sizes` says of each size how sure it is."""
+
+    mode: str
+    may_ask_for: int
+    points: list[list[float]]
+    sizes: list[dict[str, Any]]
+
+
+class CostView(TypedDict):
+    """One part of a rescale's cost, and where the figure comes from."""
+
+    seconds: float
+    error_s: float | None
+    count: int
+    source: str
+
+
+class CostsView(TypedDict):
+    """What rescaling a trainer is estimated to cost, by direction and part."""
+
+    up: dict[str, CostView]
+    down: dict[str, CostView]
+
+
+class NodeView(TypedDict):
+    """One node. `trainer` is None, too, where the caller may not know whose it is."""
+
+    node: str
+    state: str
+    why: str
+    until: float | None
+    pilot: str | None
+    trainer: str | None
+    role: str | None
+    partitions: list[str]
+    features: list[str]
+    gres: str
+    gpus: int
+
+
+class PoolView(TypedDict):
+    """The size of the pool, and every node of the machine."""
+
+    size: int
+    nodes: list[NodeView]
+
+
+class PlanView(TypedDict):
+    """The last plan, without the allocation. `gap` None: no bound is known."""
+
+    allocator: str
+    status: str
+    proven: bool
+    objective: float
+    gap: float | None
+    solve_ms: float
+    note: str
+    fallback: str
+
+
+class RunningView(TypedDict):
+    """What the status says of a trainer that runs."""
+
+    name: str
+    members: list[str]
+    step: int
+    samples: int
+    work: int | None
+    rate: float | None
+    metrics: dict[str, float]
+
+
+class StatusView(TypedDict):
+    """How the daemon is. `settings` is empty for callers that are no admins."""
+
+    version: str
+    pid: int
+    up_s: float
+    state: str
+    operation: str
+    problems: list[str]
+    pool: int
+    unused: int
+    pilots: int
+    trainers: dict[str, int]
+    running: list[RunningView]
+    last_plan: PlanView | None
+    settings: dict[str, Any]
+
+
+def trainer_view(
+    stored: StoredTrainer, live: Trainer | None, latest: Progress | None, workers: dict[str, str]
+) -> TrainerView:
+    """A trainer's line; what is newer in memory (`live`, `latest`) than in the store wins."""
+    source = latest or stored
+    return {
+        "id": stored.id,
+        "name": stored.spec.name,
+        "user": stored.spec.user,
+        "status": live.status.value if live else stored.status.value,
+        "reason": stored.reason,
+        "nodes": sorted(live.nodes) if live else [],
+        "members": list(live.members) if live else [],
+        "workers": workers,
+        "step": source.step,
+        "epoch": source.epoch,
+        "samples": source.samples,
+        "work": stored.spec.samples,
+        "rate": source.rate if live is not None and live.members else None,
+        "metrics": dict(source.metrics),
+        "submitted_at": stored.submitted_at,
+        "ended_at": stored.ended_at,
+    }
+
+
+def running_view(trainer: TrainerView) -> RunningView:
+    """What the status says of a trainer that runs."""
+    return {
+        "name": trainer["name"],
+        "members": trainer["members"],
+        "step": trainer["step"],
+        "samples": trainer["samples"],
+        "work": trainer["work"],
+        "rate": trainer["rate"],
+        "metrics": trainer["metrics"],
+    }
+
+
+def node_view(info: Node, *, idle: bool, why: str, pilot: str | None) -> NodeView:
+    """A node that no trainer has."""
+    return {
+        "node": info.name,
+        "state": "idle" if idle else "busy",
+        "why": why,
+        "until": info.until,
+        "pilot": pilot,
+        "trainer": None,
+        "role": None,
+        "partitions": list(info.partitions),
+        "features": list(info.features),
+        "gres": info.gres,
+        "gpus": info.gpus,
+    }
+
+
+def plan_view(plan: Plan) -> PlanView:
+    """A plan as the status shows it."""
+    return {
+        "allocator": plan.allocator,
+        "status": plan.status.value,
+        "proven": plan.proven,
+        "objective": plan.objective,
+        "gap": plan.gap if plan.bound < float("inf") else None,
+        "solve_ms": plan.solve_s * 1e3,
+        "note": plan.note,
+        "fallback": plan.fallback,
+    }
+
+
+def counts(words: Iterable[str]) -> dict[str, int]:
+    """How often each word occurs, in order of first occurrence."""
+    return dict(Counter(words))
+
+
+def scalability_view(
+    trainer: Trainer, others: list[Trainer], programs: SharedObservations
+) -> ScalabilityView:
+    """The estimated speed on each size, how sure that is, and the largest size that the next plan may use."""
+    own, all_ = trainer.spec, (trainer, *others)
+    estimated = estimates.estimates_of(all_, programs)[0]
+    learning = own.scalability is Scalability.AUTO
+    typical = estimates.typical_speed(all_, programs)
+    rows = []
+    for name, points in estimates.given_curves(own).items():
+        seen = observe.sizes(trainer.observed, name) if learning else ()
+        if points or name is None:
+            found = explain.size_estimates(seen, points, own.n_min, own.n_max, typical)
+            rows += [{"node_class": name, **asdict(estimate)} for estimate in found]
+    return {
+        "mode": own.scalability.value,
+        "may_ask_for": max(estimate.n_max for estimate in estimated.values()),
+        "points": [list(point) for point in estimated[None].points],
+        "sizes": rows,
+    }
+
+
+def costs_view(trainer: Trainer, others: list[Trainer], programs: SharedObservations) -> CostsView:
+    """What rescaling is estimated to cost, and the measurements behind it."""
+    own, seen = trainer.spec, trainer.observed
+    estimated = estimates.costs_of((trainer, *others), programs)[0]
+    otherwise = "given" if own.costs else "assumed"
+    learning = own.costs is None or own.scalability is Scalability.AUTO
+
+    def cost(value: float, observed: Observed) -> CostView:
+        measured = learning and observed.count > 0
+        return {
+            "seconds": value,
+            "error_s": observe.error(observed) * median(observed.recent) if measured else None,
+            "count": observed.count,
+            "source": "measured" if measured else otherwise,
+        }
+
+    return {
+        "up": {
+            "stall": cost(estimated.up.stall_s, seen.up_stall_s),
+            "init": cost(estimated.up.init_s, seen.up_init_s),
+        },
+        "down": {"stall": cost(estimated.down.stall_s, seen.down_stall_s)},
+    }

@@ -1,0 +1,189 @@
+"""How nodes are given back: at once where the main scheduler has taken them, at a step boundary of their
+trainers where it only could."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from bftrainer.errors import SchedulerError
+from bftrainer.model.machine import Operation, Pilot, Snapshot
+from bftrainer.model.trainer import Points, Trainer
+from bftrainer.nodes import vacate
+from bftrainer.nodes.background import Background
+from bftrainer.nodes.pilots import GONE, Held, Pilots
+from bftrainer.nodes.state import NodesState
+from bftrainer.nodes.watch import Watch
+from bftrainer.ports import Clock, Link, Scheduler, Workers
+from bftrainer.settings.live import LiveSettings
+from bftrainer.telemetry.telemetry import Telemetry
+
+POLL_AGAIN_S = 0.02
+MAX_POLL_AGAIN_S = 1.0
+LEAD_S = 5.0
+"""Workers let go this long before their node is expected to leave, or their pilot's time is over."""
+EXIT = {"type": "exit"}
+
+
+class Release:
+    """Decides which nodes must go, and ends their pilots.
+
+    `trainers` are those that may hold nodes, `curves` their estimated samples/s by nodes.
+    """
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        clock: Clock,
+        scheduler: Scheduler,
+        pilots: Pilots,
+        link: Link,
+        workers: Workers,
+        trainers: Callable[[], Sequence[Trainer]],
+        curves: Callable[[], Mapping[int, Points]],
+        telemetry: Telemetry,
+        state: NodesState,
+        watch: Watch,
+        background: Background,
+    ) -> None:
+        self._settings, self._clock, self._scheduler, self._pilots = settings, clock, scheduler, pilots
+        self._link, self._workers, self._trainers, self._curves = link, workers, trainers, curves
+        self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
+
+    # which nodes must go
+
+    def to_give_up(self, snapshot: Snapshot) -> frozenset[str]:
+        """The nodes that could be ours and must not: the main scheduler can use them, or soon will."""
+        own, pilots, state = self._settings.current, self._pilots, self._state
+        listed = {pilot.node for pilot in snapshot.pilots}
+        pilots.releasing = {
+            node: since
+            for node, since in pilots.releasing.items()
+            if node in listed and snapshot.time - since < own.pilot_start_s
+        }
+        soon = snapshot.time + LEAD_S
+        ends = {node: held.pilot.ends for node, held in pilots.held.items()}
+        over = {node for node, end in ends.items() if end is not None and end < soon}
+        over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < soon}
+        over |= own.excluded | pilots.refused().keys() | pilots.releasing.keys()
+        if state.operation is Operation.PAUSED:
+            over |= state.nodes - pilots.held.keys()
+        elif state.operation is Operation.DRAINING:
+            over |= {node for node in state.nodes if not self._workers.busy(node)}
+        return frozenset(over) | self._claimed(snapshot)
+
+    def _claimed(self, snapshot: Snapshot) -> frozenset[str]:
+        """The nodes to give up for main jobs that could start on them."""
+        if not snapshot.claims:
+            return frozenset()
+        # the scheduler may still show nodes that we have begun to release
+        releasing = self._pilots.releasing.keys()
+        held = frozenset(self._pilots.held) | releasing
+        return vacate.choose(snapshot.claims, held, self._trainers(), self._curves(), releasing)
+
+    async def lost(self, snapshot: Snapshot) -> None:
+        """Give up nodes whose pilots are gone or never began. The scheduler may know why pilots failed whose
+        agents never came."""
+        lost = self._pilots.lost(snapshot.pilots, snapshot.time)
+        held = {node: self._pilots.held[node] for node in lost}
+        failed: Mapping[Pilot, str] = {}
+        if unheard := [h.pilot for h in held.values() if not h.reported]:
+            try:
+                failed = await self._scheduler.failures(unheard)
+            except SchedulerError as error:
+                self._telemetry.trouble("scheduler", error)
+        for node, reason in lost.items():
+            if self._pilots.held.get(node) is not held[node]:
+                continue  # released meanwhile
+            why = failed.get(held[node].pilot, reason)
+            self._telemetry.pilot("lost", [held[node].pilot], why)
+            if why != GONE:
+                self._pilots.refuse(node, why)
+            self._state.lose(node, reason)
+            self.drop(node)
+
+    # giving them back
+
+    def drop(self, node: str) -> None:
+        """End a node's pilot at once: the node is gone, or nobody needs the pilot."""
+        self._workers.agent_down(node)
+        self._link.send(node, EXIT)
+        pilot = self._pilots.forget(node)
+        if pilot is not None and not self._state.closing:
+            self._background.start(self._pilots.cancel([pilot]))
+
+    def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        """End the pilots of nodes that have left the pool, for these main jobs if any, as soon as their
+        workers have left; those have `vacate_s` for it."""
+        self._pilots.releasing |= dict.fromkeys(nodes, self._clock.now())
+        if nodes:
+            self._background.start(self._vacate(nodes, jobs))
+
+    async def _vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+        began, left = self._clock.now(), set(nodes)
+        while left:
+            late = self._clock.now() >= began + self._settings.current.vacate_s
+            for node in [n for n in left if late or not self._workers.busy(n)]:
+                self._link.send(node, EXIT)
+                self._workers.agent_down(node)
+                left.remove(node)
+            if left:
+                await asyncio.sleep(0.01)
+        found = (self._pilots.forget(node) for node in nodes)
+        await self._pilots.cancel([pilot for pilot in found if pilot is not None])
+        self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
+        self._watch.wake()
+
+    # what agents do
+
+    def agent_leaves(self, node: str) -> None:
+        """An agent says that its pilot has been told to end: its workers can still leave in order."""
+        self._state.lose(node, "its pilot was told to end", vacated=True)
+        self._pilots.releasing[node] = self._clock.now()
+        self._pilots.forget(node)
+
+    def agent_down(self, node: str) -> None:
+        """An agent's connection is gone."""
+        if node in self._pilots.held:
+            self._background.start(self._after_loss(node, self._pilots.held[node]))
+        else:  # as was to be expected
+            self._workers.agent_down(node)
+
+    async def _after_loss(self, node: str, held: Held) -> None:
+        """Find out what happened to an agent whose connection is gone. Usually its pilot is gone too, which
+        takes a moment to show. If the pilot lives on, only the connection broke, and the agent has
+        `reconnect_s` to come back."""
+        deadline = self._clock.now() + self._settings.current.reconnect_s
+        wait_s = POLL_AGAIN_S
+        while not self._state.closing and self._clock.now() < deadline:
+            if self._pilots.connected(node) or self._pilots.held.get(node) is not held:
+                return
+            try:
+                await self._watch.fresh_poll()
+            except SchedulerError as error:
+                self._telemetry.trouble("scheduler", error, node=node)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
+        if not self._pilots.connected(node) and self._pilots.held.get(node) is held:
+            self._state.lose(node, "its agent is gone")
+            self.drop(node)
+
+    async def close(self, deadline: float) -> None:
+        """End all pilots, and wait until the scheduler lists none, until `deadline`."""
+        self._state.closing = True
+        for node in tuple(self._pilots.held):
+            self._link.send(node, EXIT)
+            self._pilots.forget(node)
+        wait_s = POLL_AGAIN_S
+        while self._clock.now() < deadline:
+            try:
+                left = await self._scheduler.pilots()
+            except SchedulerError as error:
+                self._telemetry.trouble("scheduler", error)
+                deadline = min(deadline, self._clock.now() + MAX_POLL_AGAIN_S)
+            else:
+                if not left:
+                    return
+                await self._pilots.cancel(left)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)

@@ -1,0 +1,98 @@
+"""What the scheduler showed of the nodes, which of them are in the pool, and why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
+from bftrainer.nodes import pool
+from bftrainer.nodes.pilots import Pilots
+from bftrainer.ports import Clock, Emit
+from bftrainer.settings.live import LiveSettings
+
+STILL_OURS = frozenset({"completing", "unknown", "not responding"})
+"""What the scheduler may say of a node between two pilots of ours, or when it has just been restarted."""
+
+
+class NodesState:
+    """The nodes as last seen, and those of the pool.
+
+    This pool is the original: every change of it is emitted as one event, and nothing else changes the
+    engine's `State.pool`. So that one follows from this one, as far as the events have been taken.
+    """
+
+    def __init__(self, settings: LiveSettings, clock: Clock, emit: Emit, pilots: Pilots) -> None:
+        self._settings, self._clock, self._emit, self._pilots = settings, clock, emit, pilots
+        self._pool = pool.Pool()
+        self.seen: tuple[Node, ...] = ()
+        self.operation = Operation.RUNNING
+        self.closing = False
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes of the pool."""
+        return self._pool.nodes
+
+    def begin(self, present: frozenset[str]) -> None:
+        """Begin with these nodes in the pool; the engine has been told of them."""
+        self._pool = pool.Pool(nodes=present)
+
+    def observe(self, snapshot: Snapshot, given_up: frozenset[str]) -> NodesChanged | None:
+        """Take a poll in; nodes of `given_up` leave the pool or do not join. Emits and returns the change."""
+        own = self._settings.current
+        self._pool, change = pool.observe(
+            self._pool,
+            snapshot,
+            own.debounce_s,
+            min_hole_s=own.min_hole_s,
+            closed=self.operation is not Operation.RUNNING,
+            given_up=given_up,
+        )
+        if change is not None:
+            self._emit(change)
+        return change
+
+    def lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
+        """A node leaves the pool before a poll shows it; `vacated`: its agent is still there."""
+        self._pool, change = pool.lose(self._pool, node, self._clock.now(), reason, vacated=vacated)
+        if change is not None:
+            self._emit(change)
+
+    def hole_s(self, node: str) -> float | None:
+        """For how long a pilot may be on a node: until its hole is expected to end; None: not known."""
+        until = next((n.until for n in self.seen if n.name == node), None)
+        return None if until is None else until - self._clock.now()
+
+    def why_not(self, node: Node, *, details: bool = False) -> str:
+        """What keeps a node of the last poll out of the pool, empty where nothing does. With `details`, which
+        may name users, it is for admins only."""
+        own = self._settings.current
+        if node.why or node.state is not NodeState.IDLE:
+            return node.why
+        if node.name in own.excluded:
+            return "excluded"
+        if self.operation is not Operation.RUNNING:
+            return self.operation.value
+        if node.until is not None and node.until - self._clock.now() < own.min_hole_s:
+            return "its hole ends soon"
+        refused = self._pilots.refused().get(node.name)
+        if refused is None:
+            return ""
+        return f"no pilot for a while: {refused}" if details else "its pilots were refused"
+
+
+def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:
+    """The snapshot with nodes of `held` as idle whose state only shows that one pilot of ours follows
+    another, or that the scheduler has just been restarted. The list of pilots still shows whether our pilot
+    is there."""
+    return replace(
+        snapshot,
+        nodes=tuple(
+            replace(node, state=NodeState.IDLE, why="")
+            if node.why and STILL_OURS.issuperset(node.why.split("+")) and node.name in held
+            else node
+            for node in snapshot.nodes
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What a daemon finds when it starts again, over a scheduler in memory; no agent ever comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.model.machine import Operation, Pilot
+from bftrainer.store.sql import SqlStore
+from bftrainer.testing.memory import Machine, MemoryScheduler
+from tests.support.nodes_world import run, settings_in
+
+
+class Site:
+    """A machine in memory and the store of its daemons, with a clock that stands still."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = settings_in(folder, reconnect_s=1e-9)
+        self.machine = Machine({f"n{i}" for i in range(3)})
+        self.scheduler = MemoryScheduler(self.machine, self.now)
+        self.store = SqlStore(self.settings.database)
+
+    def now(self) -> float:
+        return 1e9
+
+    def daemon(self) -> Daemon:
+        return Daemon(self.settings, self.scheduler, self.store, self)
+
+    def held(self) -> set[str]:
+        return {pilot.node for pilot in self.machine.pilots}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.store.close()
+
+
+def test_a_restart_changes_nothing_about_a_pause(site: Site) -> None:
+    async def scenario() -> None:
+        site.daemon().orders.administer(Operation.PAUSED)
+        again = site.daemon()
+        again.recovery.load()
+        await again.recovery.run(again.agents)
+        assert again.nodes.state.operation is Operation.PAUSED
+        assert again.agents.is_open() and not again.recovery.active
+
+    run(scenario)
+
+
+def test_pilots_that_run_are_taken_over_though_the_scheduler_does_not_know_its_nodes_yet(site: Site) -> None:
+    async def scenario() -> None:
+        site.machine.pilots = [Pilot(tag="a", node="n0"), Pilot(tag="b", node="n1", pending="Resources")]
+        site.machine.why = dict.fromkeys(("n0", "n1", "n2"), "unknown")
+        daemon = site.daemon()
+        await daemon.recovery.survey()
+        assert site.held() == {"n0"} and daemon.pilots.held.keys() == {"n0"}
+
+    run(scenario)
+
+
+def test_pilots_of_an_earlier_daemon_that_nobody_needs_are_ended(site: Site) -> None:
+    async def scenario() -> None:
+        site.machine.pilots = [Pilot(tag="old", node="n0"), Pilot(tag="twin", node="n0")]
+        daemon = site.daemon()
+        daemon.recovery.load()
+        await daemon.recovery.run(daemon.agents)
+        await daemon.nodes.background.wait()
+        assert site.held() == set() and sorted(site.machine.cancelled) == ["old", "twin"]
+
+    run(scenario)
+
+
+def test_a_scheduler_that_does_not_answer_yet_is_asked_again(site: Site) -> None:
+    site.settings = site.settings.model_copy(update={"poll_s": 0.001})
+
+    async def scenario() -> None:
+        site.scheduler.down = "no contact"
+        daemon = site.daemon()
+        told: Callable[..., None] = daemon.telemetry.condition
+
+        def condition(part: str, reason: str, detail: str = "") -> None:
+            told(part, reason, detail)
+            site.scheduler.down = ""
+
+        daemon.telemetry.condition = condition  # type: ignore[assignment, method-assign]
+        await daemon.recovery.survey()
+        assert daemon.telemetry.troubles.texts(details=True) == ["cannot be asked yet: no contact"]
+
+    run(scenario)
