@@ -43,7 +43,7 @@ def _milp(problem: Problem, settings: EngineSettings, start: Plan | None = None)
             problem,
             time_limit_s=settings.milp_time_limit_s,
             gap=relax.EXACT if exact else settings.milp_gap,
-            hurry=not exact,
+            stop_early=not exact,
             solver=settings.solver,
             start=start,
         )

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bftrainer.allocate import value as valuing
+from bftrainer.allocate import value
 from bftrainer.model.problem import Cap, Plan, PlanStatus, Problem
 from bftrainer.performance.curve import Floats
 
@@ -59,11 +59,13 @@ def allocate(problem: Problem) -> Plan:
     """
     if not exact_for(problem):
         raise ValueError("overlapping caps or groups of nodes: use the allocator milp or auto")
-    rows = valuing.tables(problem.candidates, problem.pool_size, problem.t_fwd_s)
+    rows = value.tables(problem.candidates, problem.pool_size, problem.t_fwd_s)
     chosen = choose(rows, problem.pool_size, [c.trainer for c in problem.candidates], problem.caps)
-    value = float(rows[np.arange(len(rows)), chosen].sum())
+    objective = float(rows[np.arange(len(rows)), chosen].sum())
     counts = {c.trainer: int(n) for c, n in zip(problem.candidates, chosen, strict=True)}
-    return Plan(allocator="knapsack", status=PlanStatus.OPTIMAL, counts=counts, objective=value, bound=value)
+    return Plan(
+        allocator="knapsack", status=PlanStatus.OPTIMAL, counts=counts, objective=objective, bound=objective
+    )
 
 
 def choose(rows: Floats, budget: int, trainers: Sequence[int], caps: Sequence[Cap] = ()) -> Ints:
@@ -161,14 +163,14 @@ def lowest_price(rows: Floats, budget: int) -> tuple[float, Ints]:
     chosen, high_n, high_value = at(max(0.0, float(steps.max())) * (1 + 1e-12))  # nobody takes a node
     while True:
         price = (low_value - high_value) / (low_n - high_n)
-        between, n, value = at(price)
-        higher = (value - price * n) - (high_value - price * high_n)
-        if n in (low_n, high_n) or higher <= 1e-3 * TOLERANCE * max(1.0, abs(value)):
+        between, n, worth = at(price)
+        higher = (worth - price * n) - (high_value - price * high_n)
+        if n in (low_n, high_n) or higher <= 1e-3 * TOLERANCE * max(1.0, abs(worth)):
             return price, chosen
         if n <= budget:
-            chosen, high_n, high_value = between, n, value
+            chosen, high_n, high_value = between, n, worth
         else:
-            low_n, low_value = n, value
+            low_n, low_value = n, worth
 
 
 def _fill(loss: Floats, chosen: Ints, budget: int, equal: float) -> Ints:

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bftrainer.allocate import knapsack
-from bftrainer.allocate import value as valuing
+from bftrainer.allocate import knapsack, value
 from bftrainer.model.problem import Candidate, Cap, Plan, PlanStatus, Problem
 from bftrainer.performance.curve import Floats
 
@@ -56,10 +55,10 @@ def allocate(problem: Problem, gap: float) -> Plan:
     found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
     bound, wanted = _choose(found, problem)
     plans = [_deal(problem, found, wanted)]
-    for start, _ in valuing.slices(problem)[1:]:
+    for start, _ in value.slices(problem)[1:]:
         lasting = [replace(k, size=_lasting(problem, k.name, start)) for k in found]
         plans.append(_deal(problem, lasting, _choose(lasting, problem)[1]))
-    into = max(plans, key=lambda plan: valuing.total_of(problem, plan))
+    into = max(plans, key=lambda plan: value.total_of(problem, plan))
     return plan_of(problem, into, bound, allocator="knapsack", gap=gap)
 
 
@@ -88,14 +87,14 @@ def _lasting(problem: Problem, name: str, moment: float) -> int:
 
 def plan_of(problem: Problem, into: Spread, bound: float, *, allocator: str, gap: float) -> Plan:
     """A plan from counts per group, with the status that its distance to `bound` allows."""
-    value = valuing.total_of(problem, into)
-    bound = max(bound, value)
-    near = bound - value <= max(gap, EXACT) * max(1.0, abs(bound))
+    objective = value.total_of(problem, into)
+    bound = max(bound, objective)
+    near = bound - objective <= max(gap, EXACT) * max(1.0, abs(bound))
     return Plan(
         allocator=allocator,
         status=PlanStatus.OPTIMAL if near else PlanStatus.FEASIBLE,
         counts={trainer: sum(n) for trainer, n in into.items()},
-        objective=value,
+        objective=objective,
         bound=bound,
         spread=into if problem.groups else {},
         note=f"asked for a relative gap of {gap:g}",
@@ -121,11 +120,11 @@ def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
 
 def _class(problem: Problem, name: str) -> Class:
     size = sum(g.size for g in problem.parts if g.node_class == name)
-    usable = np.array([name in valuing.classes(c, problem) for c in problem.candidates], dtype=bool)
-    slices = valuing.slices(problem)
-    rows = np.array(valuing.tables(problem.candidates, size, slices[0][1], name))
+    usable = np.array([name in value.classes(c, problem) for c in problem.candidates], dtype=bool)
+    slices = value.slices(problem)
+    rows = np.array(value.tables(problem.candidates, size, slices[0][1], name))
     rows[~usable, 1:] = -np.inf
-    elsewhere = np.array([bool(valuing.classes(c, problem)) for c in problem.candidates], dtype=bool)
+    elsewhere = np.array([bool(value.classes(c, problem)) for c in problem.candidates], dtype=bool)
     rows[~usable & elsewhere, 0] = -np.inf  # it stays at 0 in a class of its own
     if problem.groups:
         for j in np.flatnonzero(usable):
@@ -143,9 +142,9 @@ def _relax(row: Floats, c: Candidate, problem: Problem, name: str, rest: list[tu
         size = sum(g.size for g, _ in own if g.remaining_s > start)
         held = sum(h for g, h in own if g.remaining_s > start)
         there = np.where(n <= current, np.minimum(n, held), held + np.minimum(n - current, size - held))
-        worth = valuing.later(c, max(m, int(there.max())), duration, name)
+        worth = value.later(c, max(m, int(there.max())), duration, name)
         row += np.maximum.accumulate(worth)[there]  # having more is at least as good as the best below
-    price = {g.departures: valuing.charge(c, g.departures, name) for g, _ in own}
+    price = {g.departures: value.charge(c, g.departures, name) for g, _ in own}
     row -= np.where(
         n <= current,
         _cheapest(n, [(price[g.departures], h) for g, h in own if h]),
@@ -200,10 +199,10 @@ def _divide(classes: list[Class]) -> tuple[float, knapsack.Ints]:
                 for k, p in zip(classes, prices, strict=True)
             ]
         )
-        value = float(net.max(axis=0).sum() + sum(p * k.size for k, p in zip(classes, prices, strict=True)))
+        total = float(net.max(axis=0).sum() + sum(p * k.size for k, p in zip(classes, prices, strict=True)))
         chosen = net.argmax(axis=0)
-        if value < bound:
-            bound, where = value, chosen
+        if total < bound:
+            bound, where = total, chosen
         asked = np.array([_price(k, chosen == i) for i, k in enumerate(classes)])
         prices += (asked - prices) / (step + 1.5)
     return bound, where
@@ -273,7 +272,7 @@ def _reconsidered(problem: Problem, into: Spread) -> Spread:
         fits = all(h <= n + f for h, n, f in zip(held, own, free, strict=True))
         keeps = fits and c.n_min <= sum(held) <= min(c.n_max, sum(own))
         ways = [own, (0,) * len(own), *([held] if keeps else [])]
-        best = max(ways, key=lambda way: valuing.worth(c, problem, way))
+        best = max(ways, key=lambda way: value.worth(c, problem, way))
         free = [f + n - k for f, n, k in zip(free, own, best, strict=True)]
         found[c.trainer] = best
     return found

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp, relax, solvers, value
+from bftrainer.allocate.piecewise import Encoding
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Group, Plan, PlanStatus, Problem
@@ -120,16 +121,16 @@ def test_a_solver_with_special_ordered_sets_is_tested_here() -> None:
     assert any(solvers.SOLVERS[name].sos2 for name in SOLVERS), "install pyscipopt"
 
 
-@pytest.mark.parametrize("statement", [None, *milp.Encoding])
+@pytest.mark.parametrize("encoding", [None, *Encoding])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_solver_and_statement_finds_the_best_of_all_plans(
-    solver: str, statement: milp.Encoding | None
+def test_every_solver_and_encoding_finds_the_best_of_all_plans(
+    solver: str, encoding: Encoding | None
 ) -> None:
     """Node classes, departure groups, expected remaining times and caps, against enumeration."""
-    if statement is milp.Encoding.SOS2 and not solvers.SOLVERS[solver].sos2:
+    if encoding is Encoding.SOS2 and not solvers.SOLVERS[solver].sos2:
         pytest.skip(f"{solver} takes no special ordered sets")
     for problem, best in grouped_problems():
-        plan = milp.allocate(problem, time_limit_s=60, solver=solver, statement=statement)
+        plan = milp.allocate(problem, time_limit_s=60, solver=solver, encoding=encoding)
         assert oracle.misspread(problem, plan.spread) == []
         assert plan.proven
         assert oracle.same(plan.objective, best), (plan, best, problem)
@@ -150,16 +151,16 @@ def grouped_problems() -> list[tuple[Problem, float]]:
     return found
 
 
-def test_the_statement_follows_the_solver_and_the_curve() -> None:
+def test_the_encoding_follows_the_solver_and_the_curve() -> None:
     """Concave values need no adjacency; others get special ordered sets where the solver has them."""
     stairs = ((1, 1.0), (2, 1.1), (3, 3.0), (4, 3.1))
     concave = linear_trainer(1, curve=((1, 2.0), (4, 5.0), (8, 6.0)))
     problem = Problem(
         pool_size=8, t_fwd_s=120.0, candidates=(concave, linear_trainer(2, n_max=4, curve=stairs))
     )
-    for sos2, expected in ((True, milp.Encoding.SOS2), (False, milp.Encoding.BINARIES)):
+    for sos2, expected in ((True, Encoding.SOS2), (False, Encoding.BINARIES)):
         model = milp.Model(problem, sos2=sos2)
-        assert [model.ways[j, "", 0] for j in (1, 2)] == [milp.Encoding.CONCAVE, expected]
+        assert [model.encodings[j, "", 0] for j in (1, 2)] == [Encoding.CONCAVE, expected]
         assert hasattr(model.pyomo, "neighbours") is sos2
 
 
