@@ -149,6 +149,10 @@ class StoreContract:
         store.pause(replace(PAUSE, trainer=id_))
         store = reopen()
         assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, 96.0)
+        end(store, id_, 4.0)
+        assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, None), (
+            "nothing trains any more"
+        )
         assert [row["step"] for row in store.rows("reports", 10, id_)] == [3, 6]
         assert store.rows("pauses", 10, id_)[0]["pause_s"] == 0.05
         assert store.rows("pauses", 10, id_ + 1) == []

@@ -21,6 +21,7 @@ from bftrainer.model.reports import Row, StoredTrainer
 from bftrainer.model.trainer import Cost, TrainerStatus
 from bftrainer.ports import Store
 from bftrainer.replay.calibrate.fit import Fitted, fit
+from bftrainer.replay.calibrate.pruned import pool_before, trainers_since
 from bftrainer.replay.workload import Submission
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
@@ -93,7 +94,9 @@ def _read(store: Store) -> History:
     runs = json.loads(store.get("runs") or "[]")
     events = store.rows("events", None)
     reports = store.rows("reports", None)
-    trainers = store.trainers()
+    pruned = bool(events) and events[0]["id"] > 1
+    every = store.trainers()
+    trainers = trainers_since(events[0]["time"], every, reports) if pruned else every
     if not runs or not events or not trainers:
         raise ValueError("no run of a daemon with trainers is recorded in it; submit some and try again")
     begins = [float(run["begin"]) for run in runs]
@@ -118,7 +121,9 @@ def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, 
     A daemon that stops or is drained gives its nodes up: what it still hears about them until it begins
     again, or is resumed, does not count.
     """
-    pool = frozenset[str]()
+    pool = pool_before(events)
+    if pool:
+        yield NodesChanged(time=events[0]["time"], joined=pool)
     begins = [*begins, *(row["time"] for row in events if row["kind"] == "Resume")]
     resumes = float("-inf")
     for row in events:
@@ -134,7 +139,7 @@ def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, 
                 yield NodesChanged(time=time, left=pool, reason="drained")
                 pool = frozenset()
                 resumes = min((begin for begin in begins if begin > time), default=float("inf"))
-            case "Measured":
+            case "Measured" if row["trainer"] in numbers:
                 yield _measured(row, numbers)
 
 

@@ -368,3 +368,36 @@ def test_a_record_has_its_own_trainers_and_a_log_has_none(journal: Journal, tmp_
     assert "--workload is needed" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
     (tmp_path / "other").mkdir()
     assert "no daemon's" in CliRunner().invoke(replay, [str(tmp_path / "other")]).output
+
+
+def test_what_is_left_after_old_events_were_deleted_is_replayed(journal: Journal) -> None:
+    written(journal)
+    late = journal.submit(18.0, replace(SPEC, name="late"))
+    journal.event(TrainerSubmitted(time=18.0, trainer=late, spec=SPEC))
+    journal.store.prune(11.0, 1000)
+    assert journal.store.rows("events", None)[0]["time"] == 12.0
+    record = history.load(journal.folder)
+    assert (record.begin, record.end) == (12.0, 30.0)
+    first, change, *_ = record.changes
+    assert isinstance(first, NodesChanged) and isinstance(change, NodesChanged)
+    assert (first.time, first.joined) == (12.0, frozenset("ab")), "what leaves before it joins was there"
+    assert change.left == frozenset("b")
+    # 1,800 of 1,000,000 samples had been reported when the first report that is left was written
+    assert [s.spec.samples for s in record.submissions] == [10**6 - 1800, 10**6]
+    assert record.fitted[0].processed == pytest.approx(2700 - 1800 + 30 * 10)
+    assert compare(record).trainers[0].recorded == record.fitted[0].processed
+
+
+def test_trainers_that_ended_before_the_first_event_that_is_left_are_left_out(journal: Journal) -> None:
+    written(journal)
+    journal.event(
+        TrainerEnded(time=31.0, trainer=1, generation=5),
+        ended=Ended(trainer=1, status=TrainerStatus.COMPLETED, reason=""),
+    )
+    second = journal.submit(40.0)
+    journal.event(TrainerSubmitted(time=40.0, trainer=second, spec=SPEC))
+    journal.nodes(41.0, joined="a")
+    journal.store.prune(35.0, 1000)
+    record = history.load(journal.folder)
+    assert [s.time for s in record.submissions] == [40.0]
+    assert record.begin == 40.0
