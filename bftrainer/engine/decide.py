@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
 from bftrainer.engine.node_info import NodeGroups
-from bftrainer.engine.question import problem
+from bftrainer.engine.question import problem_of
 from bftrainer.engine.queue import rank
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
@@ -25,7 +25,7 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     candidates = _candidates(state)
     if not candidates:
         return None, _allocated(state, {})
-    question, groups = problem(state, candidates, now)
+    question, groups = problem_of(state, candidates, now)
     plan = solve(question)
     target = _assigned(state, candidates, plan, groups)
     state = _activated(replace(state, estimates=_learnt(candidates, state.programs)), candidates, target)

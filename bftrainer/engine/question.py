@@ -14,7 +14,7 @@ from bftrainer.model.trainer import RescaleCosts, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of, limits
 
 
-def problem(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
+def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
     """The allocation problem over `trainers`, and its groups with their nodes (none if all are alike)."""
     settings, pool = state.settings, state.pool
     t_fwd_s = settings.t_fwd_s

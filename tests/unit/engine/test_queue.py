@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.allocate import knapsack
-from bftrainer.engine.question import problem
+from bftrainer.engine.question import problem_of
 from bftrainer.engine.queue import Queue
 from bftrainer.engine.state import State
 from bftrainer.engine.step import step
@@ -110,7 +110,7 @@ def check_eligible(specs: list[TrainerSpec], pool: int, cap: int | None, ageing_
         since=dict.fromkeys(nodes, 0.0),
     )
     over_all, over_eligible = (
-        knapsack.allocate(problem(state, tuple(asked), 20.0)[0])
+        knapsack.allocate(problem_of(state, tuple(asked), 20.0)[0])
         for asked in (list(waiting), waiting.eligible(pool))
     )
     assert over_eligible.objective == pytest.approx(over_all.objective, rel=1e-9, abs=1e-9)

@@ -1,0 +1,292 @@
+"""Invariants that hold after any sequence of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bftrainer.engine.state import State, Step
+from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
+from bftrainer.model.events import (
+    Drain,
+    Event,
+    Measured,
+    NodesChanged,
+    PollFailed,
+    Resync,
+    TrainerCancelled,
+    TrainerEnded,
+    TrainerSubmitted,
+    WorkerLost,
+    WorkersReady,
+)
+from bftrainer.model.machine import NodeInfo
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.trainer import (
+    Cost,
+)
+from tests.support.engine_world import make_spec, step_of
+
+NODES = "abcdefgh"
+TRAINERS = st.integers(1, 5)
+SUBSETS = st.frozensets(st.sampled_from(NODES), max_size=5)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One random event, relative to the state that it meets."""
+
+    kind: str
+    trainer: int
+    nodes: frozenset[str]
+    others: frozenset[str]
+    number: int
+
+    def event(self, now: float, state: State) -> Event:  # noqa: PLR0911, PLR0912  one a kind
+        trainer = state.trainers.get(self.trainer)
+        generation = trainer.published if trainer else 0
+        if self.number == 0:
+            generation -= 1  # stale
+        node = min(self.nodes, default="a")
+        match self.kind:
+            case "nodes":
+                return NodesChanged(time=now, joined=self.nodes - self.others, left=self.others)
+            case "submit":
+                spec = make_spec(
+                    n_min=1 + self.number % 3,
+                    n_max=1 + self.number % 3 + len(self.nodes),
+                    rate=1.0 + len(self.others),
+                    weight=1.0 + self.number,
+                    curve=None if self.number == 4 else (),
+                )
+                if self.number > 2:
+                    spec = replace(spec, costs=None)
+                if "h" in self.nodes:
+                    fat = ((spec.n_max, 3.0 * spec.n_max),) if "h" in self.others else ()
+                    spec = replace(spec, curves=(("fat", fat),), priority=2.0)
+                spec = replace(spec, user="ann" if self.trainer % 2 else "bob")
+                return TrainerSubmitted(time=now, trainer=self.trainer, spec=spec)
+            case "expected":
+                until = None if self.number == 4 else now + 40.0 * self.number - 20.0
+                known = dict.fromkeys(self.nodes, NodeInfo(until=until))
+                return NodesChanged(time=now, joined=self.nodes & self.others, facts=known)
+            case "ready":
+                started = list(trainer.joining.values()) if trainer else []
+                which = started[self.number % len(started)] if started else 1
+                return WorkersReady(
+                    time=now, trainer=self.trainer, generation=which, nodes=frozenset(NODES) - self.others
+                )
+            case "lost":
+                generation = trainer.started.get(node, generation) if trainer else generation
+                return WorkerLost(
+                    time=now,
+                    trainer=self.trainer,
+                    node=node,
+                    generation=generation,
+                    blame=self.number > 3,
+                    samples=float(len(self.others)),
+                )
+            case "ended":
+                return TrainerEnded(time=now, trainer=self.trainer, generation=generation)
+            case "measured":
+                up = Cost(stall_s=float(self.number)) if self.others else None
+                point = (1 + len(self.nodes), 1.0 + self.number)
+                return Measured(time=now, trainer=self.trainer, generation=generation, point=point, up=up)
+            case "cancel":
+                return TrainerCancelled(time=now, trainer=self.trainer)
+            case "resync":
+                return Resync(time=now, trainer=self.trainer, generation=generation)
+            case "poll failed":
+                return PollFailed(time=now, reason="timeout")
+        return Drain(time=now)
+
+
+KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
+KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected"]
+OPS = st.builds(
+    Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
+)
+RUNS = st.tuples(st.lists(OPS, min_size=20, max_size=60), st.integers(0, 150))  # and when to drain, if at all
+
+
+class Machine:
+    """A stand-in for launchers: the workers that exist if every action is performed."""
+
+    def __init__(self) -> None:
+        self.workers: set[tuple[int, str]] = set()
+
+    def before(self, event: Event, state: State, after: State) -> None:
+        """What happened to workers without an action: their node left, or they were lost."""
+        if isinstance(event, NodesChanged):
+            self.workers = {(t, n) for t, n in self.workers if n not in event.left}
+        if isinstance(event, WorkerLost) and after.trainers.get(event.trainer) is not state.trainers.get(
+            event.trainer
+        ):
+            self.workers.discard((event.trainer, event.node))
+
+    def perform(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            match action:
+                case StartWorker():
+                    assert action.node not in {n for _, n in self.workers}, f"{action} on a taken node"
+                    self.workers.add((action.trainer, action.node))
+                case StopWorker():
+                    self.workers.discard((action.trainer, action.node))
+                case Regroup():
+                    self.workers -= {(action.trainer, n) for n in action.leaving}
+                    assert {(action.trainer, n) for n in action.members} <= self.workers
+
+
+def check_state(state: State, ids: list[int]) -> None:
+    held = [n for t in state.active.values() for n in t.nodes]
+    assert len(held) == len(set(held)), "a node has two trainers"
+    assert set(held) <= state.pool
+    limit = state.settings.max_parallel
+    assert limit is None or len(state.active) <= limit
+    assert limit is None or len(state.active) == limit or not state.waiting
+    assert state.active.keys() | {t.id for t in state.waiting} == state.trainers.keys() <= set(ids)
+    queue = [(-t.spec.priority, ids.index(t.id)) for t in state.waiting]
+    assert queue == sorted(queue), "not by priority and arrival"
+    assert state.since.keys() == state.pool
+    assert not state.node_info or state.node_info.keys() == state.pool
+    check_constraints(state)
+    for t in state.waiting:
+        assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})
+    for t in state.active.values():
+        members, joining = set(t.members), set(t.joining)
+        assert len(members) == len(t.members)
+        assert not members & joining
+        assert members | joining == t.nodes, "every node is a member or on its way to be one"
+        assert t.warm <= joining
+        assert t.published <= t.generation
+        assert all(g <= t.generation for g in t.joining.values())
+        assert not t.nodes or t.spec.n_min <= len(t.nodes) <= t.spec.n_max
+        if state.draining:
+            assert not t.nodes
+
+
+def check_constraints(state: State) -> None:
+    """Nobody mixes classes or uses one that it cannot, no user is above the cap, of whatever is held."""
+    of = {node: name for name, nodes in state.settings.node_classes.items() for node in nodes}
+    for t in state.active.values():
+        classes = {of.get(node, "") for node in t.nodes}
+        assert len(classes) <= 1, f"trainer {t.id} mixes {classes}"
+        assert not classes & {name for name, points in t.spec.curves if not points}
+    cap = state.settings.user_max_nodes
+    for user in ("ann", "bob"):
+        total = sum(len(t.nodes) for t in state.active.values() if t.spec.user == user)
+        assert cap is None or total <= cap, f"{user} holds {total} nodes"
+
+
+def check_step(before: State, event: Event, step: Step) -> None:
+    state, actions = step.state, step.actions
+    ranks = {StopWorker: 0, Regroup: 1, StartWorker: 2}
+    order = [ranks[type(a)] for a in actions]
+    assert order == sorted(order), "nodes are vacated before they are taken"
+    regrouped = [a.trainer for a in actions if isinstance(a, Regroup)]
+    assert len(regrouped) == len(set(regrouped)), "two memberships of one trainer"
+    for action in actions:
+        old, new = before.trainers.get(action.trainer), state.active.get(action.trainer)
+        assert old is None or action.generation == old.generation + 1
+        if new is None:
+            assert step.ended is not None
+            assert step.ended.trainer == action.trainer
+            assert not isinstance(action, StartWorker)
+            continue
+        assert action.generation == new.generation
+        if isinstance(action, StartWorker):
+            assert new.joining[action.node] == action.generation
+        if isinstance(action, Regroup):
+            assert action.members == new.members
+            assert new.published == action.generation
+            assert len(action.members) == 0 or len(action.members) >= new.spec.n_min
+            assert set(action.leaving) <= set(old.members if old else ()) - set(action.members)
+    left = event.left if isinstance(event, NodesChanged) else frozenset()
+    if state.settings.max_parallel is not None:
+        promoted = [t for t in before.waiting if t.id in state.active]
+        assert promoted in ([], [before.waiting.first()])
+    for id_, new in state.active.items():
+        old = before.trainers.get(id_)
+        if old is None:
+            continue
+        assert state.settings.max_parallel is not None or id_ in before.active or new.nodes
+        kept = old.nodes - left
+        assert new.nodes <= kept or new.nodes >= kept, "it migrates"
+        assert new.generation >= old.generation
+        assert new.published >= old.published
+        survivors = tuple(n for n in old.members if n in new.members)
+        assert new.members[: len(survivors)] == survivors, "survivors keep their order, before newcomers"
+        just_now = event.nodes if isinstance(event, WorkersReady) else frozenset()
+        assert set(new.members) - set(old.members) <= old.warm | just_now, "a cold worker is a member"
+        assert id_ in regrouped or set(new.members) <= set(old.members), "a member that nobody was told of"
+        gone = set(old.members) - set(new.members)
+        if gone and len(new.members) >= new.spec.n_min:
+            assert id_ in regrouped, "survivors were not told"
+
+
+SITES = {
+    "a few at a time": EngineSettings(max_parallel=3, max_failures=1),
+    "everybody": EngineSettings(
+        max_parallel=None,
+        max_failures=1,
+        ageing_s=10.0,
+        t_fwd_s=None,
+        user_max_nodes=3,
+        nodes_per_trainer=2.0,
+    ),
+    "everybody, on classes that leave together": EngineSettings(
+        max_parallel=None,
+        max_failures=1,
+        user_max_nodes=4,
+        node_classes={"fat": frozenset("abc"), "thin": frozenset("def")},
+        departure_groups="joined",
+    ),
+    "a few, on classes and cabinets": EngineSettings(
+        max_parallel=2,
+        max_failures=1,
+        objective="0.5*efficiency+priority",
+        t_fwd_s=None,
+        user_max_nodes=3,
+        node_classes={"fat": frozenset("adg")},
+        departure_groups="cabinet",
+    ),
+}
+
+
+@pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
+@settings(max_examples=100, deadline=None)
+@given(run=RUNS)
+def test_invariants_hold_whatever_happens(site: EngineSettings, run: tuple[list[Op], int]) -> None:
+    ops, drain_at = run
+    first = State(settings=site)
+    if site is SITES["a few at a time"]:  # nothing is ever known of its nodes
+        ops = [op for op in ops if op.kind != "expected"]
+    state, machine, seen, used = first, Machine(), list[Event](), list[int]()
+    steps = []
+    for now, op in enumerate(ops):
+        event = Drain(time=float(now)) if now == drain_at else op.event(float(now), state)
+        if (
+            isinstance(event, TrainerSubmitted)
+            and event.trainer in used
+            and event.trainer not in state.trainers
+        ):
+            continue  # ids are never used twice
+        if isinstance(event, TrainerSubmitted) and event.trainer not in used:
+            used.append(event.trainer)
+        seen.append(event)
+        step = step_of(state, event)
+        steps.append(step)
+        machine.before(event, state, step.state)
+        check_step(state, event, step)
+        check_state(step.state, used)
+        machine.perform(step.actions)
+        assert machine.workers == {(t.id, n) for t in step.state.active.values() for n in t.nodes}
+        state = step.state
+    again = first
+    for event, step in zip(seen, steps, strict=True):
+        repeated = step_of(again, event)
+        assert repeated == step
+        again = repeated.state
