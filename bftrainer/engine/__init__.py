@@ -1,0 +1,1 @@
+"""(state, event) -> (state, actions): every decision of bftrainer, and no side effect."""

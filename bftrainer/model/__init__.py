@@ -1,0 +1,1 @@
+"""The vocabulary: frozen dataclasses that every other room speaks. Imports nothing."""

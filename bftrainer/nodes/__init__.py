@@ -1,0 +1,1 @@
+"""Which nodes are ours: seen, held and given back. Knows no daemon."""

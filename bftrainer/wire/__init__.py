@@ -1,0 +1,1 @@
+"""What daemon and agents say to each other: typed, checked and sealed."""

@@ -1,0 +1,1 @@
+"""Elastic Horovod without its launcher: the driver, and what workers need to follow it."""

@@ -1,0 +1,1 @@
+"""Published memberships, and process groups that come and go with them."""

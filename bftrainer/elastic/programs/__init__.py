@@ -1,0 +1,1 @@
+"""Programs that run beside scripts: the warm process that workers are forked from, torch's TCP store."""

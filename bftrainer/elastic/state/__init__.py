@@ -1,0 +1,1 @@
+"""The training state: what survives a change of members, how newcomers get it, checkpoints."""

@@ -1,0 +1,1 @@
+"""Trainers that use Elastic Horovod."""

@@ -1,0 +1,1 @@
+"""Trainers that use `bftrainer.elastic`: members change in mid-run."""

@@ -1,0 +1,1 @@
+"""Replay results as a page with pictures."""

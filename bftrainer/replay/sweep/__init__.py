@@ -1,0 +1,1 @@
+"""Many replays: a grid of scenarios on processes or MPI ranks."""

@@ -1,0 +1,1 @@
+"""What schedulers have in common: running commands, finding the pilot's batch script."""

@@ -1,0 +1,1 @@
+"""Slurm: its commands, what they print, what that says of nodes, pilots and main jobs."""

@@ -1,0 +1,1 @@
+"""Logs of idle nodes that are made up, with the statistics of real ones."""
