@@ -1,4 +1,4 @@
-"""The agent's end of the warm pool: one process from which workers are forked, see `elastic.warm`."""
+"""The agent's end of the warm pool: one process from which workers are forked, see `elastic.programs.warm`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bftrainer.agent.process import Program, ended, spawn
 log = logging.getLogger(__name__)
 
 UNSAFE = 3
-"""Its exit code where imports cannot be done before forking, see `elastic.warm`."""
+"""Its exit code where imports cannot be done before forking, see `elastic.programs.warm`."""
 UP_S = 120.0
 
 

@@ -1,4 +1,4 @@
-"""What a training script imports: a data-parallel loop that grows and shrinks under its feet.
+"""What a training script imports: a data-parallel loop whose nodes come and go while it runs.
 
     run = elastic.Run(model, optimizer, dataset, batch_size=64)
     for x, y in run:                       # this node's share of every global batch
@@ -6,8 +6,8 @@
         run.backward(loss)                 # instead of optimizer.zero_grad() and loss.backward()
         run.step(loss=loss.item())         # instead of optimizer.step()
 
-Started by bftrainer, the loop runs on as many nodes as it is given at the moment; started by hand it
-is an ordinary training loop on one. Scripts that torchrun or Elastic Horovod lead use `attach` instead.
+Started by bftrainer, the loop runs on the nodes that its trainer has at the moment; started by hand it
+is an ordinary training loop on one. Scripts for torchrun or Elastic Horovod use `attach` instead.
 Nothing else of bftrainer imports torch.
 """
 
@@ -24,7 +24,11 @@ __all__ = ["FixedGlobal", "FixedPerNode", "Job", "Run", "attach"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load torch when it is wanted: Horovod's driver, a process beside the daemon, does without."""
+    """Import torch only for `Run`: scripts with `attach`, and Horovod's driver, may do without.
+
+    Raises:
+        AttributeError: no such name.
+    """
     if name != "Run":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_module(f"{__name__}.loop").Run

@@ -1,4 +1,4 @@
-"""For scripts that another runtime leads (torchrun, Elastic Horovod): where to save, when to stop, how far.
+"""For scripts on torchrun or Elastic Horovod: where to save, when to stop, and reports of progress.
 
     job = elastic.attach()
     ... load the newest checkpoint of job.checkpoint_dir ...
@@ -6,10 +6,10 @@
         if job.stopping:                   # the node is wanted, or the number of nodes changes
             save(); break
         ... one step ...
-        job.progress(step=step, samples=samples, loss=loss)   # rank 0's counts
+        job.progress(step=step, samples=samples, loss=loss)   # rank 0's reports count
     job.done(step=step, samples=samples)
 
-By hand, without bftrainer, everything here does nothing, and the work is whatever the script makes it.
+In a script started by hand, all this does nothing, and the script decides how much work there is.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from bftrainer.elastic.horovod import place
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 
 REPORT_EVERY_S = 0.2
+"""Reports of progress are at least this far apart."""
 
 
 class Job:
-    """This process's part in a trainer. `progress` and `done` count for rank 0 alone."""
+    """This process's part in a trainer. Only rank 0's reports (`progress`, `done`, `saved`) count.
+
+    Started by hand (`orders` None), it has no work and no folder, and reports go nowhere.
+    """
 
     def __init__(self, orders: Orders | None) -> None:
         self._orders = orders
@@ -45,25 +49,26 @@ class Job:
 
     @property
     def samples(self) -> int | None:
-        """The work that the spec asks for; None: until the script ends by itself."""
+        """The samples that the spec asks for; None: until the script ends by itself."""
         return self._orders.samples if self._orders else None
 
     @property
     def checkpoint_dir(self) -> Path | None:
-        """Where checkpoints belong, the same for all runs of the trainer; None by hand."""
+        """The folder of checkpoints, the same for all runs of the trainer; None if started by hand."""
         return Path(self._orders.checkpoint_dir) if self._orders else None
 
     @property
     def checkpoint_every_s(self) -> float:
+        """How often to write a checkpoint, in seconds; infinite if started by hand."""
         return self._orders.checkpoint_every_s if self._orders else float("inf")
 
     @property
     def stopping(self) -> bool:
-        """Whether SIGTERM has come: rank 0 saves, and everybody ends, within the grace time."""
+        """Whether SIGTERM has come: rank 0 is to save, and all ranks to end, within `stop_grace_s`."""
         return self._stop.is_set()
 
     def complete(self, samples: int) -> bool:
-        """Whether so many samples are the work."""
+        """Whether `samples`, counted over all nodes, are all that the spec asks for."""
         return self.samples is not None and samples >= self.samples
 
     def progress(
@@ -76,9 +81,10 @@ class Job:
         metrics: Mapping[str, float] | None = None,
         **more: float,
     ) -> None:
-        """Say after a step how far training is, counted over all nodes, with any figures. Rank 0's counts.
+        """Report, after a step, how far training is, with any figures. To be called on all ranks.
 
-        `size` is the number of ranks; taken from WORLD_SIZE or Horovod where it is not given.
+        `step`, `samples` and `epoch` are counted over all nodes. `size` is the number of ranks, by default
+        Horovod's or that of WORLD_SIZE. Reports are sent every `REPORT_EVERY_S` at most.
         """
         now, before = time.time(), self._last
         self._metrics |= {name: float(value) for name, value in {**(metrics or {}), **more}.items()}
@@ -104,11 +110,12 @@ class Job:
             self._said = self._last
 
     def done(self, *, step: int, samples: int, epoch: int = 0, **metrics: float) -> None:
-        """The work is done and written down. Rank 0 says so; the script ends soon after."""
+        """Report that the work is done and saved; the script has to end soon after."""
         self._say("finished", step=step, samples=samples, epoch=epoch, metrics=metrics)
 
     def saved(self, *, step: int, samples: int, epoch: int = 0, **metrics: float) -> None:
-        """This is where the checkpoint stands with which the next run goes on. Rank 0 says so."""
+        """Report the position of the checkpoint from which the next run will go on, before the script
+        ends."""
         self._say("left", step=step, samples=samples, epoch=epoch, metrics=metrics)
 
     def _say(self, kind: str, *, step: int, samples: int, epoch: int, metrics: Mapping[str, float]) -> None:
@@ -126,7 +133,11 @@ class Job:
             )
 
     def listen_for_sigterm(self) -> None:
-        """Have SIGTERM set `stopping` instead of ending the process."""
+        """Have SIGTERM set `stopping` instead of ending the process.
+
+        Raises:
+            ValueError: not called in the main thread.
+        """
         signal.signal(signal.SIGTERM, lambda *_: self._stop.set())
 
 
@@ -134,10 +145,14 @@ _job: Job | None = None
 
 
 def attach() -> Job:
-    """The job of this process, always the same one. Call it in the main thread: SIGTERM is taken over.
+    """The job of this process, always the same one. Call it in the main thread: it takes SIGTERM over.
 
-    With Horovod, call it before `hvd.init()` and as late as possible otherwise: it waits until there is a
-    place in the membership, while the members train on.
+    With Horovod, call it before `hvd.init()` and as late as possible otherwise: it waits until this worker
+    has a place in the membership, while the members train on.
+
+    Raises:
+        RuntimeError: called after `hvd.init()`, or Horovod's driver is gone.
+        SystemExit: this worker is not needed any more; the code is 0.
     """
     global _job  # noqa: PLW0603  a process has one job
     if _job is None:

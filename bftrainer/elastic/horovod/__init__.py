@@ -1,1 +1,1 @@
-"""Elastic Horovod without its launcher: the driver, and what workers need to follow it."""
+"""Trainers on Elastic Horovod: the process that leads their workers, and what each worker needs for it."""

@@ -1,8 +1,8 @@
-"""Who trains with whom: the members of a published membership are gathered, then let go together. Pure.
+"""Gathers the workers of a published membership, until they can connect to each other. Pure.
 
-Horovod's own driver decides that by itself: it polls for hosts, blacklists them, and ends the job when
-all are replaced. Here the daemon has decided already, so all that is left is to wait until everybody of
-a membership stands at the door.
+Horovod's own driver decides by itself which hosts train: it polls for hosts, blacklists them, and ends the
+job when all are replaced. Here the daemon has decided already. What is left is to wait until all workers of a
+membership have asked for their place.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ class World:
 
 @dataclass(slots=True)
 class Assembly:
-    """What the driver of one trainer knows."""
+    """What the driver of one trainer knows of its workers."""
 
-    target: World = World()  # as published last
-    formed: World = World()  # whose workers were let go last
-    asking: set[str] = field(default_factory=set)  # who stands at the door
-    connected: set[str] = field(default_factory=set)  # of `formed`, who has reached all others
-    past: set[str] = field(default_factory=set)  # everybody who has ever been let in
-    gone: set[str] = field(default_factory=set)
+    target: World = World()  # the membership published last
+    formed: World = World()  # the membership whose workers got their places last
+    asking: set[str] = field(default_factory=set)  # hosts that wait for a place
+    connected: set[str] = field(default_factory=set)  # hosts of `formed` that have connected to all others
+    past: set[str] = field(default_factory=set)  # hosts that have ever had a place
+    gone: set[str] = field(default_factory=set)  # hosts whose worker has ended
 
     def publish(self, world: World) -> None:
-        """There is a new membership; an older one than the last is ignored."""
+        """Take in a published membership; one that is older than the last is ignored."""
         if world.generation >= self.target.generation:
             self.target = world
             if set(world.hosts) == set(self.formed.hosts) and not set(world.hosts) & (
                 self.asking | self.gone
             ):
-                self.formed = World(world.generation, self.formed.hosts)  # it is what there is
+                self.formed = World(world.generation, self.formed.hosts)  # the same workers train on
 
     def lose(self, host: str) -> bool:
-        """A worker has ended. Whether that tears a world whose workers are connecting to each other.
+        """A worker has ended. Returns whether that tears a world whose workers are just connecting.
 
-        Those that wait for its connection cannot be called back: Horovod ends them when they time out.
+        Those that wait for its connection cannot be interrupted: Horovod ends them when they time out.
         """
         whole = not self.gone & set(self.formed.hosts)
         torn = host in self.formed.hosts and whole and not self.is_connected
@@ -51,12 +51,14 @@ class Assembly:
 
     @property
     def is_connected(self) -> bool:
+        """Whether all workers of the formed world have connected to each other."""
         return self.connected >= set(self.formed.hosts)
 
     def let_go(self) -> World | None:
-        """The new world, once its workers are at the door: they may connect to each other now.
+        """The new world, once its workers wait for their places: they may connect to each other now. Else
+        None.
 
-        Members wait for each other, but never for a newcomer: it comes with the next world.
+        Members wait for each other, but never for a newcomer: one that is late comes with the next world.
         """
         here = [host for host in self.target.hosts if host in self.asking - self.gone]
         members = set(self.formed.hosts) & set(self.target.hosts)
@@ -68,15 +70,15 @@ class Assembly:
         return self.formed
 
     def turn_away(self) -> Collection[str]:
-        """Those at the door who are not members any more, or dead."""
+        """The waiting hosts that are not members any more, or have ended; they stop to wait."""
         away = self.asking & (self.gone | (self.past - set(self.target.hosts)))
         self.asking -= away
         return away
 
     def to_be_told(self, *, patient: bool) -> str | None:
-        """The host of rank 0 while it trains on in an outdated world that it should leave now.
+        """The host of rank 0, if it trains on in an outdated world that it should end now. Else None.
 
-        Newcomers are waited for where nobody leaves; so long as there is patience, otherwise as well.
+        It waits for newcomers if no member leaves; if one does, only while `patient`.
         """
         members, target = set(self.formed.hosts), set(self.target.hosts)
         if members == target or not members & target:

@@ -1,7 +1,7 @@
-"""`python -m bftrainer.elastic.horovod.driver`: what leads the workers of one Horovod trainer.
+"""`python -m bftrainer.elastic.horovod.driver`: leads the workers of one Horovod trainer.
 
-A process of its own beside the daemon, which it outlives: workers come here whenever they have to find
-each other. It speaks Horovod's protocol with the workers, over HTTP and Horovod's notifications, and
+This process runs beside the daemon and outlives it. Workers ask it for their places whenever they have to
+find each other. It speaks Horovod's protocol with the workers, over HTTP and Horovod's notifications, and
 lines of JSON with the daemon, over a Unix socket.
 
 Daemon -> driver: world {generation, hosts}, gone {host}, end. Driver -> daemon: up {port} at every
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 LAST_SCOPE = "cross_0_process_set"
 """The last thing that a worker finishes when it connects to the others has this prefix."""
 PATIENCE_S = 1.0
-"""How long those who leave wait for those who come with the same change."""
+"""How long leaving workers wait for those that come with the same change, in seconds."""
 TELL_AGAIN_S = 2.0
-"""How long rank 0 has, after it was told, to come to the end of its step."""
+"""How long rank 0 has to complete its step before it is told again, in seconds."""
 
 
 class Driver:
@@ -56,7 +56,8 @@ class Driver:
     # what workers ask
 
     def place(self, host: str) -> str:
-        """Wait until the membership of which this host is a part stands at the door; where its place is."""
+        """Wait until all workers of this host's membership have asked; its ranks and sizes, as Horovod writes
+        them."""
         with self._changed:
             self._assembly.asking.add(host)
             self._tell(type="asking", host=host)
@@ -65,21 +66,21 @@ class Driver:
             return self._answers.pop(host)
 
     def register_worker_server(self, host: str, slot: int, addresses: Any, secret: bytes) -> None:
-        """Where a worker listens for news of hosts."""
+        """Take in where a worker listens for changes of hosts."""
         client = WorkerNotificationClient(addresses, secret, 0)
         with self._changed:
             self._clients[host] = client
             self._changed.notify_all()
 
     def finalized(self, scope: str, rank: int) -> None:
-        """A worker has connected to all others of a scope."""
+        """Take in that a worker has connected to all others of a scope."""
         with self._changed:
             formed = self._assembly.formed.hosts
             if scope.startswith(LAST_SCOPE) and rank < len(formed):
                 self._assembly.connected.add(formed[rank])
 
     def _decide(self) -> None:
-        """Answer whoever can be answered now."""
+        """Answer the workers that can be answered now."""
         formed = self._assembly.let_go()
         if formed is not None:
             places = get_host_assignments([HostInfo(host, 1) for host in formed.hosts], 1)
@@ -91,7 +92,7 @@ class Driver:
         self._changed.notify_all()
 
     def _keep_told(self) -> None:
-        """Have rank 0 end its world when there is a new one, as often as it takes."""
+        """Tell rank 0 to end its world when there is a new one, again and again until it does."""
         told: tuple[int, float] = (0, 0.0)
         while True:
             with self._changed:
@@ -104,21 +105,21 @@ class Driver:
                 continue
             told = (generation, now)
             with contextlib.suppress(OSError, EOFError):  # it has just ended: its loss will be reported
-                # "added": everybody takes the state of rank 0 then, whatever has happened to whom;
+                # "added": all ranks then take the state of rank 0, whatever has happened;
                 # Horovod compares whole seconds of its own time-stamps, a fraction tells two changes apart
                 client.notify_hosts_updated(now, HostUpdateResult.added)
 
     # what the daemon says
 
     def converse(self, daemon: socket.socket) -> bool:
-        """Obey until the connection ends; False when there is nothing left to do."""
+        """Follow one daemon's orders until the connection ends. False: the trainer is over."""
         with self._changed:
             self._daemon = daemon
             self._tell(type="up", port=self.port)
             self._tell_formed()
             for host in self._assembly.asking:
                 self._tell(type="asking", host=host)
-        # a daemon that is killed before it has read all that we told resets the connection
+        # a daemon that is killed before it has read all of our messages resets the connection
         with daemon, daemon.makefile("rb") as lines, contextlib.suppress(ConnectionError):
             for line in lines:
                 message = json.loads(line)
@@ -132,7 +133,7 @@ class Driver:
             if message["type"] == "world":
                 self._published_at = time.time()
                 self._assembly.publish(World(message["generation"], tuple(message["hosts"])))
-                self._tell_formed()  # perhaps it is already as it should be
+                self._tell_formed()  # the same workers may be training already
             elif message["type"] == "gone" and self._assembly.lose(message["host"]):
                 self._tell(type="torn", generation=self._assembly.formed.generation)
             self._decide()
@@ -143,12 +144,12 @@ class Driver:
 
     def _tell(self, **message: Any) -> None:
         if self._daemon is not None:
-            with contextlib.suppress(OSError):  # it is gone; the next one hears what counts by "up"
+            with contextlib.suppress(OSError):  # it is gone; the next daemon gets what counts with "up"
                 self._daemon.sendall(json.dumps(message).encode() + b"\n")
 
 
 def _handler(driver: Driver) -> type[Any]:
-    """Horovod's request handler, asking `driver` for places."""
+    """Horovod's request handler, which asks `driver` for places."""
     base = create_rendezvous_handler(driver)
 
     class Handler(base):  # type: ignore[misc, valid-type]  # Horovod is not typed
@@ -167,7 +168,8 @@ def _handler(driver: Driver) -> type[Any]:
 
 
 def serve(driver: Driver, path: Path, orphan_s: float) -> None:
-    """Talk to one daemon after the other, until told to end or until none has come for `orphan_s`."""
+    """Serve one daemon after the other, until the trainer is over or no daemon has come for `orphan_s`
+    seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         path.unlink(missing_ok=True)
         listener.bind(str(path))

@@ -1,8 +1,8 @@
-"""Keeps Horovod's driver from obeying more than it has to.
+"""Restricts what others can make Horovod's driver do.
 
-Horovod's workers talk to it in pickles, and a pickle may call whatever it names; its HTTP server also
-tells of files. The driver runs with the daemon's rights, the workers with their user's, and anybody on the
-network can reach it: here it takes plain data and the two answers that it expects, and nothing else.
+Horovod's workers send it pickles, and a pickle may call any function; its HTTP server also answers
+questions on files. The driver runs with the daemon's rights, the workers with their user's, and every process
+on the network can reach it. So it accepts plain data and the two answers that it expects, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,17 +27,21 @@ class _Plain(pickle.Unpickler):
 
 
 def loads(data: bytes) -> Any:
-    """The object of a pickle of plain data. Raises `pickle.UnpicklingError` for anything else."""
+    """The object of a pickle of plain data, or of one of the two known answers.
+
+    Raises:
+        pickle.UnpicklingError: the pickle names anything else.
+    """
     return _Plain(io.BytesIO(data)).load()
 
 
 def loads_base64(text: bytes) -> Any:
-    """As `loads`."""
+    """As `loads`, from base64."""
     return loads(base64.b64decode(text))
 
 
 def guard() -> None:
-    """Have all of Horovod in this process unpickle with `loads`, and serve no files."""
+    """Have Horovod in this process unpickle with `loads`, and answer no questions on files."""
     codec.loads_base64 = loads_base64
     network.cloudpickle = SimpleNamespace(dumps=network.cloudpickle.dumps, loads=loads)
     KVStoreHandler.do_HEAD = _no_files

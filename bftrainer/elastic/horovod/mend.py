@@ -1,8 +1,8 @@
-"""Makes Horovod 0.28.1 let go of its peers when it is shut down.
+"""Makes Horovod 0.28.1 close its connections when it is shut down.
 
-Its global process set keeps its connections open until the next membership has been formed. A worker
-that has noticed a loss and stands at the driver's door would leave peers waiting that were not
-connected to the lost one at that moment, until their time-out of 30 s.
+Its global process set keeps them open until the next membership has been formed. A worker that has noticed
+a loss and waits for its new place would so keep other peers waiting for it, those that had not noticed, until
+their time-out of 30 s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FDS = Path("/proc/self/fd")
 
 
 def mend() -> None:
-    """Wrap Horovod's ways in and out in this process; to be called before `hvd.init()`."""
+    """Wrap Horovod's `init` and `shutdown` in this process. To be called before `hvd.init()`."""
     import horovod.torch as hvd  # noqa: PLC0415  only Horovod's own workers have it
 
     own: set[tuple[int, str]] = set()
@@ -47,7 +47,7 @@ def mend() -> None:
 
 
 def _sockets() -> set[tuple[int, str]]:
-    """The open sockets of this process: descriptor and what the kernel calls it."""
+    """The open sockets of this process: descriptor and the kernel's name for it."""
     found = set()
     for entry in _FDS.iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -58,6 +58,6 @@ def _sockets() -> set[tuple[int, str]]:
 
 
 def _hang_up(fd: int) -> None:
-    """End a connection whose descriptor belongs to somebody else: that one will close it."""
+    """Shut a connection down. Its descriptor belongs to Horovod, which closes it later."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,8 @@
-"""A Horovod worker takes its place: it waits for its membership before Horovod connects it to the others.
+"""A Horovod worker waits for its place in the membership before Horovod connects it to the others.
 
-Horovod reads rank and size from the environment when it is initialised for the first time, and asks
-for them later. Asking the first time as well means that whatever the script does before it attaches
-happens while the members train on, and that nobody ever waits for a worker that dies on the way.
+Horovod reads rank and size from the environment when it is initialised for the first time, and asks the
+driver later. Here the worker asks the first time, too. So all that the script does before it attaches
+happens while the members train on, and no member waits for a worker that dies on the way.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ def is_wanted() -> bool:
 
 
 def worlds() -> int:
-    """In how many memberships Horovod has been initialised in this process."""
+    """How often Horovod has been initialised in this process: once for each membership."""
     return mend.worlds
 
 
 def take(address: str) -> None:
-    """Wait for a place and put it into the environment, for `hvd.init()`; ends the process if there is none.
+    """Wait for a place, and put it into the environment for `hvd.init()`.
 
-    `address` is where this node is reached: Horovod wants the name of its network interface.
+    `address` is where others reach this node: Horovod needs the name of its network interface.
 
     Raises:
-        RuntimeError: Horovod is initialised already, or the driver is gone.
+        RuntimeError: Horovod is initialised already, the driver is gone, or no interface has the address.
+        SystemExit: this worker is not needed any more; the code is 0.
     """
     horovod = sys.modules.get("horovod.torch")
     if horovod is not None and horovod.is_initialized():
@@ -42,7 +43,7 @@ def take(address: str) -> None:
     os.environ.setdefault("HOROVOD_GLOO_IFACE", interface_of(address))
     place = _ask(os.environ["HOROVOD_HOSTNAME"])
     if place[0] < 0:
-        raise SystemExit(0)  # not wanted any more
+        raise SystemExit(0)  # not needed any more
     mend.mend()
     os.environ.update({f"HOROVOD_{name}": str(value) for name, value in zip(NAMES, place, strict=True)})
 

@@ -1,1 +1,1 @@
-"""Published memberships, and process groups that come and go with them."""
+"""The members of a trainer: published memberships, and the process groups formed from them."""

@@ -1,7 +1,7 @@
 """The worker's end of its connection to the agent: lines of JSON over an inherited socket.
 
-The agent puts everything a worker has to know into the variable BFTRAINER_WORKER. Without it the
-script was started by hand.
+The agent puts all that a worker has to know into the variable BFTRAINER_WORKER. A script without it
+was started by hand.
 """
 
 from __future__ import annotations
@@ -21,31 +21,29 @@ AGENT_GONE = 70
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a worker is told at its start.
+    """What the agent tells a worker at its start."""
 
-    `samples` None: until the script ends. `batch`: what goes before the script's, see `policy.overridden`.
-    """
-
-    fd: int
+    fd: int  # of the connection to the agent
     trainer: int
     node: str
     generation: int
-    address: str
-    samples: int | None
+    address: str  # where the other members reach this node
+    samples: int | None  # the work; None: until the script ends
     checkpoint_dir: str
     checkpoint_every_s: float
-    batch: dict[str, Any] = field(default_factory=dict)
+    batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
 
     @classmethod
     def from_environment(cls) -> Orders | None:
+        """The orders of this process, taken out of its environment; None if it was started by hand."""
         text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
         return cls(**json.loads(text)) if text else None
 
 
 class Channel:
-    """Sends messages to the agent and hands those that arrive to `receive`, in a thread of its own.
+    """Sends messages to the agent, and hands those that arrive to `receive`, in a thread of its own.
 
-    `closed` is called when the agent is gone: nobody will ever tell this worker anything again.
+    That thread calls `closed` when the agent is gone: no message will ever arrive again.
     """
 
     def __init__(
@@ -58,10 +56,12 @@ class Channel:
         self._thread = threading.Thread(target=self._listen, name="bftrainer-channel", daemon=True)
 
     def start(self) -> None:
+        """Begin to receive."""
         self._thread.start()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send one message. A dead agent is `_listen`'s to notice, not the sender's."""
+        """Send one message, of a type and with fields that JSON can hold. To a dead agent it is lost: the
+        receiving thread notices that, and calls `closed`."""
         line = json.dumps({"type": kind, **fields}).encode() + b"\n"
         with self._lock:
             try:
@@ -75,5 +75,5 @@ class Channel:
                 for line in lines:
                     self._receive(json.loads(line))
         except (OSError, ValueError):
-            pass  # torn down in mid-line: the same as closed
+            pass  # it broke within a line: the same as closed
         self._closed()

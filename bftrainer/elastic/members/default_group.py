@@ -1,7 +1,7 @@
 """The group of the present generation as `torch.distributed`'s default group.
 
-A script that exchanges something by itself says `dist.all_reduce(tensor)` as in any other program. The
-group is there already, formed in the background, so that putting it in place takes no time.
+So a script can call `dist.all_reduce(tensor)` as in any other program. The group was formed in the
+background before, so that to install it takes no time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bftrainer.elastic.members.nccl import AbortableGroup
 
 CPU, GPU = "bftrainer", "bftrainer_nccl"
 _formed: dict[str, Any] = {}
-"""What torch is given when it asks for a backend of a name; empty while no group of ours is in place."""
+"""Backend by name, for torch to take; empty while no group of ours is the default."""
 
 
 def install(group: Group) -> None:
@@ -44,7 +44,7 @@ def install(group: Group) -> None:
 
 
 def remove() -> None:
-    """Let go of the default group, if it is ours: what it holds keeps connections open."""
+    """Remove the default group, if it is ours: it would keep connections open."""
     if _formed:
         _formed.clear()
         dist.destroy_process_group()

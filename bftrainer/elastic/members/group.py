@@ -1,9 +1,4 @@
-"""Process groups that come and go with generations, and the rendezvous that forms them.
-
-The rendezvous store lives in the members themselves: what one sets is pushed to the others through
-agents and daemon, and waiting for a key is a local wait that can be called off at once, for
-instance because the peer that should have set it is dead and a newer generation is on its way.
-"""
+"""Process groups that come and go with generations, and how one is formed."""
 
 from __future__ import annotations
 
@@ -16,81 +11,29 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
 
-FORM_TIMEOUT_S = 10.0
 OPERATION_TIMEOUT_S = 120.0
 
 
 class GroupBroken(RuntimeError):  # noqa: N818  a state of the group
-    """A peer is gone: nothing more can be done in this group."""
+    """A peer is lost: no operation of this group can succeed any more."""
 
 
 def lost_peer(error: RuntimeError) -> bool:
-    """Whether an error of `torch.distributed` says that a peer is gone, and not that the call was wrong."""
+    """Whether an error of `torch.distributed` means that a peer is lost, and not that the call was wrong."""
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 
-class CalledOff(RuntimeError):  # noqa: N818  an order
-    """The rendezvous was called off."""
-
-
-class Rendezvous(dist.Store):  # type: ignore[name-defined, misc]  # torch exports it conditionally
-    """A key-value store whose entries are pushed to all members of one generation."""
-
-    def __init__(self, push: Callable[[str, bytes], None]) -> None:
-        super().__init__()
-        self._push = push
-        self._entries: dict[str, bytes] = {}
-        self._changed = threading.Condition()
-        self._off = False
-
-    def arrive(self, key: str, value: bytes) -> None:
-        """Another member's entry."""
-        with self._changed:
-            self._entries[key] = value
-            self._changed.notify_all()
-
-    def call_off(self) -> None:
-        """Make everyone who waits, or ever will, raise `CalledOff`."""
-        with self._changed:
-            self._off = True
-            self._changed.notify_all()
-
-    def entries(self) -> dict[str, bytes]:
-        """All that has been said so far."""
-        with self._changed:
-            return dict(self._entries)
-
-    # what ProcessGroupGloo calls
-
-    def set(self, key: str, value: Any) -> None:
-        entry = value.encode() if isinstance(value, str) else bytes(value)
-        self.arrive(key, entry)
-        self._push(key, entry)
-
-    def get(self, key: str) -> bytes:
-        self.wait([key])
-        return self._entries[key]
-
-    def check(self, keys: list[str]) -> bool:
-        with self._changed:
-            return all(key in self._entries for key in keys)
-
-    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        limit = timeout.total_seconds() if timeout else FORM_TIMEOUT_S
-        with self._changed:
-            there = self._changed.wait_for(
-                lambda: self._off or all(key in self._entries for key in keys), timeout=limit
-            )
-            if self._off or not there:
-                raise CalledOff(f"waited for {keys}")
-
-
 class Group:
-    """The members of one generation. SingleProcess, it does nothing and never fails.
+    """The process group of one generation. With one member, operations do nothing and never fail.
 
-    What has failed once fails for good: after the first error every operation raises `GroupBroken`.
+    A group fails for good: after the first error every operation raises `GroupBroken`.
+
+    Args:
+        backend: the ProcessGroupGloo; None with one member.
+        cut: closes all connections of the group.
     """
 
     device = torch.device("cpu")
@@ -112,7 +55,11 @@ class Group:
         self.failure: str | None = None
 
     def begin_all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Pending:
-        """Start reducing `tensor` in place; it may not be touched until the result is waited for."""
+        """Start to reduce `tensor` over all ranks, in place. Leave it alone until `Pending.wait` returns.
+
+        Raises:
+            GroupBroken: the group has failed.
+        """
         if self.size == 1:
             return Pending(None)
         options = dist.AllreduceOptions()
@@ -120,10 +67,19 @@ class Group:
         return self._start(tensor, lambda backend: backend.allreduce([tensor], options))
 
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
+        """Reduce `tensor` over all ranks, in place.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         self.begin_all_reduce(tensor, op).wait()
 
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
-        """Copy `tensor` from rank `source` to all others, in place."""
+        """Copy `tensor` from rank `source` to all others, in place.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         if self.size == 1:
             return
         options = dist.BroadcastOptions()
@@ -132,31 +88,46 @@ class Group:
         self._start(tensor, lambda backend: backend.broadcast([tensor], options)).wait()
 
     def send(self, tensor: torch.Tensor, rank: int) -> None:
-        """Send `tensor` to `rank`, which receives it; returns when the memory may be used again."""
+        """Send `tensor` to `rank`, which has to call `receive`; returns when the memory may be used again.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         self._start(tensor, lambda backend: backend.send([tensor], rank, 0)).wait()
 
     def receive(self, tensor: torch.Tensor, rank: int) -> None:
-        """Fill `tensor` with what `rank` sends."""
+        """Fill `tensor` with what `rank` sends.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait()
 
     def close(self) -> None:
-        """Drop the connections; peers that still use the group get an error at once."""
+        """Close the connections. Peers that still use the group get an error at once."""
         self.fail("closed")
         self.backend = None
 
     def retire(self) -> None:
-        """Close in the background, which takes 10 ms: nobody waits for this rank to let go."""
+        """Close in the background: it takes 10 ms, and no member has to wait for it."""
         threading.Thread(target=self.close, name="bftrainer-close", daemon=True).start()
 
     def fail(self, reason: str) -> None:
-        """A peer is gone. Whatever is under way ends at once, on all ranks: what waits for a rank that
-        has given up already would wait for ever."""
+        """Mark the group as failed, and cut its connections.
+
+        So operations under way end at once on all ranks. Without that, a rank that waits for one that has
+        given up would wait for ever.
+        """
         if self.failure is None:
             self.failure = reason
             self.cut()
 
     def check(self) -> None:
-        """Raise `GroupBroken` if any operation has failed."""
+        """Check that no operation has failed.
+
+        Raises:
+            GroupBroken: one has.
+        """
         if self.failure is not None:
             raise GroupBroken(self.failure)
 
@@ -172,8 +143,8 @@ class Group:
 class Pending:
     """A collective under way.
 
-    A work object keeps its group's connections open. When it fails, nothing may hold on to it, the
-    exception's traceback included: a peer that waits for us would not learn that we have gone.
+    Torch's work object keeps its group's connections open. So after a failure nothing may keep it, not even
+    the exception's traceback: else a peer that waits for this rank would not learn that it has left.
     """
 
     def __init__(self, work: Any, failed: Callable[[str], None] = lambda reason: None) -> None:
@@ -181,6 +152,11 @@ class Pending:
         self._failed = failed
 
     def wait(self) -> None:
+        """Wait until it is over. Returns at once if it is over already.
+
+        Raises:
+            GroupBroken: a member was lost.
+        """
         work, self._work = self._work, None
         if work is None:
             return
@@ -196,10 +172,13 @@ class Pending:
 
 
 def form(store: Rendezvous, generation: int, rank: int, size: int, address: str) -> Group:
-    """Connect with all other members. Blocks until they have come, or the rendezvous is called off.
+    """Connect with all other members. Blocks until they are connected, or the rendezvous is called off.
+
+    `address` is where the others reach this node.
 
     Raises:
-        GroupBroken, CalledOff: a member died or did not come; the next generation will be without it.
+        CalledOff: a newer generation has been published, or a member did not come within `FORM_TIMEOUT_S`.
+        GroupBroken: a member died; the next generation will be without it.
     """
     if size == 1:
         return Group(generation, rank, size)
@@ -219,6 +198,6 @@ def form(store: Rendezvous, generation: int, rank: int, size: int, address: str)
 
 
 def _addresses(store: Rendezvous) -> set[Address]:
-    """Where members listen, as far as they have said."""
+    """Where the members listen, as far as their entries have arrived."""
     said = [json.loads(entry) for key, entry in store.entries().items() if key.startswith("listens/")]
     return {(host, port) for addresses in said for host, port in addresses}

@@ -1,10 +1,10 @@
 """The worker's side of the rescaling protocol: make before break.
 
-When a membership is published, its group is formed in the background while the members train on in
-the old one. At every step they tell each other which generation they could switch to; only when all
-offer the same one does everybody switch, at the same step boundary. A member that dies meanwhile
-only breaks the attempt: the next published generation will be without it. When the old group itself
-breaks, the survivors wait for the next generation and switch to it at once.
+When the daemon publishes a membership, its members form a group in the background while they train on in
+the old one. At every step they tell each other which generation they could switch to. As soon as all
+offer the same one, all switch, at the same step boundary. If a member dies meanwhile, only this attempt
+fails: the next published generation will be without it. If the old group itself breaks, the survivors
+wait for the next generation and switch to it at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 import torch
 
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
-from bftrainer.elastic.members.group import CalledOff, Group, GroupBroken, Rendezvous, form
+from bftrainer.elastic.members.group import Group, GroupBroken, form
 from bftrainer.elastic.members.nccl import accelerate
+from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order
-    """This worker is not wanted any more."""
+    """This worker is to leave: its trainer ends, or goes on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +37,20 @@ class Published:
 
 
 def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
-    """Whether a group of `members` cannot come to the end of a step any more: somebody in it is lost, or
-    the same membership is published once more, because the group is broken for somebody.
+    """Whether a group of `members` cannot complete a step any more, judging by a newer membership.
 
-    Who learns of that here need not wait for the network to tell, which it never may.
+    Either a member is lost, or the same members are published once more, because the group is broken for one
+    of them. A worker that learns of it here need not wait for an error of the network, which may never come.
     """
     gone = set(members) - {*published.members, *published.leaving}
     return bool(gone) or members == published.members
 
 
 class Membership:
-    """Follows the published memberships; used by the training loop's thread, fed by the channel's."""
+    """Follows the published memberships. The training loop's thread asks it, the channel's thread feeds it.
+
+    `device` is where the model is: with NCCL, groups are formed for it.
+    """
 
     def __init__(self, orders: Orders, device: torch.device) -> None:
         self._orders, self._device = orders, device
@@ -61,7 +65,7 @@ class Membership:
     # for the training loop
 
     def offer(self, generation: int) -> int:
-        """The generation that this member of `generation` could switch to right now."""
+        """The generation to which this member of `generation` could switch right now; else `generation`."""
         with self._changed:
             published = self._published
             if self._stopped:
@@ -73,11 +77,11 @@ class Membership:
             return generation
 
     def switch(self, generation: int) -> Group:
-        """The group of a generation that all have offered.
+        """The group of a generation that all members have offered.
 
         Raises:
             Leave: the generation is without this worker.
-            GroupBroken: the generation has been overtaken meanwhile; wait for the next.
+            GroupBroken: a newer generation has been published meanwhile; wait for that with `next`.
         """
         with self._changed:
             if self._stopped or self._orders.node in self._published.leaving:
@@ -87,10 +91,10 @@ class Membership:
             return self._enter(self._formed)
 
     def next(self, generation: int) -> Group:
-        """Wait for a group of a generation after `generation`; for who has no group that works.
+        """Wait for a group of a generation after `generation`. For a worker without a working group.
 
         Raises:
-            Leave: this worker is to go.
+            Leave: this worker is to leave.
         """
         with self._changed:
             while True:
@@ -102,7 +106,7 @@ class Membership:
 
     @property
     def dissolved(self) -> bool:
-        """Whether nobody may be left to go on: the published membership is empty, or we were stopped."""
+        """Whether perhaps no member stays: the published membership is empty, or this worker was stopped."""
         with self._changed:
             return self._stopped or not self._published.members
 

@@ -1,8 +1,8 @@
-"""NCCL for what is on GPUs. Its collectives hang when a peer is lost, so they are aborted, not awaited.
+"""NCCL for tensors on GPUs. Its collectives hang when a peer is lost, so they are aborted, not awaited.
 
-Control stays with Gloo: what is exchanged from the CPU tells of a loss at once. When the daemon publishes
-a membership that a member of the present one has vanished from, or a Gloo exchange fails, the
-communicator is aborted (`Group.fail`), which ends whatever waits for it.
+Control stays with Gloo on the CPU, whose operations fail at once when a peer is lost. When one does, or when
+the daemon publishes a membership that lacks a present member, the worker aborts the communicator
+(`Group.fail`); that ends all operations which wait for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bftrainer.elastic.members.group import OPERATION_TIMEOUT_S, Group, GroupBroken, Pending, Rendezvous
+from bftrainer.elastic.members.group import OPERATION_TIMEOUT_S, Group, GroupBroken, Pending
+from bftrainer.elastic.members.rendezvous import Rendezvous
 
 POLL_S = 0.0001
 
@@ -41,7 +42,7 @@ class AbortableGroup(Group):
         self.device = device
 
     def fail(self, reason: str) -> None:
-        """See `Group.fail`; the communicator is aborted, once."""
+        """As `Group.fail`; the first time, abort the communicator, too."""
         first = self.failure is None
         super().fail(reason)
         accelerated, self.accelerated = self.accelerated, None
@@ -56,7 +57,7 @@ class AbortableGroup(Group):
 
 
 class _Polled(Pending):
-    """A collective that is asked whether it is over, since waiting for it might never end."""
+    """A collective that is polled, because to wait for it might never end."""
 
     def __init__(self, work: Any, group: AbortableGroup) -> None:
         super().__init__(work, group.fail)
@@ -72,9 +73,13 @@ class _Polled(Pending):
 
 
 def accelerate(group: Group, store: Rendezvous, device: torch.device) -> Group:
-    """`group` with NCCL for the tensors on `device`; the same group where there is no NCCL.
+    """`group` with NCCL for the tensors on `device`; `group` itself where there is no NCCL.
 
-    The communicator is connected here, in the thread that forms the group, while the old one trains on.
+    This connects the communicator, in the thread that forms the group, while the members train on in the old
+    one.
+
+    Raises:
+        CalledOff: a newer generation has been published meanwhile.
     """
     if group.size == 1 or device.type != "cuda" or not dist.is_nccl_available():
         return group

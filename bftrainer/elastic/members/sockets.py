@@ -1,7 +1,7 @@
 """Cutting a group's connections. Gloo has no way to abort: an operation under way waits for its peers.
 
-A shut socket ends it at once, here and there, and also where a forked child holds a copy of the
-descriptor. Which sockets are a group's is known by the addresses at which its members listen.
+Shutting the sockets down ends it at once on both sides, even where a forked child has a copy of the
+descriptor. The addresses at which its members listen tell which sockets are a group's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_network(fd: int) -> bool:
 
 
 def listening(create: Callable[[], T]) -> tuple[T, frozenset[Address]]:
-    """What `create` returns, and the addresses at which it has begun to listen."""
+    """What `create` returns, and the addresses at which the process listens since."""
     with _creating:
         before = open_sockets()
         made = create()
@@ -40,7 +40,7 @@ def listening(create: Callable[[], T]) -> tuple[T, frozenset[Address]]:
 
 
 def cut(own: Collection[Address], peers: Collection[Address]) -> None:
-    """Shut all connections that came in at one of `own` addresses, or go to one of `peers`."""
+    """Shut down all connections that came in at one of `own` addresses, or go to one of `peers`."""
     for found in _copies(open_sockets()):
         try:
             if not _listens(found) and (

@@ -1,1 +1,1 @@
-"""Programs that run beside scripts: the warm process that workers are forked from, torch's TCP store."""
+"""What is started with `python -m`: the warm process of an agent, and the host of torchrun's stores."""

@@ -1,8 +1,8 @@
 """`python -m bftrainer.elastic.programs.tcp_store ADDRESS`: rendezvous stores for torchrun-style workers.
 
-The stores must outlive every node, so they are beside the daemon; the daemon itself imports no torch.
-Lines of JSON: in {"trainer": 3, "run": 17}, out {"trainer": 3, "run": 17, "port": 40123}. A run has a
-store of its own; a trainer's next run ends the one before. Ends with its standard input.
+The stores must outlive every node, so this process runs beside the daemon, which itself imports no torch.
+Lines of JSON: in {"trainer": 3, "run": 17}, out {"trainer": 3, "run": 17, "port": 40123}. Each run has its
+own store; a trainer's next run closes the one before. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported
 
 
 def open_store(address: str) -> TCPStore:
-    """A store that listens on `address` alone, on a port that the kernel chooses."""
+    """A store that listens on `address` only, at a port that the kernel chooses.
+
+    Raises:
+        OSError: this machine has no such address.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as listener:
         listener.bind((address, 0))
@@ -27,6 +31,7 @@ def open_store(address: str) -> TCPStore:
 
 
 def main() -> None:
+    """Open a store for every line of the standard input, and answer with its port."""
     stores: dict[int, TCPStore] = {}
     for line in sys.stdin:
         wanted = json.loads(line)

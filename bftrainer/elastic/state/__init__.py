@@ -1,1 +1,1 @@
-"""The training state: what survives a change of members, how newcomers get it, checkpoints."""
+"""The training state: what it consists of, how newcomers receive it, and checkpoints."""

@@ -2,7 +2,7 @@
 
 A file `g<generation>-s<step>.pt` holds {"format", "position", "parts": {"model": ..., "optimizer":
 ...}}, loadable with `torch.load(path, weights_only=True)` and without bftrainer. The newest is the
-one of the highest generation, then step: a stray worker of an older generation cannot overtake.
+one with the highest generation, then step: a stray worker of an older generation cannot replace it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
 
 
 class CheckpointError(RuntimeError):
-    """There are checkpoints, and none of them is of any use."""
+    """There are checkpoints, but none of them can be read."""
 
 
 class Checkpoints:
-    """The checkpoints of one trainer in one directory."""
+    """The checkpoints of one trainer in one directory. `error` says why the last could not be written, or is
+    empty."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
@@ -39,18 +40,22 @@ class Checkpoints:
 
     @property
     def busy(self) -> bool:
+        """Whether a checkpoint is being written in the background."""
         return self._writer is not None and self._writer.is_alive()
 
     def save_in_background(self, snapshot: dict[str, Any], generation: int) -> None:
-        """Write `snapshot` in a thread; the caller sees to it that none is under way (`busy`), and leaves
-        the snapshot alone until then."""
+        """Write `snapshot` in a thread. Only while not `busy`; leave the snapshot alone until it is not."""
         self._writer = threading.Thread(
             target=self.save, args=(snapshot, generation), name="bftrainer-checkpoint", daemon=True
         )
         self._writer.start()
 
     def save(self, snapshot: dict[str, Any], generation: int) -> bool:
-        """Write `snapshot` now. A full or missing disk is remembered in `error`, training goes on."""
+        """Write `snapshot` now: to a temporary file, which is flushed and then renamed.
+
+        Returns whether it was written. If not, for example on a full disk, `error` says why, and training
+        goes on.
+        """
         name = f"g{generation:08}-s{snapshot['position']['step']:012}.pt"
         partial = self._directory / f".{name}.{os.getpid()}"
         try:
@@ -59,7 +64,7 @@ class Checkpoints:
                 torch.save(snapshot, file)
                 file.flush()
                 os.fsync(file.fileno())
-            if not self._proven:  # once: what this run saves can be read back
+            if not self._proven:  # once: check that what this run saves can be read back
                 torch.load(partial, map_location="cpu", weights_only=True)
                 self._proven = True
             partial.replace(self._directory / name)
@@ -68,21 +73,23 @@ class Checkpoints:
         except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
             self.error = f"checkpoint {self._directory / name}: {error}"
             log.error("%s", self.error)
-            with contextlib.suppress(OSError):  # what cannot be written may not be removable either
+            with contextlib.suppress(OSError):  # a file that cannot be written may not be removable either
                 partial.unlink()
             return False
         return True
 
     def finish(self) -> None:
-        """Wait for a write that is under way."""
+        """Wait until the checkpoint under way, if any, is written."""
         if self._writer is not None:
             self._writer.join()
 
     def load(self) -> dict[str, Any] | None:
-        """The newest readable checkpoint, None if there is none; clears what a crash left half-written.
+        """The newest readable checkpoint, on the CPU; None if there is none. Removes files that a crash left
+        incomplete.
 
         Raises:
-            CheckpointError: there are checkpoints, but none can be read: better to fail than to start anew.
+            CheckpointError: there are checkpoints, but none can be read. To start anew would lose the work
+            silently.
         """
         reason = ""
         for path in self._directory.glob(".g*-s*.pt.*"):
@@ -94,7 +101,7 @@ class Checkpoints:
                     return snapshot
             except (OSError, RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
                 log.error("checkpoint %s is not readable, trying the one before: %r", path, error)
-                reason = str(error) or type(error).__name__  # of an empty file: EOFError, and no word
+                reason = str(error) or type(error).__name__  # an empty file: EOFError without a text
         if reason:
             raise CheckpointError(
                 f"no checkpoint in {self._directory} can be read: {reason.splitlines()[0]}; "

@@ -1,4 +1,4 @@
-"""Who has the training state, and how it gets to those who have not."""
+"""Which ranks have the training state, and how the others receive it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.roll import Roll, call_roll
 from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.state.stream import ANY, Roll, Stream, call_roll
+from bftrainer.elastic.state.stream import ANY, Stream
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What it took until a newcomer had the state that was streamed to it."""
+    """What it took to stream the state to a newcomer."""
 
     bytes: int
     seconds: float
@@ -26,18 +27,18 @@ class HandOver:
     """One rank's part in handing the state over, in one group after the other.
 
     Newcomers to members that have a large state get it in the course of the next steps (`Stream`), and
-    are shadows until then. In all other cases everybody stands still for one broadcast.
+    are shadows until then. In all other cases all ranks stand still for one broadcast.
 
     Args:
         state: this rank's.
-        streams: whether a rank that knows no more than averaged gradients can take all steps.
-        resume: put a checkpoint into `state`, and say whether there is one.
+        streams: whether averaged gradients are all that a rank needs to take every step.
+        resume: puts a checkpoint into `state`; returns whether there is one.
     """
 
     def __init__(self, state: TrainingState, *, streams: bool, resume: Callable[[], bool]) -> None:
         self.has_state = False
         self.is_torn = False
-        """Whether part of what the script built has been overwritten, and no whole state been received."""
+        """Whether part of the state that the script built is overwritten, and no complete one has arrived."""
         self.working: tuple[int, ...] = (0,)
         """The ranks that have the state: they share the samples."""
         self._state, self._streams, self._resume = state, streams, resume
@@ -46,11 +47,11 @@ class HandOver:
         self._began = 0.0
 
     def enter(self, group: Group) -> None:
-        """Find out who has the latest state, and hand it to whoever has not, or begin to.
+        """Find out which ranks have the latest state, and hand it to the others, or begin to.
 
         Raises:
             GroupBroken: a member was lost meanwhile.
-            TornError: nobody has a state, there is no checkpoint, and this rank cannot start anew.
+            TornError: no rank has a state, there is no checkpoint, and this rank cannot start anew.
         """
         self.close()
         step = self._state.position.step if self.has_state else None
@@ -67,7 +68,7 @@ class HandOver:
             self._at_once(group, roll.lacking)
 
     def advance(self, group: Group) -> CaughtUp | None:
-        """Between two steps, bring a stream forward; when it is through, what it took.
+        """Between two steps, advance a stream. When it is complete, return what it took; else None.
 
         Raises:
             GroupBroken: a member was lost meanwhile.
@@ -87,21 +88,25 @@ class HandOver:
         return CaughtUp(stream.bytes, time.monotonic() - self._began)
 
     def offer(self) -> int:
-        """What to put into the step's exchange, of which the lowest is to be `agreed`."""
+        """The number for the step's exchange. The lowest of all ranks' goes to `agreed`."""
         return ANY if self._stream is None else self._stream.offer()
 
     def agreed(self, lowest: int) -> None:
-        """What all have offered, at the least."""
+        """Take in the lowest number that a rank has offered."""
         if self._stream is not None:
             self._stream.agreed = lowest
 
     def settle(self) -> None:
-        """Before parameters change: wait for what is under way, see `Stream.settle`."""
+        """Before parameters change: wait for the chunk under way.
+
+        Raises:
+            GroupBroken: see `Stream.settle`.
+        """
         if self._stream is not None:
             self._stream.settle()
 
     def close(self) -> None:
-        """End a stream that is under way; a shadow remembers what it knows already."""
+        """End a stream that is under way. A shadow keeps track of what it has received."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
@@ -124,4 +129,4 @@ class HandOver:
 
 
 class TornError(RuntimeError):
-    """This process cannot go on and cannot start anew: another has to take its place."""
+    """This process can neither go on nor start anew: a new process has to take its place."""

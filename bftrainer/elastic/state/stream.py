@@ -1,130 +1,44 @@
 """Handing the state to newcomers in chunks, while the members train on.
 
 A newcomer enters the group as a *shadow*: it takes no samples, but takes part in every exchange of
-gradients and takes every step of optimiser and scheduler with the members. Between two updates nobody
-changes a parameter; meanwhile one chunk of the state is copied from a member to the shadow: for a
-range of elements, the parameter's values and those of the optimiser's tensors of its shape. An
-optimiser that treats every element by itself keeps from then on exact what has been received. After
-the last chunk comes what is small, with a sample of the whole to prove that the shadow is in step.
+gradients and takes every step of optimiser and scheduler with the members. Between two updates no rank
+changes a parameter. Meanwhile a member sends one chunk of the state to the shadow: for a range of
+elements, the values of the parameter and of the optimiser's tensors of the same shape. An optimiser that
+treats every element by itself keeps received elements exact from then on. After the last chunk come the
+small parts of the state, with a sample of the whole, which proves that the shadow has the same state.
 
-Everybody knows from the same numbers where the stream stands: with each step all agree on the size of
-the next chunk. Nobody who has the state ever waits for it to arrive somewhere else.
+With each step all ranks agree on the size of the next chunk, so all know how far the stream is. A
+rank that has the state never waits until it has arrived elsewhere.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from queue import Queue
 
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.state import TrainingState, from_bytes, to_bytes
+from bftrainer.elastic.state.chunks import Chunk, cut
+from bftrainer.elastic.state.packing import from_bytes, to_bytes
+from bftrainer.elastic.state.roll import Roll, links
+from bftrainer.elastic.state.state import TrainingState
 
-MESSAGE = 1024 * 1024
-"""Bytes that travel at once: gradients on the same connection wait for no more than these."""
 FIRST = 1024 * 1024
-"""Bytes of the first chunk, and of any at least."""
+"""Bytes of the first chunk, and the least of any."""
 DUTY = 0.25
-"""The part of a step in which a chunk should have arrived."""
+"""The fraction of a step within which a chunk should arrive."""
 GROWTH = 4
+"""A chunk is at most so many times as large as the one before."""
 ANY = 1 << 60
-"""Offered by whoever does not care how large the next chunk is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Roll:
-    """Who has what when a group is entered: `latest` steps (None: nobody has a state), the ranks that
-    have them, and those that lack something; `offset` elements of the bulk are known to all of these."""
-
-    latest: int | None
-    working: tuple[int, ...]
-    lacking: tuple[int, ...]
-    offset: int
-
-
-def call_roll(group: Group, *, state: int | None, partial: tuple[int, int]) -> Roll:
-    """Exchange who has the state after which step, or (step, elements) of an incomplete one."""
-    table = torch.zeros(group.size, 3, dtype=torch.int64)
-    table[group.rank] = torch.tensor([0 if state is None else state + 1, partial[0] + 1, partial[1]])
-    group.all_reduce(table)
-    return read_roll(table.tolist())
-
-
-def read_roll(table: Sequence[Sequence[int]]) -> Roll:
-    """From rows of a rank's steps + 1 (0: no state), steps of an incomplete state + 1, elements in that."""
-    latest = max(row[0] for row in table)
-    if latest == 0:
-        return Roll(None, (), tuple(range(len(table))), 0)
-    lacking = tuple(rank for rank, row in enumerate(table) if row[0] < latest)
-    known = [table[rank][2] if table[rank][1] == latest else 0 for rank in lacking]
-    working = tuple(rank for rank, row in enumerate(table) if row[0] == latest)
-    return Roll(latest - 1, working, lacking, min(known, default=0))
-
-
-def links(working: Sequence[int], shadows: Sequence[int], rank: int) -> tuple[int | None, int | None]:
-    """From whom `rank` receives, and to whom it sends: every member heads a chain of shadows."""
-    source = sink = None
-    for i, head in enumerate(working):
-        for before, after in pairwise([head, *shadows[i :: len(working)]]):
-            source = before if after == rank else source
-            sink = after if before == rank else sink
-    return source, sink
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Some elements of a tensor."""
-
-    tensor: torch.Tensor
-    start: int
-    stop: int
-
-    @property
-    def nbytes(self) -> int:
-        return (self.stop - self.start) * self.tensor.element_size()
-
-    def read(self) -> torch.Tensor:
-        return self.tensor.detach().reshape(-1)[self.start : self.stop].cpu().view(torch.uint8)
-
-    def write(self, data: torch.Tensor) -> None:
-        whole = self.tensor.detach()
-        flat = whole.reshape(-1)  # a copy where the tensor is not contiguous
-        flat[self.start : self.stop].view(torch.uint8).copy_(data)
-        if not whole.is_contiguous():
-            whole.copy_(flat.view(whole.shape))
-
-
-def cut(state: TrainingState, start: int, budget: int) -> tuple[list[list[Chunk]], int]:
-    """Messages with the bulk from element `start` on, of about `budget` bytes together, and the end.
-
-    Elements are counted through all parameters; all that belongs to an element is in one message.
-    """
-    messages: list[list[Chunk]] = [[]]
-    room, at, first = MESSAGE, start, 0
-    for parameter in state.parameters():
-        last = first + parameter.numel()
-        if at < last and budget > 0:
-            tensors = state.bulk(parameter)
-            width = sum(t.element_size() for t in tensors)
-            while at < last and budget > 0:
-                if room < width:
-                    messages.append([])
-                    room = MESSAGE
-                count = max(1, min(last - at, min(room, budget) // width))
-                messages[-1] += [Chunk(t, at - first, at - first + count) for t in tensors]
-                at, room, budget = at + count, room - count * width, budget - count * width
-        first = last
-    return [message for message in messages if message], at
+"""Offered by a rank that does not limit the next chunk."""
 
 
 class Stream:
-    """The hand-over in one group. Every rank has one and calls it in the same order.
+    """The hand-over in one group. Every rank has one, and all call its methods in the same order.
 
     `begin` once, then per step `advance` before the samples are shared out, `offer` into the step's
     exchange, whose lowest becomes `agreed`, and `settle` before the optimiser's step.
@@ -148,14 +62,14 @@ class Stream:
 
     @property
     def known(self) -> int:
-        """How many elements of the bulk this rank has and keeps in step."""
+        """How many elements of the bulk this rank has received and kept exact."""
         return 0 if self._is_false else self.offset
 
     def begin(self) -> None:
-        """Hand over what is small; a shadow has everything in place then, but for the bulk's values.
+        """Hand the small parts of the state over. A shadow then lacks only the bulk's values.
 
         Raises:
-            GroupBroken: on a shadow.
+            GroupBroken: on a shadow, a member was lost.
         """
         if self._source is not None:
             self._state.restore_small(from_bytes(self._pass_blob(None)))
@@ -178,7 +92,7 @@ class Stream:
             self._start(messages, closes=self.phase == "closing")
 
     def offer(self) -> int:
-        """The bytes that the next chunk may have; 0 for a shadow that is out of step."""
+        """The bytes that the next chunk may have; 0 from a shadow whose state differs from the members'."""
         if self._source is not None:
             return 0 if self._is_false else ANY
         if self._sink is None:
@@ -186,10 +100,10 @@ class Stream:
         return max(FIRST, min(int(self._rate * DUTY * self._step_s), GROWTH * self.agreed))
 
     def settle(self) -> None:
-        """Before the parameters change: wait for the chunk under way, which is hardly ever still there.
+        """Before parameters change: wait for the chunk under way, which has usually arrived by then.
 
         Raises:
-            GroupBroken: on a shadow; a member goes on, its next exchange will tell.
+            GroupBroken: on a shadow, a member was lost. A member goes on, and its next exchange fails.
         """
         self._jobs.join()
         if self._source is not None:
@@ -201,7 +115,7 @@ class Stream:
             self._is_false = not torch.equal(closing["sample"], self._state.sample())
 
     def close(self) -> None:
-        """End the thread. Of a group that broke, close that first: nothing else calls the thread back."""
+        """End the thread. Close a broken group before: nothing else ends the thread's operations."""
         self._jobs.put(None)
         self._jobs.join()
 
@@ -232,7 +146,7 @@ class Stream:
                     return
                 if self._group.failure is None:
                     job()
-            except Exception as error:  # noqa: BLE001  whatever it is, all have to hear of it
+            except Exception as error:  # noqa: BLE001  whatever it is, all ranks have to learn of it
                 self._group.fail(repr(error))
             finally:
                 self._jobs.task_done()
@@ -252,7 +166,7 @@ class Stream:
         return self._pass(torch.empty(int(size), dtype=torch.uint8) if blob is None else blob)
 
     def _pass(self, data: torch.Tensor) -> torch.Tensor:
-        """Fill `data` from the source, if there is one, and send it on to the sink, if there is one."""
+        """Receive `data` from the source, if there is one, and send it to the sink, if there is one."""
         if self._source is not None:
             self._group.receive(data, self._source)
         if self._sink is not None:

@@ -1,1 +1,1 @@
-"""One training step on any number of nodes: data, batch policy, update, averaging, random numbers."""
+"""One training step: the samples of each rank, averaged gradients, the update, the learning rate."""

@@ -1,4 +1,4 @@
-"""What a run trains on: a data set, or what a `DataLoader` says about one."""
+"""What a run trains on: a data set, or the data set and options of a `DataLoader`."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Source:
-    """Samples by their index, in batches.
+    """Samples by their index, collated into batches.
 
     Args:
-        data: a map-style data set with a length, or a DataLoader over one: its data set, batch size,
-            collation, workers, pinned memory and whether it shuffles are taken over.
+        data: a map-style data set with a length, or a DataLoader over one, of which this takes over data set,
+            batch size, collation, workers, pinned memory and shuffling.
         batch_size: the most samples that a node computes at once; None: the DataLoader's.
         collate: makes a batch from a list of samples; None: the DataLoader's, or PyTorch's.
         seed: of the epochs' permutations.
 
     Raises:
-        ValueError, TypeError: what cannot be shared out over nodes, with what to give instead.
+        ValueError, TypeError: data that cannot be shared out over nodes, with what to give instead.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Source:
 
     @property
     def ahead(self) -> bool:
-        """Whether worker processes fetch batches before they are asked for."""
+        """Whether worker processes fetch batches ahead."""
         return self._loader is not None and self._loader.num_workers > 0
 
     def indices(self, epoch: int, start: int, stop: int) -> list[int]:
@@ -76,7 +76,7 @@ class Source:
         return found
 
     def fetch(self, indices: list[int]) -> Any:
-        """A batch, here and now."""
+        """The batch of these samples, fetched by this process."""
         if isinstance(self._data, TensorDataset):
             batch: Any = self._data[torch.tensor(indices)]
         else:
@@ -133,9 +133,8 @@ def _pinned(batch: Any) -> Any:
 class _Start:
     """What a forked worker process of a DataLoader does first.
 
-    It must not hold the group's connections, or peers would not learn that its parent has let go of
-    them; and it dies with its parent, whatever kills that (should it be too early for that, PyTorch notices
-    within seconds).
+    It closes the group's connections: else peers would not learn that its parent has closed them. And it has
+    the kernel kill it when its parent dies (if the parent died before that, PyTorch ends it within seconds).
     """
 
     def __init__(self, keep: frozenset[int], then: Callable[[int], None] | None) -> None:

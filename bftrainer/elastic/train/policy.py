@@ -1,8 +1,8 @@
 """How large a step is on so many nodes, and what that means for the learning rate. Pure, but for `Pace`.
 
-*Strong scaling*, `FixedGlobal`: a step takes as many samples on any number of nodes, each node's share
-adapts, and training is the same mathematics throughout. *Weak scaling*, `FixedPerNode`: every node
-takes as many samples, and a step grows with the nodes; a rule says how the learning rate follows.
+*Strong scaling*, `FixedGlobal`: a step takes the same number of samples on any number of nodes, so
+training is the same mathematics throughout. *Weak scaling*, `FixedPerNode`: every node takes the same
+number of samples, so a step grows with the nodes; a rule says how the learning rate follows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ RULES: dict[str, Callable[[int], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FixedGlobal:
-    """Every step takes `batch` samples, shared out over the nodes; the learning rate stays."""
+    """Every step takes `batch` samples, shared out over the nodes; the learning rate stays.
+
+    Raises:
+        ValueError: a batch below 1.
+    """
 
     batch: int
 
@@ -49,6 +53,9 @@ class FixedPerNode:
         lr: how the learning rate, chosen for one node, follows: a name of `RULES`, or a function from
             the number of nodes to a factor.
         warmup_steps: over so many steps after a rescale the factor goes evenly from old to new.
+
+    Raises:
+        ValueError: a batch below 1, an unknown rule, or a negative number of steps.
     """
 
     batch: int
@@ -67,7 +74,11 @@ class FixedPerNode:
         return self.batch * nodes
 
     def factor(self, nodes: int) -> float:
-        """What the learning rate is multiplied by on `nodes` nodes."""
+        """What the learning rate is multiplied by on `nodes` nodes.
+
+        Raises:
+            ValueError: the rule gives a factor that is not above 0 and finite.
+        """
         rule = RULES[self.lr] if isinstance(self.lr, str) else self.lr
         factor = float(rule(nodes))
         if not (factor > 0 and math.isfinite(factor)):
@@ -84,10 +95,10 @@ def _positive(what: str, size: int) -> None:
 
 
 def overridden(policy: Policy, spec: Mapping[str, Any]) -> Policy:
-    """A script's policy with what a spec's key `batch` says instead of it.
+    """A script's policy, overridden by a spec's key `batch`.
 
-    `spec` is {"global": samples} or {"per_node": samples, "lr": rule, "warmup_steps": steps}; what
-    the second leaves out stays as the script has it.
+    `spec` is {"global": samples} or {"per_node": samples, "lr": rule, "warmup_steps": steps}; keys that
+    the second lacks stay as the script has them.
     """
     if not spec:
         return policy
@@ -96,6 +107,21 @@ def overridden(policy: Policy, spec: Mapping[str, Any]) -> Policy:
     said = {"batch": spec["per_node"]} | {k: spec[k] for k in ("lr", "warmup_steps") if k in spec}
     base = policy if isinstance(policy, FixedPerNode) else FixedPerNode(spec["per_node"])
     return replace(base, **said)
+
+
+def chosen(given: Policy | None, batch_size: int, accumulate: int | None, spec: Mapping[str, Any]) -> Policy:
+    """The policy of a run: what the spec's key `batch` says, else `given`, else one of its own.
+
+    That is `batch_size * accumulate` samples per node.
+
+    Raises:
+        ValueError: `given` and `accumulate`, or an `accumulate` below 1.
+    """
+    if given is not None and accumulate is not None:
+        raise ValueError("accumulate and policy: with a policy, micro-batches follow from batch_size")
+    if accumulate is not None and accumulate < 1:
+        raise ValueError(f"accumulate {accumulate}: at least 1 micro-batch per step")
+    return overridden(given or FixedPerNode(batch_size * (accumulate or 1)), spec)
 
 
 class Pace:
@@ -109,7 +135,7 @@ class Pace:
         self._since = -1  # no step has been taken under any target
 
     def turn_to(self, target: float, step: int, warmup_steps: int) -> None:
-        """Head for `target` from `step` on; a run that begins is there at once."""
+        """Move to `target` from `step` on; a run that begins starts with it."""
         if self._since < 0:
             self._origin = target
         elif target != self._target:
@@ -119,13 +145,15 @@ class Pace:
         self._target, self._since = target, step
 
     def factor(self, step: int, warmup_steps: int) -> float:
-        """The factor for the step that comes after `step` others."""
+        """The factor for the step after `step` others."""
         done = min(1.0, (step - self._since + 1) / (warmup_steps + 1))
         return self._origin + done * (self._target - self._origin)
 
     def state_dict(self) -> dict[str, Any]:
+        """Its part of the training state."""
         return {"origin": self._origin, "target": self._target, "since": self._since}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` has returned."""
         self._origin, self._target = state_dict["origin"], state_dict["target"]
         self._since = state_dict["since"]

@@ -1,4 +1,4 @@
-"""Random numbers that a rescale does not make worse: drawn from seed, step and rank."""
+"""Seeds of random numbers, from seed, step and rank: a rescale repeats none."""
 
 from __future__ import annotations
 

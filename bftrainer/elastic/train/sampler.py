@@ -1,4 +1,4 @@
-"""Who trains on which samples. Pure arithmetic, so that every member knows everybody's share.
+"""Which rank trains on which samples. Pure arithmetic: every member can compute the share of each.
 
 An epoch is a permutation of the data set, drawn from seed and epoch number; the position in it is
 part of the training state that survives every rescale. A step takes the next samples of the
@@ -24,20 +24,21 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One rank's part of a step: the permutation's entries [start, stop) of `total` used by all ranks."""
+    """One rank's part of a step: the entries [start, stop) of the epoch's permutation."""
 
     start: int
     stop: int
-    total: int
-    after: Position
+    total: int  # samples of the step, over all ranks
+    after: Position  # once the step is taken
 
     @property
     def size(self) -> int:
+        """The number of its samples."""
         return self.stop - self.start
 
     @property
     def weight(self) -> float:
-        """What this rank's mean counts in the mean over all ranks."""
+        """What this rank's mean counts in the mean over all samples of the step."""
         return self.size / self.total
 
 
@@ -47,8 +48,8 @@ def share(
     """The share of `rank` of `size` in the step at `position`.
 
     A step takes `batch` samples, over all ranks, of a data set of `length`; the last step of an epoch,
-    or of a `budget` of samples, is smaller. They are shared out evenly, the first ranks taking one more
-    where it does not divide; a rank's share is empty where there are fewer samples than ranks.
+    or of a `budget` of samples, is smaller. Shares differ by one sample at most, the first ranks' being
+    the larger ones; with fewer samples than ranks, some are empty.
     """
     total = min(batch, length - position.cursor)
     if budget is not None:
@@ -65,11 +66,11 @@ def share(
     return Share(start, stop, total, after)
 
 
-def pieces(mine: Share, size: int, at_most: int) -> tuple[tuple[int, int], ...]:
-    """The micro-batches [start, stop) that a rank of `size` works its share off in.
+def micro_batches(mine: Share, size: int, at_most: int) -> tuple[tuple[int, int], ...]:
+    """The micro-batches [start, stop) into which a rank of `size` cuts its share.
 
-    None is larger than `at_most` samples, and none is empty; ranks have equally many of them, unless
-    there are fewer samples than that.
+    Each has 1 to `at_most` samples. All ranks have the same number of them, unless a share has fewer samples
+    than that.
     """
     largest = -(-mine.total // size)
     count = min(-(-largest // at_most), mine.size)

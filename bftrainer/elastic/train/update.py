@@ -1,4 +1,4 @@
-"""The step that an averaged gradient leads to: unscaled, clipped, at the learning rate of the moment."""
+"""The update by an averaged gradient: unscaled, clipped, with the learning rate's present factor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bftrainer.elastic.train.policy import Pace, Policy
 class Update:
     """Optimiser, scheduler and scaler, stepped together.
 
-    All ranks have the same gradient and the same state, so all of them decide alike, also where a
+    All ranks have the same gradient and the same state, so all make the same update. All skip it, too, if a
     gradient is infinite and the scaler leaves the optimiser's step out.
     """
 
@@ -31,22 +31,23 @@ class Update:
         self._clip_norm, self._policy = clip_norm, policy
 
     def rescaled(self, nodes: int, step: int) -> None:
-        """From `step` on there are `nodes` nodes."""
+        """From `step` on, `nodes` nodes share the samples: the learning rate's factor follows."""
         self.pace.turn_to(self._policy.factor(nodes), step, self._policy.warmup_steps)
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        """What to go backward from."""
+        """The loss to call `backward` on: times the scaler's factor, if there is a scaler."""
         return loss if self._scaler is None else self._scaler.scale(loss)
 
     def clear(self) -> None:
-        """Forget all gradients."""
+        """Clear all gradients."""
         self._optimizer.zero_grad()
 
     def take(self, step: int) -> None:
-        """Take the step that comes after `step` others."""
+        """Take the step after `step` others."""
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         if self._scaler is not None:
-            self._scaler.scale(torch.zeros((), device=parameters[0].device))  # who had no batch has not yet
+            # a rank without a batch has scaled nothing yet, and unscale_ demands it
+            self._scaler.scale(torch.zeros((), device=parameters[0].device))
             self._scaler.unscale_(self._optimizer)
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
@@ -61,7 +62,7 @@ class Update:
 
     @contextlib.contextmanager
     def _paced(self, factor: float) -> Iterator[None]:
-        """Within, learning rates are `factor` times theirs; schedulers never see it."""
+        """Within, learning rates are multiplied by `factor`; schedulers never see it."""
         groups = self._optimizer.param_groups
         own = [group["lr"] for group in groups]
         for group in groups:

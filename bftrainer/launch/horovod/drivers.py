@@ -22,7 +22,7 @@ RETRY_S = 2.0
 
 
 class DriverProcesses:
-    """Implements `launch.horovod.Drivers` with processes of `elastic.horovod_driver`.
+    """Implements `launch.horovod.Drivers` with processes of `elastic.horovod.driver`.
 
     They listen on sockets in `folder`, named by trainer and start.
     """

@@ -1,6 +1,6 @@
 """The Horovod launcher: for scripts that are written for Elastic Horovod.
 
-Every trainer has a driver, a process beside the daemon (`elastic.horovod_driver`) that stands in for
+Every trainer has a driver, a process beside the daemon (`elastic.horovod.driver`) that stands in for
 Horovod's: it lets the workers of the published membership find each other. New workers stand warm
 before that (`gated`), and their scripts run as far as `elastic.attach()` while the members train on.
 

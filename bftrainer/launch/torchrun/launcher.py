@@ -29,7 +29,7 @@ MAX_RESTARTS = 1 << 30
 
 
 class Stores(Protocol):
-    """Where a run's processes find each other: `elastic.store_host`, or what a test has."""
+    """Where a run's processes find each other: `elastic.programs.tcp_store`, or what a test has."""
 
     address: str
 

@@ -14,7 +14,7 @@ RETRY_S = 1.0
 
 
 class StoreHost:
-    """Implements `launch.torchrun.Stores` with a process of `elastic.store_host`."""
+    """Implements `launch.torchrun.Stores` with a process of `elastic.programs.tcp_store`."""
 
     def __init__(self, address: str) -> None:
         self.address = address

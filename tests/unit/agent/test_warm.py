@@ -11,7 +11,7 @@ import pytest
 
 from bftrainer.agent.process import Program
 from bftrainer.elastic.members.channel import AGENT_GONE
-from bftrainer.elastic.programs import warm
+from bftrainer.elastic.programs import preload
 
 
 def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> 
         "import json, os.path as p\nfrom collections import abc\nfrom . import here\n"
         "def f():\n    import socketserver\nif True:\n    import wave\n"
     )
-    assert warm.imports_of(script) == ["json", "os.path", "collections"]
+    assert preload.imports_of(script) == ["json", "os.path", "collections"]
 
 
 def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path
     (tmp_path / "broken.py").write_text("import (")
     script = tmp_path / "train.py"
     script.write_text("import sys, wave, broken, no_such\n")
-    assert warm.imports_of(script) == ["sys", "json", "csv", "no_such"]
+    assert preload.imports_of(script) == ["sys", "json", "csv", "no_such"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_who_leaves_before_it_was_let_run_goes_quietly(order: str, code: int) ->
     ours, theirs = socket.socketpair()
     ours.sendall(order.encode())
     ours.shutdown(socket.SHUT_WR)
-    waiting = f"from bftrainer.elastic.programs import warm; warm._wait_for_go({theirs.fileno()})"
+    waiting = f"from bftrainer.elastic.programs import forked; forked.wait_for_go({theirs.fileno()})"
     done = subprocess.run(
         [sys.executable, "-c", waiting], pass_fds=[theirs.fileno()], capture_output=True, check=False
     )
@@ -54,7 +54,7 @@ def test_who_leaves_before_it_was_let_run_goes_quietly(order: str, code: int) ->
 def test_what_starts_something_or_is_the_users_own_is_left_to_the_worker(
     package: str, installed: bool
 ) -> None:
-    assert warm._is_installed(package) is installed
+    assert preload.is_installed(package) is installed
 
 
 def test_a_module_beside_the_script_is_never_imported_beforehand(
@@ -64,7 +64,7 @@ def test_a_module_beside_the_script_is_never_imported_beforehand(
     monkeypatch.syspath_prepend(str(tmp_path))
     script = tmp_path / "train.py"
     script.write_text("import bft_own_module, wave\n")
-    warm._import_for(str(script))
+    preload.import_for(str(script))
     assert "wave" in sys.modules and "bft_own_module" not in sys.modules
 
 
@@ -108,8 +108,8 @@ def test_another_interpreter_is_started_anew(tmp_path: Path) -> None:
 )
 def test_a_forked_process_ends_as_any_does_but_is_not_taken_apart(script: str, code: int, said: str) -> None:
     program = f"""
-from bftrainer.elastic.programs import warm
-ending = warm.Ending()
+from bftrainer.elastic.programs import forked
+ending = forked.Ending()
 import atexit, sys, threading, time
 class Large:
     def __del__(self): print("taken apart", flush=True)

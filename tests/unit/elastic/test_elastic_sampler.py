@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.elastic.train.sampler import Position, pieces, share
+from bftrainer.elastic.train.sampler import Position, micro_batches, share
 
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 
@@ -38,7 +38,7 @@ def test_micro_batches_are_small_enough_equally_many_and_cover_the_share(
     batch: int, size: int, at_most: int
 ) -> None:
     shares = [share(Position(), rank=r, size=size, batch=batch, length=1000) for r in range(size)]
-    cuts = [pieces(s, size, at_most) for s in shares]
+    cuts = [micro_batches(s, size, at_most) for s in shares]
     for mine, cut in zip(shares, cuts, strict=True):
         assert [i for a, b in cut for i in range(a, b)] == list(range(mine.start, mine.stop))
         assert all(0 < b - a <= at_most for a, b in cut)

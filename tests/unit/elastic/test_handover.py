@@ -6,8 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer.elastic.state.state import TrainingState, from_bytes, to_bytes
-from bftrainer.elastic.state.stream import MESSAGE, Roll, cut, links, read_roll
+from bftrainer.elastic.state.chunks import MESSAGE, cut
+from bftrainer.elastic.state.packing import from_bytes, to_bytes
+from bftrainer.elastic.state.roll import Roll, links, read_roll
+from bftrainer.elastic.state.state import TrainingState
 
 
 def test_the_roll_tells_who_works_who_lacks_and_what_all_of_these_know() -> None:

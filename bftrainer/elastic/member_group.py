@@ -1,0 +1,222 @@
+"""The processes that train together: one generation of members after the other, as the daemon says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from bftrainer.elastic.members import default_group
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.group import Group, GroupBroken, Pending
+from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.peers import SingleProcess
+from bftrainer.elastic.progress import Progress
+from bftrainer.elastic.state.handover import HandOver, TornError
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.sampler import Position
+
+log = logging.getLogger(__name__)
+
+
+class MemberGroup(SingleProcess):
+    """The members of one generation after the other, as the daemon publishes them.
+
+    Args:
+        orders: what the agent told this worker at its start.
+        state, joined: as of `SingleProcess`.
+        streams: whether newcomers can receive the state while the members train on.
+        device: where the model is.
+    """
+
+    def __init__(
+        self,
+        orders: Orders,
+        state: TrainingState,
+        joined: Callable[[], None],
+        *,
+        streams: bool,
+        device: torch.device,
+    ) -> None:
+        super().__init__(state, joined)
+        self.budget = orders.samples
+        self._membership = Membership(orders, device)
+        self._progress = Progress(state, self._membership.channel, orders)
+        self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
+        self._is_broken = False
+        self._flag: tuple[torch.Tensor, Pending] | None = None
+        self._step_done_at = time.monotonic()
+
+    @property
+    def size(self) -> int:
+        """How many ranks share the samples: those that have the state."""
+        return len(self._hand_over.working)
+
+    @property
+    def place(self) -> int | None:
+        """This rank's place among those; None while it has no state."""
+        working = self._hand_over.working
+        return working.index(self.group.rank) if self.group.rank in working else None
+
+    # one step together
+
+    def begin_step(self) -> bool:
+        """As `SingleProcess.begin_step`. Starts the exchange by which all members agree on the next
+        generation and on the next chunk of a hand-over; it overlaps with the step."""
+        was_shadow = self.place is None
+        try:
+            caught_up = self._hand_over.advance(self.group)
+        except GroupBroken as error:
+            self.lost(error)
+            return False
+        if caught_up is not None:
+            self._joined()
+            if was_shadow:
+                self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
+        offer = self._membership.offer(self.group.generation)
+        flag = torch.tensor([offer, -offer, self._hand_over.offer()], dtype=torch.int64)
+        try:
+            self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
+        except GroupBroken:
+            self._flag = None  # the gradients' exchange will fail as well and be handled
+        return True
+
+    def settle(self) -> None:
+        """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
+        self._hand_over.settle()
+
+    def taken(self, before: Position) -> None:
+        """As `SingleProcess.taken`: report, save, and switch if all offered the same newer generation."""
+        self._step_done_at = time.monotonic()
+        if self.place == 0:  # what rank 0 reports is what all members have taken for sure
+            committed = self._state.position if self.group.size == 1 else before
+            self._progress.after_step(committed, self._step_done_at, self.group.generation, self.size)
+        if self._flag is None:
+            return
+        (flag, pending), self._flag = self._flag, None
+        try:
+            pending.wait()
+            lowest, highest = int(flag[0]), -int(flag[1])
+            self._hand_over.agreed(int(flag[2]))
+            if lowest == highest > self.group.generation:
+                self._join(self._membership.switch(lowest))
+        except GroupBroken as error:
+            self.lost(error)
+
+    # changing membership
+
+    def enter(self) -> None:
+        """Report ready and wait until this process is a member.
+
+        Raises:
+            Leave: it is to leave instead.
+        """
+        self._membership.channel.start()
+        self._membership.channel.send("ready")
+        self._step_done_at = time.monotonic()
+        self._rejoin()
+
+    def lost(self, error: GroupBroken) -> None:
+        """Leave the broken group and wait for the next one, as often as that breaks, too.
+
+        Raises:
+            Leave: this process is to leave.
+        """
+        self._flag = None
+        self._is_broken = True
+        generation = self.group.generation
+        self.let_go()
+        self._hand_over.close()
+        self._membership.channel.send("broken", generation=generation, reason=str(error)[:300])
+        self._rejoin()
+
+    def _rejoin(self) -> None:
+        seen = self.group.generation
+        while True:
+            group = self._membership.next(seen)
+            seen = group.generation
+            try:
+                self._join(group)
+                return
+            except GroupBroken as error:
+                group.close()
+                self._membership.channel.send("broken", generation=seen, reason=str(error)[:300])
+
+    def _join(self, group: Group) -> None:
+        """Enter a group: find out which ranks have the latest state, and hand it to the others."""
+        survivor = self._hand_over.has_state
+        default_group.remove()
+        self.group.retire()  # all have left it, or it is closed already
+        self.group = group
+        try:
+            self._hand_over.enter(group)
+        except TornError as error:
+            log.error("%s: this process ends, for another to start anew", error)
+            os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
+        self._is_broken = False
+        default_group.install(group)
+        self._joined()
+        now = time.monotonic()
+        self._membership.channel.send(
+            "joined",
+            generation=group.generation,
+            step=self._state.position.step,
+            size=group.size,
+            survivor=survivor,
+            pause_s=now - self._step_done_at,
+        )
+        self._step_done_at = now
+        self._progress.restart(now)
+
+    def leave(self) -> NoReturn:
+        """End the process. If no member stays, rank 0 saves the state first; after a loss every survivor
+        does, because rank 0 may be what was lost."""
+        last = self._membership.dissolved and self._hand_over.has_state
+        if last and (self.place == 0 or self._is_broken):
+            self._progress.save(self.group.generation)
+        self._tell("left")
+        raise SystemExit(0)
+
+    def finish(self) -> bool:
+        """As `SingleProcess.finish`: rank 0 saves the final state, and all agree that it is saved."""
+        if self.place == 0:
+            self._progress.save(self.group.generation)
+        try:
+            self.group.all_reduce(torch.zeros(1))
+        except GroupBroken as error:
+            self.lost(error)
+            return False
+        self._tell("finished")
+        return True
+
+    def broke_off(self) -> None:
+        """The script has ended the run by itself; with a budget, that is none of its business."""
+        if self.budget is None:
+            self._progress.save(self.group.generation)
+            self._tell("finished")
+
+    def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
+        """As `SingleProcess.report`; rank 0's figures count."""
+        self._progress.metrics |= metrics
+        if now and self.place == 0:
+            self._tell("metrics")
+
+    def _tell(self, kind: str, **more: Any) -> None:
+        self._progress.tell(kind, self.group.generation, self.size, self._state.position, **more)
+
+
+def peers_of(
+    orders: Orders | None, state: TrainingState, joined: Callable[[], None], *, streams: bool
+) -> SingleProcess:
+    """The processes with which this one trains: those that the daemon publishes; none without `orders`."""
+    if orders is None:
+        return SingleProcess(state, joined)
+    trained = [p for p in state.parameters() if p.requires_grad]
+    device = trained[0].device if trained else torch.device("cpu")
+    return MemberGroup(orders, state, joined, streams=streams, device=device)

@@ -1,0 +1,105 @@
+"""What the training loop needs of the processes that it trains with; and a process that trains alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from bftrainer.elastic.members import default_group
+from bftrainer.elastic.members.group import Group, GroupBroken
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.sampler import Position
+
+
+class SingleProcess:
+    """One process, started by hand: no peers, no daemon, no orders. `MemberGroup` overrides all of it.
+
+    Args:
+        state: the training state of this process.
+        joined: called whenever a group has been entered, or more ranks share the samples, before the next
+        step.
+    """
+
+    budget: int | None = None
+    """Samples after which the run is over; None: the script decides."""
+
+    def __init__(self, state: TrainingState, joined: Callable[[], None]) -> None:
+        self.group = Group(0, 0, 1)
+        self._state, self._joined = state, joined
+
+    @property
+    def size(self) -> int:
+        """How many ranks share the samples."""
+        return 1
+
+    @property
+    def place(self) -> int | None:
+        """This rank's place among those; None while it has no state."""
+        return 0
+
+    def enter(self) -> None:
+        """Wait until this process is a member.
+
+        Raises:
+            Leave: it is to leave instead.
+        """
+        default_group.install(self.group)
+        self._joined()
+
+    def let_go(self) -> None:
+        """Close the group's connections, so that peers that wait for this rank learn of it at once."""
+        default_group.remove()
+        self.group.close()
+
+    def begin_step(self) -> bool:
+        """Begin a step. False: a member was lost, and the step has to be shared out anew.
+
+        Raises:
+            Leave: this process is to leave.
+        """
+        return True
+
+    def settle(self) -> None:
+        """Wait for background transfers, because parameters are about to change.
+
+        Raises:
+            GroupBroken: on a rank that must not take the step.
+        """
+
+    def lost(self, error: GroupBroken) -> None:
+        """Leave the broken group and wait for the next one.
+
+        Raises:
+            Leave: this process is to leave.
+            GroupBroken: there will be no next group.
+        """
+        raise error
+
+    def taken(self, before: Position) -> None:
+        """This rank has taken the step after `before`. May change the group.
+
+        Raises:
+            Leave: this process is to leave.
+        """
+
+    def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
+        """Report figures, by name; without `now` they go along with the next progress."""
+
+    def finish(self) -> bool:
+        """Agree with all members that the work is done. False: a member was lost meanwhile, go on.
+
+        Raises:
+            Leave: this process is to leave.
+        """
+        return True
+
+    def broke_off(self) -> None:
+        """The script has left its loop by itself."""
+
+    def leave(self) -> NoReturn:
+        """End the process, as ordered.
+
+        Raises:
+            SystemExit: always, with code 0.
+        """
+        raise SystemExit(0)

@@ -1,0 +1,114 @@
+"""Importing, before workers are forked, the installed packages that their script will import."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib
+import importlib.util
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+UNSAFE = 3
+"""Exit code of the warm process: an import started threads or a device, so it must not fork any more."""
+_NOT_BEFORE_FORK = {"mpi4py", "tensorflow", "jax", "cupy", "pycuda", "ray"}
+"""Packages that are known to start something when imported."""
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Around imports: without garbage collection, which would take a sixth of their time.
+
+    Imported objects are then exempt from later collections, so that forks go on sharing their memory.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def import_for(script: str) -> None:
+    """Import the installed modules that a script imports. Its own modules may do anything then: those are
+    left out.
+
+    Raises:
+        SystemExit: with code `UNSAFE`, an import has started threads or a device.
+    """
+    import torch  # noqa: PLC0415  see `main`
+
+    with importing():
+        for name in imports_of(Path(script)):
+            if name not in sys.modules and is_installed(name.partition(".")[0]):
+                try:
+                    importlib.import_module(name)
+                except Exception:  # noqa: BLE001, S112  whatever a package does: the worker will say so
+                    continue
+    if threading.active_count() > 1 or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        sys.exit(UNSAFE)
+
+
+def imports_of(script: Path) -> list[str]:
+    """The names of the modules that a script imports at its top level, in order, without relative imports.
+
+    A module that lies beside the script is replaced by what it imports in turn.
+    """
+    found: dict[str, None] = {}
+    read: set[Path] = set()
+
+    def follow(path: Path) -> None:
+        read.add(path)
+        for name in _imported(path):
+            own = _beside(script, name)
+            if own is None:
+                found[name] = None
+            elif own not in read:
+                follow(own)
+
+    follow(script)
+    return list(found)
+
+
+def _beside(script: Path, name: str) -> Path | None:
+    """The file of a module in the script's folder, which Python searches first; None if it is not there."""
+    top = script.parent / name.partition(".")[0]
+    if not (top.is_dir() or top.with_suffix(".py").is_file()):
+        return None
+    path = script.parent.joinpath(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imported(path: Path) -> list[str]:
+    """What one file imports; nothing if it cannot be read: the worker itself will report the error."""
+    try:
+        body = ast.parse(path.read_text("utf-8")).body
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError):
+        return []
+    found: list[str] = []
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            found += [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+            found.append(statement.module)
+    return found
+
+
+def is_installed(package: str) -> bool:
+    """Whether a top-level package is installed with this interpreter, and can be imported before a fork."""
+    if package in _NOT_BEFORE_FORK:
+        return False
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    if spec is None or spec.origin is None:
+        return False
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return spec.origin in ("built-in", "frozen") or any(
+        Path(spec.origin).is_relative_to(place) for place in places
+    )

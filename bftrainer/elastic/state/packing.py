@@ -1,0 +1,80 @@
+"""State as bytes: a skeleton in which slots stand for the tensors, then the tensors' memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Stands for one of the tensors that follow a skeleton."""
+
+    index: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def to_bytes(value: Any) -> torch.Tensor:
+    """Any state as a tensor of bytes: its skeleton, then the memory of its tensors, from whatever device."""
+    tensors: list[torch.Tensor] = []
+    head = pickle_skeleton(value, tensors)
+    parts = [memory_of(t.detach().cpu().contiguous()) for t in tensors]
+    return torch.cat([memory_of(torch.tensor([len(head)])), head, *parts])
+
+
+def from_bytes(data: torch.Tensor) -> Any:
+    """What `to_bytes` was given, with its tensors on the CPU."""
+    start = 8 + int(data[:8].clone().view(torch.int64))
+    skeleton = unpickle(data[8:start])
+
+    def filled(leaf: Any) -> Any:
+        nonlocal start
+        if not isinstance(leaf, Slot):
+            return leaf
+        tensor = torch.empty(leaf.shape, dtype=leaf.dtype)
+        memory = memory_of(tensor)
+        memory.copy_(data[start : start + len(memory)])
+        start += len(memory)
+        return tensor
+
+    return mapped(skeleton, filled)
+
+
+def pickle_skeleton(value: Any, tensors: list[torch.Tensor]) -> torch.Tensor:
+    """`value` pickled, with slots in place of its tensors. Appends the tensors to `tensors`, in their
+    order."""
+    pickled = pickle.dumps(mapped(value, lambda leaf: _slotted(leaf, tensors)))
+    return torch.frombuffer(bytearray(pickled), dtype=torch.uint8)
+
+
+def unpickle(data: torch.Tensor) -> Any:
+    """The value of pickled bytes. Only for bytes of members of this trainer, which run the same program."""
+    return pickle.loads(data.numpy().tobytes())  # noqa: S301
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous tensor's memory as bytes: Gloo cannot broadcast every type, but it can broadcast bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """`value` with `leaf` applied to everything in it that is not a container."""
+    if isinstance(value, dict):
+        return {key: mapped(item, leaf) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(mapped(item, leaf) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(mapped(item, leaf) for item in value)
+    return leaf(value)
+
+
+def _slotted(leaf: Any, found: list[torch.Tensor]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    found.append(leaf)
+    return Slot(len(found) - 1, tuple(leaf.shape), leaf.dtype)

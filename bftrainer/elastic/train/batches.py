@@ -1,0 +1,108 @@
+"""Which samples this rank works on, step by step, and the micro-batches made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.sampler import Position, Share, micro_batches, share
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """A part [start, stop) of a share, on which the script works at one time.
+
+    The mean of its losses counts `weight` in the mean of the share.
+    """
+
+    start: int
+    stop: int
+    weight: float
+    first: bool
+    last: bool
+    went_backward: bool = field(default=False, init=False)
+
+
+class Batches:
+    """This rank's part of every step, from the position that training has reached.
+
+    Args:
+        source: of the samples.
+        policy: how many samples a step takes.
+        epochs: after so many passes there is nothing left; None: passes do not count.
+        budget: after so many samples there is nothing left; None: samples do not count.
+        stand_in: whether a rank without samples works on a stand-in, of weight 0.
+    """
+
+    def __init__(
+        self, source: Source, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
+    ) -> None:
+        self._source, self._policy = source, policy
+        self._epochs, self._budget, self._stand_in = epochs, budget, stand_in
+        self._place: int | None = 0
+        self._size = 1
+        self._ahead: Iterator[Any] | None = None
+
+    def enter(self, position: Position, place: int | None, size: int) -> None:
+        """From `position` on, this rank is number `place` of `size` that share the samples.
+
+        None as `place`: this rank takes no samples. Worker processes, if any, begin to fetch anew.
+        """
+        self._place, self._size = place, size
+        fetches = self._source.ahead and place is not None
+        self._ahead = self._source.stream(self._coming(position)) if fetches else None
+
+    def stop(self) -> None:
+        """End worker processes that fetch ahead."""
+        self._ahead = None
+
+    def complete(self, position: Position) -> bool:
+        """Whether nothing is left to train on at `position`."""
+        return (self._budget is not None and position.samples >= self._budget) or (
+            self._epochs is not None and position.epoch >= self._epochs
+        )
+
+    def share(self, position: Position) -> Share:
+        """This rank's share of the step at `position`; an empty one if it takes no samples."""
+        found = share(
+            position,
+            rank=self._place or 0,
+            size=self._size,
+            batch=self._policy.total(self._size),
+            length=self._source.length,
+            budget=self._budget,
+        )
+        return found if self._place is not None else replace(found, stop=found.start)
+
+    def parts(self, mine: Share) -> list[MicroBatch]:
+        """The micro-batches of a share, in order; the stand-in is the step's last sample."""
+        cuts = micro_batches(mine, self._size, self._source.batch_size)
+        if not cuts and self._stand_in:
+            cuts = ((mine.start - 1, mine.start),)
+        return [
+            MicroBatch(
+                start,
+                stop,
+                weight=(stop - start) / (mine.size or 1),
+                first=start == cuts[0][0],
+                last=stop == cuts[-1][1],
+            )
+            for start, stop in cuts
+        ]
+
+    def fetch(self, epoch: int, part: MicroBatch) -> Any:
+        """The samples of a micro-batch, collated. Every micro-batch is to be fetched, in order."""
+        if self._ahead is not None:
+            return next(self._ahead)
+        return self._source.fetch(self._source.indices(epoch, part.start, part.stop))
+
+    def _coming(self, position: Position) -> Iterator[list[int]]:
+        """The indices of all micro-batches from here on, as long as the members stay the same."""
+        while not self.complete(position):
+            mine = self.share(position)
+            for part in self.parts(mine):
+                yield self._source.indices(position.epoch, part.start, part.stop)
+            position = mine.after

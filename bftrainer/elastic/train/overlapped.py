@@ -1,0 +1,140 @@
+"""Averaging while the backward pass runs, with PyTorch's DistributedDataParallel (DDP)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from bftrainer.elastic.members.group import Group, GroupBroken, Pending
+
+
+class Overlapped:
+    """DistributedDataParallel, with a hook that exchanges its buckets in the present group.
+
+    DDP itself has a group of one rank that never fails (`_OneRank`). So one wrapper lasts through all
+    rescales, and no error comes up in the script's forward or backward pass. `find_unused_parameters` keeps
+    DDP from arranging its buckets anew after the first step: newcomers would have other buckets than the
+    rest.
+    """
+
+    needs_batch = False
+
+    def __init__(self, model: torch.nn.Module, options: Mapping[str, Any]) -> None:
+        self._one_rank = _OneRank(self)
+        self._ddp = DistributedDataParallel(
+            model, process_group=self._one_rank, init_sync=False, find_unused_parameters=True, **options
+        )
+        self._ddp.register_comm_hook(None, lambda _, bucket: self._exchange(bucket))
+        self.model: torch.nn.Module = self._ddp
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._group = Group(0, 0, 1)
+        self._weight = 1.0
+        self._under_way: list[tuple[torch.Tensor, torch.Tensor, Pending, Future[torch.Tensor]]] = []
+        self._broken: str | None = None
+
+    def begin(self, group: Group, weight: float) -> None:
+        """As `Averaging.begin`."""
+        self._group, self._weight, self._broken = group, weight, None
+
+    @contextlib.contextmanager
+    def micro_batch(self, *, last: bool) -> Any:
+        """As `Averaging.micro_batch`: DDP exchanges in the last backward pass only."""
+        with contextlib.nullcontext() if last else self._ddp.no_sync():
+            yield
+
+    def absent(self) -> None:
+        """As `Averaging.absent`: a backward pass that reaches one parameter; DDP fills in zeros for the
+        others."""
+        nothing = self._parameters[0].sum() * 0.0
+        self._ddp.reducer.prepare_for_backward([nothing])
+        nothing.backward()  # type: ignore[no-untyped-call]
+
+    def finish(self) -> None:
+        """As `Averaging.finish`.
+
+        Raises:
+            GroupBroken: a member was lost during the backward pass.
+        """
+        if self._broken is not None:
+            raise GroupBroken(self._broken)
+
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        """Sum DDP's map of the parameters that have a gradient over all ranks; ranks without a batch add
+        zeros."""
+        if self._weight == 0.0:
+            tensor.zero_()
+        moved = tensor.to(self._group.device)
+        with self._noted():
+            self._group.all_reduce(moved)
+        tensor.copy_(moved)
+
+    def _exchange(self, bucket: Any) -> Future[torch.Tensor]:
+        """DDP's hook: start to exchange a bucket, while the backward pass goes on."""
+        buffer = bucket.buffer()
+        future: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
+        buffer.mul_(self._weight) if self._weight else buffer.zero_()
+        moved, pending = buffer.to(self._group.device), Pending(None)
+        with self._noted():
+            pending = self._group.begin_all_reduce(moved)
+        self._under_way.append((buffer, moved, pending, future))
+        if bucket.is_last():
+            self._wait()
+        return future
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, []
+        for buffer, moved, pending, future in under_way:
+            with self._noted():
+                pending.wait()
+            if moved is not buffer:
+                buffer.copy_(moved)
+            future.set_result(buffer)
+
+    @contextlib.contextmanager
+    def _noted(self) -> Any:
+        """Keep the first failure of the group for `finish`: the backward pass has to come to its end
+        first."""
+        try:
+            yield
+        except GroupBroken as error:
+            self._broken = self._broken or str(error)
+
+
+class _OneRank(dist.ProcessGroup):
+    """DDP's process group: one rank, whose collectives never fail."""
+
+    def __init__(self, owner: Overlapped) -> None:
+        super().__init__(0, 1)  # type: ignore[call-arg]  # missing in torch's stub
+        self._owner = owner
+
+    def getBackendName(self) -> str:  # noqa: N802  torch's name
+        return "bftrainer"
+
+    def allreduce(self, tensors: list[torch.Tensor], options: Any = None) -> Any:  # type: ignore[override]
+        for tensor in tensors:
+            self._owner.all_reduce(tensor)
+        return _Done(tensors)
+
+    def broadcast(self, tensors: list[torch.Tensor], options: Any = None) -> Any:  # type: ignore[override]
+        return _Done(tensors)  # buffers stay each rank's own
+
+
+class _Done(dist.Work):
+    """A collective that is over."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self._future: Future[list[torch.Tensor]] = Future()
+        self._future.set_result(tensors)
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def get_future(self) -> Any:
+        return self._future
