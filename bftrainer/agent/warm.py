@@ -1,4 +1,4 @@
-"""The agent's end of the warm pool: the process from which workers are forked, see `elastic.programs.warm`."""
+"""The agent's end of the warm pool: the process from which workers are forked (`elastic.programs.warm`)."""
 
 from __future__ import annotations
 
