@@ -9,21 +9,23 @@ from bftrainer.model.trainer import Cost, Observations, Observed, RescaleCosts
 
 
 def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts) -> RescaleCosts:
-    """What rescaling is believed to cost: given costs count as one more measurement, assumed ones only
-    where there is none."""
+    """What rescaling is estimated to cost: medians of what was measured (s).
 
-    def believed(observed: Observed, *prior: float, otherwise: float) -> float:
+    Costs that the spec gives count as one more measurement, assumed ones only where there is none.
+    """
+
+    def estimated(observed: Observed, *prior: float, otherwise: float) -> float:
         values = (*prior, *observed.recent)
         return median(values) if values else otherwise
 
     known = [] if given is None else [given]
     return RescaleCosts(
         up=Cost(
-            stall_s=believed(seen.up_stall_s, *(c.up.stall_s for c in known), otherwise=assumed.up.stall_s),
-            init_s=believed(seen.up_init_s, *(c.up.init_s for c in known), otherwise=assumed.up.init_s),
+            stall_s=estimated(seen.up_stall_s, *(c.up.stall_s for c in known), otherwise=assumed.up.stall_s),
+            init_s=estimated(seen.up_init_s, *(c.up.init_s for c in known), otherwise=assumed.up.init_s),
         ),
         down=Cost(
-            stall_s=believed(
+            stall_s=estimated(
                 seen.down_stall_s, *(c.down.stall_s for c in known), otherwise=assumed.down.stall_s
             )
         ),
@@ -31,7 +33,10 @@ def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts)
 
 
 def typical_costs(seen: Iterable[Observations], assumed: RescaleCosts) -> RescaleCosts:
-    """What rescaling costs most trainers, of those that it was measured of; assumed where it never was."""
+    """What rescaling typically costs: the median over the trainers of which it was measured.
+
+    `assumed` costs where it was measured of none.
+    """
     found = list(seen)
 
     def over_all(pick: Callable[[Observations], Observed], otherwise: float) -> float:

@@ -1,7 +1,7 @@
 """Scalability curves: nodes -> samples/s, piecewise linear between measured points.
 
-A curve is a tuple of (nodes, samples/s) pairs, see `model.Points`. It starts at (0, 0), which is
-implied, and stays flat beyond its last point: nobody has shown that more nodes would help.
+A curve is a tuple of (nodes, samples/s) pairs, see `model.trainer.Points`. It starts at (0, 0), which is
+implied, and stays flat beyond its last point: no measurement shows that more nodes would help.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Floats = npt.NDArray[np.float64]
 
 
 class CurveError(BftrainerError, ValueError):
-    """A curve that cannot be one. The message names the point and what to do."""
+    """The points make no curve. The message names the point and what to do."""
 
 
 def make(points: Iterable[tuple[int, float]]) -> Points:
-    """Check and sort points.
+    """The curve through these points (nodes, samples/s), checked and sorted.
 
     Raises:
         CurveError: no point, nodes not above 0, a rate not above 0, or two points for one node count.
@@ -54,10 +54,10 @@ def table(points: Points, n_max: int) -> Floats:
 
 
 def rate(points: Points, n: int) -> float:
-    """Samples/s on `n` nodes."""
+    """Samples/s on `n` >= 0 nodes."""
     return float(table(points, max(n, 1))[n])
 
 
 def linear(rate_of_one: float, n_max: int) -> Points:
-    """The curve that nothing has been measured of: every node adds as much as the first."""
+    """The curve of a trainer that was never measured: every node adds `rate_of_one` samples/s."""
     return ((n_max, rate_of_one * n_max),)

@@ -1,8 +1,9 @@
-"""What trainers are taken to be like when nodes are shared out: from specs and observations. Pure.
+"""The speeds and rescale costs that a plan assumes of each trainer, from specs and observations. Pure.
 
-What is known of a trainer comes in this order: what was observed of it; what was observed of others that
-run the same program (`TrainerSpec.program`: trials that differ in their options only); what its spec
-gives; what is typical of the others. Each is where the learning of the one before begins, see `learn`.
+Four sources say something about a trainer, the most specific first: what was observed of it; what was
+observed of others that run the same program (`TrainerSpec.program`: trials that differ in their options
+only); what its spec gives; what is typical of the others. Each serves as the prior of the one before it,
+see `fit`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NOTHING = Observations()
 def with_measurement(
     trainer: Trainer, programs: SharedObservations, event: Measured, node_class: str
 ) -> tuple[Trainer, SharedObservations]:
-    """A trainer and the programs after a measurement on nodes of a class."""
+    """A trainer and the programs after a measurement on nodes of a class ("": nodes of no class)."""
     name = node_class if node_class in dict(trainer.spec.curves) else None
 
     def after(seen: Observations) -> Observations:
@@ -48,7 +49,7 @@ def with_measurement(
 
 
 def observations_by_program(trainers: Iterable[Trainer]) -> SharedObservations:
-    """What these trainers' own observations say of their programs."""
+    """What these trainers' own observations say of their programs together."""
     programs: dict[tuple[str, ...], Observations] = {}
     for t in trainers:
         key = t.spec.program
@@ -57,7 +58,8 @@ def observations_by_program(trainers: Iterable[Trainer]) -> SharedObservations:
 
 
 def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
-    """The spec's curves by node class, as for `Estimates`; on classes that it cannot use, no points."""
+    """The spec's curves by node class, as for `Estimates`. A class that the trainer cannot use has no
+    points."""
     return {None: spec.curve or (), **dict(spec.curves)}
 
 
@@ -65,10 +67,10 @@ def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
 
 
 def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
-    """What each trainer is estimated to be like.
+    """The estimates of each trainer, in order.
 
-    One of which nothing is known is taken to be as fast on one node as the others are (their median),
-    so that it is neither starved nor preferred before it has been seen.
+    A trainer of which nothing is known is assumed to be as fast on one node as the others are (their median),
+    so that it is neither starved nor preferred before it has run.
     """
     given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
     typical = 1.0 if given else typical_speed(trainers, programs)
@@ -76,7 +78,7 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
 
 
 def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> float:
-    """The median samples/s on one node of those of which anything is known; 1 where nothing is."""
+    """The median samples/s on one node of the trainers of which anything is known; 1 if there are none."""
     known = []
     for t in trainers:
         prior = t.spec.curve or ()
@@ -89,7 +91,10 @@ def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> 
 
 
 def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estimates:
-    """What one trainer is estimated to be like, where `typical` are samples/s on one node."""
+    """The estimates of one trainer, by node class.
+
+    `typical` are the samples/s on one node that are assumed where nothing is known.
+    """
     spec = t.spec
     if spec.scalability is Scalability.GIVEN:
         return {name: Estimate(points, spec.n_max) for name, points in given_curves(spec).items()}
@@ -110,17 +115,17 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
 def limits(
     t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int
 ) -> tuple[int, int]:
-    """How few and how many nodes a trainer may be given now: no more than what is known of it allows,
-    but it keeps what it has. While its program is profiled, on so many sizes, it goes from one to the
-    next and stays until that is measured."""
+    """How few and how many nodes a trainer may be given now.
+
+    It may get no more than the estimates allow, but keeps what it has. While its program is profiled on
+    `profile_sizes` sizes, it goes from one size to the next, and stays on each until it is measured.
+    """
     spec, held = t.spec, len(t.nodes)
     if profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
         here = fit.levels(observe.sizes(programs.get(spec.program, NOTHING)))
-        next_profiling_size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes)
-        if next_profiling_size is not None:
-            return (next_profiling_size if held == next_profiling_size else spec.n_min), max(
-                held, next_profiling_size
-            )
+        size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes)
+        if size is not None:
+            return (size if held == size else spec.n_min), max(held, size)
     return spec.n_min, max(held, *(estimate.n_max for estimate in estimates.values()))
 
 
@@ -128,14 +133,14 @@ def limits(
 
 
 def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
-    """What rescaling each trainer costs; where nothing else is known, as the others' (medians)."""
+    """What rescaling each trainer is estimated to cost, in order; what is typical where nothing is known."""
     if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
         return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
     typical = costs.typical_costs([t.observed for t in trainers], ASSUMED_COSTS)
-    return tuple(_costs(t, programs, typical) for t in trainers)
+    return tuple(_costs_of_one(t, programs, typical) for t in trainers)
 
 
-def _costs(t: Trainer, programs: SharedObservations, typical: RescaleCosts) -> RescaleCosts:
+def _costs_of_one(t: Trainer, programs: SharedObservations, typical: RescaleCosts) -> RescaleCosts:
     if t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN:
         return t.spec.costs
     shared = costs.costs(programs.get(t.spec.program, NOTHING), None, typical)

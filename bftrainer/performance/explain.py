@@ -1,8 +1,9 @@
-"""What is expected of a trainer on each size, for people. Pure."""
+"""What speed is expected of a trainer on each size, and how sure that is, for users. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -12,27 +13,41 @@ from bftrainer.performance.fit import fit, levels, prior_rates
 from bftrainer.performance.observe import Sizes
 
 
+class Source(StrEnum):
+    """Where an estimate comes from."""
+
+    OBSERVED = "observed"  # windows on this size
+    PREDICTED = "predicted"  # windows on other sizes
+    GIVEN = "given"  # the spec's curve
+    ASSUMED = "assumed"  # what is typical of other trainers
+
+
 @dataclass(frozen=True, slots=True)
 class SizeEstimate:
-    """Samples/s on one size. `error` is relative (one standard error); None: nothing was measured."""
+    """Samples/s on one size, from so many windows. `error` is one standard error, relative to the rate; None
+    if the trainer was never measured."""
 
     nodes: int
     rate: float
     error: float | None
     windows: int
-    source: str  # observed, predicted, given or assumed
+    source: Source
 
 
 def size_estimates(
     seen: Sizes, prior: Points, n_min: int, n_max: int, typical: float
 ) -> tuple[SizeEstimate, ...]:
-    """What is expected of the sizes seen, of those given, and of n_min, twice that, ..., n_max."""
+    """Estimates of the sizes that were seen or given, and of n_min, twice that, ..., n_max.
+
+    `seen` are the trainer's windows by size, `prior` is its given curve (or empty), `typical` are the
+    samples/s on one node that are assumed where nothing is known.
+    """
     counts = {n: windows.count for n, windows in seen}
     at = {n for n in (*counts, *(n for n, _ in prior), n_max) if n <= n_max}
     at |= {n_min << k for k in range((n_max // n_min).bit_length())}
     nodes = np.array(sorted(at))
     if not seen:
-        source, points = ("given", prior) if prior else ("assumed", curve.linear(typical, n_max))
+        source, points = (Source.GIVEN, prior) if prior else (Source.ASSUMED, curve.linear(typical, n_max))
         rates = prior_rates(points, nodes)
         return tuple(
             SizeEstimate(n, rate, None, 0, source)
@@ -40,7 +55,7 @@ def size_estimates(
         )
     found = fit(levels(seen), prior, n_max)
     return tuple(
-        SizeEstimate(n, rate, error_, counts.get(n, 0), "observed" if n in counts else "predicted")
+        SizeEstimate(n, rate, error_, counts.get(n, 0), Source.OBSERVED if n in counts else Source.PREDICTED)
         for n, rate, error_ in zip(
             nodes.tolist(), found.rate(nodes).tolist(), found.error(nodes).tolist(), strict=True
         )

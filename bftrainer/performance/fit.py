@@ -1,18 +1,18 @@
-"""What is estimated of a trainer from what was observed of it: speeds on unseen sizes, rescale costs. Pure.
+"""Speeds on unseen sizes, estimated from observed ones. Pure.
 
-**Speed.** An observed size has the median of its latest windows: a window that a stall or a checkpoint
-disturbed does not move it. For all other sizes a model is fitted to the observed ones:
+**Speed.** The speed on an observed size is the median of its latest windows, so that a window that a stall
+or a checkpoint disturbed does not move it. For all other sizes a model is fitted to the observed ones:
 
     rate(n) = s * prior(n) / (c0 + c1 (n - 1)),    c0 >= c1
 
-`prior` is the spec's curve, or a line, with which this is Amdahl's law and never falls. The line that is
-fitted is how much slower than the prior it is (in log terms: each size counts by how well it is known, and
-less if it is far off). That c1 is near 0 is a pseudo-observation, the stronger where a curve is given.
-Between observed sizes the model is corrected by what they differ from it.
+`prior` is the spec's curve, or a line; with a line this is Amdahl's law and never falls. The fit is a
+robust ridge regression of the slow-down against the prior: each size counts by how well it is known, and
+less if it is far from the model. The ridge says that c1 is near 0, more strongly where a curve is given.
+Between observed sizes the model is corrected by how far these are from it.
 
 **Exploring.** Beyond the largest observed size, c1 is taken one standard error lower: optimistic, so that
-larger sizes are tried where that may pay. But nothing above twice the largest observed size (or n_min,
-or what the given curve covers) may be asked for.
+larger sizes are tried where that may pay. But no plan may ask for more than twice the largest observed size
+(or n_min, or what the given curve covers).
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ BEND = 0.1
 HUBER = 1.5
 """Sizes that are further from the model than so many standard errors count less."""
 DIFFERENCE = 0.1
-"""A estimate that differs by this share anywhere is worth a new plan."""
+"""An estimate that differs by this share anywhere is worth a new plan."""
 ROUNDS = 5
+"""Rounds of reweighting in the robust regression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     """The model fitted to observed sizes. `cov` is (var c0, cov, var c1).
 
-    `nodes`, `rates` and `errors` (relative) are what was observed, `off` the logs of observed over model.
+    `nodes`, `rates` (samples/s) and `errors` (relative) are what was observed, `off` the logs of observed
+    over modelled rates.
     """
 
     prior: Points
@@ -60,17 +62,18 @@ class Fit:
     errors: Floats
     off: Floats
 
-    def model(self, n: Floats, *, hopeful: bool = False) -> Floats:
-        """Samples/s by the model alone; if `hopeful`, optimistic beyond the largest observed size."""
-        c1 = min(self.c1, max(0.0, self.c1 - math.sqrt(self.cov[2]))) if hopeful else self.c1
+    def model(self, n: Floats, *, optimistic: bool = False) -> Floats:
+        """Samples/s by the model alone; if `optimistic`, with a smaller c1 beyond the largest observed
+        size."""
+        c1 = min(self.c1, max(0.0, self.c1 - math.sqrt(self.cov[2]))) if optimistic else self.c1
         bend = np.minimum(n, self.nodes[-1])
         slowdown = self.c0 + self.c1 * (bend - 1) + c1 * (n - bend)
         return np.asarray(self.scale * prior_rates(self.prior, n) / slowdown)
 
-    def rate(self, n: Floats, *, hopeful: bool = False) -> Floats:
+    def rate(self, n: Floats, *, optimistic: bool = False) -> Floats:
         """Samples/s on `n` nodes: as observed, or by the model, corrected by the sizes next to it."""
         off = np.interp(np.log(n), np.log(self.nodes), self.off)
-        return np.asarray(self.model(n, hopeful=hopeful) * np.exp(off))
+        return np.asarray(self.model(n, optimistic=optimistic) * np.exp(off))
 
     def error(self, n: Floats) -> Floats:
         """The relative standard error of `rate`."""
@@ -82,6 +85,7 @@ class Fit:
 
 
 def prior_rates(prior: Points, n: Floats) -> Floats:
+    """The prior's samples/s on `n` nodes; a line of slope 1 without a prior."""
     if not prior:
         return n
     nodes, rates = np.array([(0, 0.0), *prior]).T
@@ -89,11 +93,11 @@ def prior_rates(prior: Points, n: Floats) -> Floats:
 
 
 Levels = tuple[tuple[int, float, float], ...]
-"""What was seen, in short: (nodes, samples/s, relative standard error)."""
+"""What was seen of each size: (nodes, samples/s, relative standard error)."""
 
 
 def levels(seen: Sizes) -> Levels:
-    """Each size's median and how well it is known."""
+    """The median of each size's windows, and how well it is known."""
     return tuple((n, *_level(windows)) for n, windows in seen)
 
 
@@ -104,8 +108,10 @@ def _level(windows: Observed) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
-    """The model of what was `seen`, which is not empty; without `prior`, of a line. It is above 0 up to
-    `n_max`, and c1 is below 0 only with a prior."""
+    """The model of what was `seen`, which must not be empty, against `prior` (a line, if that is empty).
+
+    Its rates are above 0 up to `n_max` nodes. c1 is below 0 only with a prior.
+    """
     nodes, rates, errors = np.array(seen).T
     slowdown = prior_rates(prior, nodes) / rates
     unit = float(np.median(slowdown))
@@ -131,7 +137,7 @@ def fit(seen: Levels, prior: Points, n_max: int) -> Fit:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A curve, optimistic beyond what was observed, and the most nodes that may be asked for."""
+    """A curve, optimistic beyond what was observed, and the most nodes that a plan may ask for."""
 
     points: Points
     n_max: int
@@ -139,9 +145,10 @@ class Estimate:
 
 @lru_cache(maxsize=4096)
 def estimated(seen: Levels, prior: Points, n_min: int, n_max: int, typical: float) -> Estimate:
-    """What to believe of a trainer: the sizes seen, its given curve (or none), its limits.
+    """The estimate of a trainer with limits n_min and n_max.
 
-    `typical` are the samples/s on one node of a trainer of which nothing is known at all.
+    `seen` are the sizes on which it was measured, `prior` is its given curve (or empty), `typical` are the
+    samples/s on one node that are assumed where nothing is known.
     """
     largest = max((n for n, *_ in seen), default=0)
     bound = min(n_max, max(2 * max(n_min, largest), prior[-1][0] if prior else 0))
@@ -149,11 +156,14 @@ def estimated(seen: Levels, prior: Points, n_min: int, n_max: int, typical: floa
         return Estimate(prior or curve.linear(typical, bound), bound)
     found = fit(seen, prior, bound)
     grid = _grid(bound, {n for n, *_ in seen} | {n for n, _ in prior})
-    return Estimate(tuple(zip(grid, found.rate(np.array(grid), hopeful=True).tolist(), strict=True)), bound)
+    return Estimate(
+        tuple(zip(grid, found.rate(np.array(grid), optimistic=True).tolist(), strict=True)), bound
+    )
 
 
 def _grid(bound: int, also: Iterable[int]) -> list[int]:
-    """Sizes between which a line is near enough to the model."""
+    """Sizes up to `bound` between which a line is near enough to the model: those of `also` are among
+    them."""
     steps = {n for n in also if n <= bound} | set(range(1, min(bound, 16) + 1)) | {bound}
     n = 16.0
     while n < bound:
@@ -163,8 +173,11 @@ def _grid(bound: int, also: Iterable[int]) -> list[int]:
 
 
 def differs_enough(old: Estimate, new: Estimate) -> bool:
-    """Whether a plan made by `old` should be made anew: more may be asked for, or it is worth another
-    amount. Nearly the same is not: rescaling costs."""
+    """Whether a plan that was made by `old` should be made anew.
+
+    So it is if the plan may ask for more nodes, or if the speed on any size has changed by `DIFFERENCE`.
+    Smaller changes are not worth what rescaling costs.
+    """
     if new.n_max > old.n_max:
         return True
     nodes, rates = np.array(new.points).T
@@ -172,7 +185,7 @@ def differs_enough(old: Estimate, new: Estimate) -> bool:
 
 
 def one(seen: Levels, prior: Points, n_max: int) -> float | None:
-    """Samples/s on one node, as far as anything is known."""
+    """Samples/s on one node; None if nothing is known."""
     if seen:
         return float(fit(seen, prior, n_max).rate(np.ones(1))[0])
     return curve.rate(prior, 1) if prior else None

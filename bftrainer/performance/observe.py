@@ -1,4 +1,4 @@
-"""Measurements of one trainer: what is kept, and how well a quantity is known. Pure."""
+"""Measurements of one trainer: which are kept, and how well they determine a quantity. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from statistics import median
 from bftrainer.model.trainer import Cost, Observations, Observed
 
 KEPT = 15
-"""So many of the latest measurements of a quantity count."""
+"""How many of the latest measurements of a quantity are kept."""
 SPREAD = 0.1
-"""The relative spread of windows that is expected before it has been seen."""
+"""The relative spread of windows that is assumed before enough of them are known."""
 
 Sizes = tuple[tuple[int, Observed], ...]
 """What was seen of one trainer on one class of nodes: (nodes, windows), nodes ascending."""
 
 
 def added(observed: Observed, value: float) -> Observed:
-    """With one more measurement; one that is no number, or below 0, is none."""
+    """A quantity with one more measurement. A value that is not finite, or below 0, is ignored."""
     if not 0 <= value < math.inf:
         return observed
     return Observed(observed.count + 1, (*observed.recent, value)[-KEPT:])
 
 
 def error(observed: Observed) -> float:
-    """The standard error of the median, relative to it; the first windows are expected to vary."""
+    """The standard error of the median, relative to it; 0 if the median is 0.
+
+    Where there are few values, their spread is assumed rather than estimated.
+    """
     k, middle = len(observed.recent), median(observed.recent)
     if middle <= 0:
         return 0.0
@@ -34,7 +37,10 @@ def error(observed: Observed) -> float:
 
 
 def with_speed(seen: Observations, node_class: str | None, n: int, rate: float) -> Observations:
-    """With one more window: so many samples/s on `n` nodes of a class. Not above 0: nothing is learnt."""
+    """Observations with one more window: `rate` samples/s on `n` nodes of a class.
+
+    A window without nodes, or whose rate is not finite and above 0, is ignored.
+    """
     if n < 1 or not 0 < rate < math.inf:
         return seen
     here = dict(sizes(seen, node_class))
@@ -44,7 +50,7 @@ def with_speed(seen: Observations, node_class: str | None, n: int, rate: float) 
 
 
 def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observations:
-    """With what one more rescale cost."""
+    """Observations with the costs of one more rescale, up or down (None: it was not in this direction)."""
     if up is not None:
         seen = replace(
             seen,
@@ -55,7 +61,7 @@ def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observ
 
 
 def merged(seen: Observations, more: Observations) -> Observations:
-    """With what was observed of another trainer."""
+    """Observations with those of another trainer of the same program."""
     for name, n, windows in more.speeds:
         for rate in windows.recent:
             seen = with_speed(seen, name, n, rate)
@@ -67,5 +73,5 @@ def merged(seen: Observations, more: Observations) -> Observations:
 
 
 def sizes(seen: Observations, node_class: str | None = None) -> Sizes:
-    """The speeds that were seen on one class of nodes."""
+    """The windows on one class of nodes; None are all classes without a curve of their own."""
     return tuple((n, windows) for name, n, windows in seen.speeds if name == node_class)

@@ -7,13 +7,13 @@ import math
 from bftrainer.performance.fit import Levels
 
 GAIN = 1.25
-"""Where a doubling gains less than this, larger sizes are not profiled."""
+"""If a doubling of nodes speeds a trainer up by less than this factor, larger sizes are not profiled."""
 
 
 def next_profiling_size(seen: Levels, n_min: int, n_max: int, steps: int) -> int | None:
-    """The next size that a new trainer is to be measured on: n_min, twice that, ..., `steps` in all.
+    """The next size on which a new program is measured: n_min, twice that, ..., `steps` sizes in all.
 
-    None where that is done, or where the last doubling gained so little that going on would not pay.
+    None if all are measured, or if the last doubling gained so little that larger sizes would not pay.
     """
     rates = {n: rate for n, rate, _ in seen}
     for k in range(steps):

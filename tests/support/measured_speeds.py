@@ -29,6 +29,6 @@ def levels(rates: dict[int, list[float]]) -> fit.Levels:
     return fit.levels(observe.sizes(seen(rates)))
 
 
-def at(model: fit.Fit, n: int, *, hopeful: bool = False) -> float:
+def at(model: fit.Fit, n: int, *, optimistic: bool = False) -> float:
     """Samples/s on n nodes by a fitted model."""
-    return float(model.rate(np.array([float(n)]), hopeful=hopeful)[0])
+    return float(model.rate(np.array([float(n)]), optimistic=optimistic)[0])

@@ -69,8 +69,8 @@ def test_every_estimate_is_a_curve_and_asks_for_twice_the_largest_size_at_most(
 @given(OBSERVED)
 def test_without_a_curve_more_nodes_are_never_slower_by_the_model(rates: dict[int, list[float]]) -> None:
     nodes = np.arange(1.0, 400.0)
-    for hopeful in (False, True):
-        model = fit.fit(levels(rates), (), 400).model(nodes, hopeful=hopeful)
+    for optimistic in (False, True):
+        model = fit.fit(levels(rates), (), 400).model(nodes, optimistic=optimistic)
         assert np.all(np.isfinite(model))
         assert np.all(model > 0)
         assert np.all(np.diff(model) >= -1e-9 * model[1:])
@@ -82,7 +82,7 @@ def test_what_was_not_seen_is_hoped_for(rates: dict[int, list[float]], prior: Po
     model = fit.fit(levels(rates), prior, 400)
     largest = max(rates)
     for n in (largest + 1, 2 * largest):
-        assert at(model, n, hopeful=True) >= at(model, n) * (1 - 1e-9)
+        assert at(model, n, optimistic=True) >= at(model, n) * (1 - 1e-9)
         assert math.isfinite(float(model.error(np.array([float(n)]))[0]))
 
 
