@@ -66,19 +66,19 @@ def command(
     The local scheduler makes a cluster of this machine: its nodes are idle when a log says so, and at
     the end of an idle interval everything on the node is killed.
     """
-    from bftrainer.daemon import compose
-    from bftrainer.daemon.clock import WallClock
-    from bftrainer.daemon.daemon import Daemon
+    from bftrainer.daemon.compose import compose
     from bftrainer.daemon.lock import make_state_dir
     from bftrainer.daemon.serve import serve, try_solver
     from bftrainer.daemon.systemd import Systemd
+    from bftrainer.schedulers.shared.context import Log
+    from bftrainer.settings.schedulers import SCHEDULERS
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
 
     settings = load(overrides, file=config)
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
-    if settings.scheduler != "local":
+    if not SCHEDULERS[settings.scheduler].on_this_machine:
         for name in LOCAL:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
@@ -87,15 +87,10 @@ def command(
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     try_solver(settings)
     make_state_dir(settings.state_dir, private=settings.mode == "site")
-    store, clock = SqlStore(settings.database), WallClock()
+    store = SqlStore(settings.database)
     try:
-        if settings.scheduler == "local":
-            played = compose.Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
-            daemon = Daemon(settings, compose.local_scheduler(settings, played, store, clock), store, clock)
-        else:
-            bound, agents_at = compose.bind_for_agents(settings, store)
-            slurm = compose.slurm_scheduler(settings, agents_at, clock, make=True)
-            daemon = Daemon(settings, slurm, store, clock, bound)
+        played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
+        daemon = compose(settings, store, played, lambda said: click.echo(said, err=True))
         systemd = Systemd.of(os.environ, os.getpid())
         asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
     finally:

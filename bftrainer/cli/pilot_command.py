@@ -49,21 +49,22 @@ def command(
     not answer, is said on standard error. Words in capitals stand for what only the daemon knows.
     """
 
-    from bftrainer.daemon import compose
     from bftrainer.daemon.clock import WallClock
+    from bftrainer.daemon.compose import place_for_agents
     from bftrainer.errors import BftrainerError, SchedulerError
     from bftrainer.model.machine import Pilot
+    from bftrainer.schedulers.shared.instance import instance
+    from bftrainer.schedulers.slurm.make import slurm
 
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load(overrides, file=config)
     pilot = Pilot(tag=TAG, node=node, user=user or _whose(settings))
-    slurm = compose.slurm_scheduler(
-        settings, ":".join(compose.place_for_agents(settings)), WallClock(), make=False
-    )
-    hole_s, warning = _look(slurm, node)
+    agents_at = ":".join(place_for_agents(settings))
+    scheduler = slurm(settings, agents_at, instance(settings.state_dir, create=False), WallClock())
+    hole_s, warning = _look(scheduler, node)
     try:
-        words, script = slurm.request(pilot, SECRET, hole_s if limit is None else limit)
+        words, script = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error
     if warning:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
+from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Positive, Seconds, Section, Setting, check_placeholders, nodeset
+
+
+def _known_scheduler(name: str) -> str:
+    if name not in SCHEDULERS:
+        raise ValueError(f"give one of {', '.join(SCHEDULERS)}")
+    return name
 
 
 class NodeSettings(Section):
@@ -16,9 +23,12 @@ class NodeSettings(Section):
     title: ClassVar[str] = "Nodes"
 
     scheduler: Annotated[
-        Literal["slurm", "local"],
+        str,
+        AfterValidator(_known_scheduler),
         Setting(
-            help="whose idle nodes to use: Slurm's, or slots of this machine that a log calls idle",
+            help="whose idle nodes to use: a batch system's, or (local) slots of this machine that a log "
+            "calls idle",
+            choices=tuple(SCHEDULERS),
             commands=("daemon",),
         ),
     ] = "slurm"

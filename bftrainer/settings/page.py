@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from bftrainer.settings.setting import Section, Setting, facts
+from bftrainer.settings.setting import Section, Setting, choices_of, facts
 from bftrainer.settings.values import SECTIONS
 
 INTRODUCTION = """\
@@ -61,7 +61,7 @@ def _row(name: str, field: FieldInfo, setting: Setting) -> str:
 
 
 def _meaning(field: FieldInfo, setting: Setting) -> str:
-    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    choices = choices_of(field, setting)
     chosen = f"One of {', '.join(f'`{choice}`' for choice in choices)}." if choices else ""
     sentence = f"{setting.help[:1].upper()}{setting.help[1:]}.".replace("*", r"\*")
     return " ".join(part for part in (sentence, chosen, setting.more) if part)

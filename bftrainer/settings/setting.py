@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
 
 from bftrainer.errors import BftrainerError
 
@@ -43,6 +44,8 @@ class Setting:
     """What it means: a phrase without a full stop, for the command line and the documentation."""
     more: str = ""
     """Sentences (Markdown) that only the documentation adds."""
+    choices: tuple[str, ...] = ()
+    """The possible values of a text, where the type does not list them."""
     unit: str = ""
     """`s`, `nodes`, ...; empty where values are no amounts."""
     live: bool = False
@@ -109,3 +112,9 @@ def check_placeholders(word: str) -> None:
         word.format(user="")
     except (LookupError, ValueError):
         raise ValueError("{user} is all that can be filled in; write other braces twice") from None
+
+
+def choices_of(field: FieldInfo, setting: Setting) -> tuple[str, ...]:
+    """The possible values of a setting, if there are only some; else nothing."""
+    listed = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return setting.choices or tuple(str(choice) for choice in listed)

@@ -9,6 +9,7 @@ from pydantic import model_validator
 from bftrainer.settings.daemon import DaemonSettings
 from bftrainer.settings.decisions import DecisionSettings
 from bftrainer.settings.nodes import NodeSettings
+from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.site import SiteSettings
 from bftrainer.settings.slurm import SlurmSettings
@@ -28,8 +29,10 @@ class Settings(SiteSettings, SlurmSettings, NodeSettings, DecisionSettings, Daem
                 "mode site needs an exec_prefix with {user}, such as sudo -n -u {user} --: pilots run as "
                 "the users whose trainers they serve"
             )
-        if self.mode == "site" and self.scheduler == "local":
-            raise ValueError("the local scheduler runs everything as the daemon; mode site needs another one")
+        if self.mode == "site" and SCHEDULERS[self.scheduler].on_this_machine:
+            raise ValueError(
+                f"the {self.scheduler} scheduler runs everything as the daemon; mode site needs another one"
+            )
         if self.mode == "site" and self.socket.is_relative_to(self.state_dir):
             raise ValueError(
                 f"mode site: nobody else can reach the socket in state_dir {self.state_dir}; set socket to a "

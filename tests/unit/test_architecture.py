@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"errors", "model", "performance", "allocate"},
     "wire": {"errors", "model"},
     "nodes": {"errors", "model", "ports", "performance", "wire", "settings", "telemetry"},
-    "schedulers": {"errors", "model", "ports"},
+    "schedulers": {"errors", "model", "ports", "settings", "traces"},
     "launch": {"errors", "model", "ports", "wire"},
     "agent": {"errors", "model", "wire"},
     "elastic": set(),

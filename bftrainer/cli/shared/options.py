@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import click
 
 from bftrainer.cli.shared.completion import complete_trainer
-from bftrainer.settings.setting import facts
+from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,8 +40,7 @@ def _setting_option(name: str) -> Callable[[F], F]:
         shown = setting.none_word
     if isinstance(shown, Path):
         shown = str(shown).replace(str(Path.home()), "~", 1)
-    only = get_origin(field.annotation) is Literal
-    choices = [str(choice) for choice in get_args(field.annotation)] if only else []
+    choices = choices_of(field, setting)
     return click.option(
         f"--{name.removesuffix('_s').replace('_', '-')}",
         name,

@@ -18,10 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.ports import Clock
+from bftrainer.schedulers.shared.command import Output
 from bftrainer.schedulers.slurm import command, private, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
-from bftrainer.schedulers.slurm.command import Output, reason
+from bftrainer.schedulers.slurm.command import reason
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.text import JobRow, TextError
 from bftrainer.schedulers.slurm.view import Ours, View

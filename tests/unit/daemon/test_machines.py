@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from bftrainer.cli import app
 from bftrainer.daemon import compose
 from bftrainer.errors import BftrainerError
+from bftrainer.schedulers.shared.instance import instance
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
@@ -144,7 +145,7 @@ def test_who_may_not_look_into_the_state_directory_is_shown_a_pilot_all_the_same
     result = say("pilot", "--dry-run", "--state-dir", tmp_path)
     assert any(word.startswith("--job-name=bftrainer-INSTANCE-") for word in words(result))
     with pytest.raises(BftrainerError, match="another user's"):
-        compose.instance(given(tmp_path), make=True)
+        instance(tmp_path, create=True)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -168,14 +169,14 @@ def test_what_the_local_scheduler_plays_is_refused_for_slurm(tmp_path: Path, opt
 
 
 def test_pilots_are_known_to_the_next_daemon_and_to_no_other(tmp_path: Path) -> None:
-    first, second = given(tmp_path), given(tmp_path / "other")
-    second.state_dir.mkdir()
-    made = compose.instance(first, make=True)
-    assert compose.instance(first, make=True) == made
-    assert compose.instance(second, make=True) != made
+    other = tmp_path / "other"
+    other.mkdir()
+    made = instance(tmp_path, create=True)
+    assert instance(tmp_path, create=True) == made
+    assert instance(other, create=True) != made
     (tmp_path / "instance").write_text(made[:3])  # cut off by a full disk
-    assert compose.instance(first, make=False) == "INSTANCE"
-    assert len(compose.instance(first, make=True)) == len(made)
+    assert instance(tmp_path, create=False) == "INSTANCE"
+    assert len(instance(tmp_path, create=True)) == len(made)
 
 
 def test_agents_find_the_daemon_at_the_same_place_after_a_restart(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""This machine as a cluster, as settings and log have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from bftrainer.errors import BftrainerError
+from bftrainer.model.events import NodesChanged
+from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
+from bftrainer.schedulers.shared.context import Context, Log
+from bftrainer.traces import intervals, logs
+from bftrainer.traces.synthetic import onoff
+
+PLAYED = "local"
+"""The store's key for which log is played, and since when."""
+
+
+def make(context: Context) -> LocalScheduler:
+    """The scheduler that plays the log. Log time keeps running while the daemon is stopped: a restart finds
+    the log where it would be. A log that is over is played from its beginning again.
+
+    Raises:
+        BftrainerError: nothing happens in the log.
+    """
+    own = context.settings
+    names, begin, end, changes = _read(context.log)
+    return LocalScheduler(
+        nodes=names,
+        changes=changes,
+        playback=_playback(context, begin, end),
+        socket=own.socket,
+        log_dir=own.state_dir / "logs",
+        orphan_s=own.orphan_s,
+        clock=context.clock,
+    )
+
+
+def _read(log: Log) -> tuple[frozenset[str], float, float, Iterable[NodesChanged]]:
+    """The log's nodes, the log times of its begin and end, and what happens between."""
+    if log.path is None:
+        names = onoff.names(log.nodes)
+        return names, 0.0, float("inf"), onoff.changes(log.nodes, seed=log.seed)
+    fragments = logs.load(log.path).intervals
+    if not fragments:
+        raise BftrainerError(f"{log.path}: no intervals")
+    names = intervals.first_nodes(fragments, log.nodes)
+    begin = min(f.start for f in fragments if f.node in names) if log.begin is None else log.begin
+    changes = intervals.changes(fragments, names, begin, float("inf"))
+    end = changes[-1].time
+    if begin >= end:
+        raise BftrainerError(f"{log.path}: nothing happens to {', '.join(sorted(names))} after --from")
+    return names, begin, end, changes
+
+
+def _playback(context: Context, begin: float, end: float) -> Playback:
+    """Since when this log is played: since an earlier daemon began with it, or from now on."""
+    log, now = context.log, context.clock.now()
+    what = json.dumps([str(log.path and log.path.resolve()), log.speed, log.nodes, log.seed, begin])
+    remembered = json.loads(context.store.get(PLAYED) or "[null, 0]")
+    origin = remembered[1] if remembered[0] == what else now
+    if begin + (now - origin) * log.speed > end:
+        context.say("the log is over: it is played from its beginning again")
+        origin = now
+    if [what, origin] != remembered:
+        context.store.put(PLAYED, json.dumps([what, origin]))
+    return Playback(begin=begin, origin=origin, speed=log.speed)

@@ -1,0 +1,100 @@
+"""How a batch system's commands are run: none takes longer than its time limit, and none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bftrainer.errors import SchedulerError
+
+KILLED_S = 1.0
+"""How long to wait for a command that was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command left: its exit code and all that it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """The last line of what the command said, on its standard error if there is any."""
+        said = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
+        return (said[-1] if said else f"exit code {self.code}")[:300]
+
+
+async def run(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    timeout_s: float,
+    *,
+    explain: Callable[[Output, str], str],
+    stdin: str = "",
+    hopeless: bytes = b"",
+) -> Output:
+    """Run a command for `timeout_s` at most; `hopeless` on its standard error ends it at once. `explain` says
+    why a command failed, from its output and from what we know otherwise.
+
+    Raises:
+        SchedulerError: it cannot be run, or takes too long.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(environ),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SchedulerError(f"cannot run {words[0]}: {error.strerror}") from error
+    said = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            out, _ = await asyncio.gather(_talk(process, stdin.encode()), _listen(process, said, hopeless))
+            code = await process.wait()
+    except TimeoutError:
+        unfinished = Output(-1, "", said.decode(errors="replace"))
+        raise SchedulerError(explain(unfinished, f"{words[0]} took more than {timeout_s:g} s")) from None
+    finally:
+        await _end(process)
+    return Output(code, out.decode(errors="replace"), said.decode(errors="replace"))
+
+
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> bytes:
+    assert process.stdin and process.stdout  # noqa: S101
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    return await process.stdout.read()
+
+
+async def _listen(process: asyncio.subprocess.Process, said: bytearray, hopeless: bytes) -> None:
+    assert process.stderr  # noqa: S101
+    while chunk := await process.stderr.read(4096):
+        said += chunk
+        if hopeless and hopeless in said:
+            _kill(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it if it still runs. We may not be allowed to, if it is another user's: wait a moment only."""
+    _kill(process)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), KILLED_S)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)

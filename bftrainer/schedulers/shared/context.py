@@ -1,0 +1,47 @@
+"""What a scheduler is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bftrainer.ports import Clock, Scheduler, Store
+from bftrainer.settings.values import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The log that says when nodes are idle, for schedulers on this machine; `path` None: a generated one.
+
+    It names up to `nodes` nodes and runs at `speed` seconds per second, from `begin` (log time, Unix seconds;
+    None: from its start). `seed` is of a generated one.
+    """
+
+    path: Path | None
+    nodes: int
+    speed: float
+    seed: int
+    begin: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The daemon's settings and surroundings. Agents find the daemon at `agents_at`: a socket's path, or
+    host:port. `say` tells the operator something in a sentence."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    agents_at: str
+    log: Log
+    say: Callable[[str], None]
+
+
+class Make(Protocol):
+    """The function `make` of a scheduler's module."""
+
+    def __call__(self, context: Context) -> Scheduler:
+        """The scheduler as the settings have it. Raises `BftrainerError` if it cannot work so."""
+        ...

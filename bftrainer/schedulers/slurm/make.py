@@ -1,0 +1,54 @@
+"""Slurm as the settings have it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from bftrainer.ports import Clock
+from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared.context import Context
+from bftrainer.schedulers.shared.instance import instance
+from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from bftrainer.settings.values import Settings
+
+
+def make(context: Context) -> SlurmScheduler:
+    """The daemon's scheduler; what is missing in its state directory is created.
+
+    Raises:
+        BftrainerError: the state directory is another user's, or a template is not installed.
+    """
+    own = context.settings
+    (own.state_dir / "logs").mkdir(exist_ok=True)
+    return slurm(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+
+
+def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> SlurmScheduler:
+    """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port."""
+    return SlurmScheduler(
+        _pilot_job(settings, agents_at, instance),
+        watch=frozenset(name for name in settings.slurm_watch.split(",") if name),
+        command_timeout_s=settings.command_timeout_s,
+        claim_patience_s=settings.claim_patience_s,
+        clock=clock,
+    )
+
+
+def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
+    return PilotJob(
+        instance=instance,
+        template=Path(settings.pilot_template or templates.find("slurm-pilot.sh.j2")),
+        python=settings.pilot_python,
+        daemon=agents_at,
+        orphan_s=settings.orphan_s,
+        log_dir=settings.state_dir / "logs",
+        window=settings.slurm_mode == "window",
+        partition=settings.slurm_partition,
+        qos=settings.slurm_qos,
+        account=settings.slurm_account,
+        options=tuple(shlex.split(settings.slurm_options)),
+        max_s=settings.pilot_limit_s,
+        exec_prefix=settings.exec_prefix,
+    )

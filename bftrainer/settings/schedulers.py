@@ -1,0 +1,25 @@
+"""The schedulers that there are: one line each. Everything that asks for their names reads them here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerKind:
+    """A batch system that bftrainer can use.
+
+    `module` has a function `make(context) -> Scheduler`, see `schedulers.shared.context`; it is imported only
+    where the scheduler is used. `on_this_machine`: its nodes are slots of this machine that a log calls idle;
+    agents reach the daemon at its socket, and everything runs as the daemon's user.
+    """
+
+    module: str
+    on_this_machine: bool = False
+
+
+SCHEDULERS: Mapping[str, SchedulerKind] = {
+    "slurm": SchedulerKind(module="bftrainer.schedulers.slurm.make"),
+    "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
+}
