@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bftrainer.launch import orders
+from bftrainer.launch.folders import Folders
 from bftrainer.launch.horovod.drivers import DriverProcesses
 from bftrainer.launch.horovod.launcher import HorovodLauncher
-from bftrainer.launch.launcher import AgentLauncher, WorkerView
+from bftrainer.launch.job import WorkerView
+from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost
@@ -17,19 +20,18 @@ from bftrainer.model.actions import Action
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Emit, Journal, Link
-from bftrainer.wire.messages import sane
+from bftrainer.wire.messages.from_agent import read, running
 
 log = logging.getLogger(__name__)
-
-INVENTORY = {"trainer", "generation", "run", "phase", "joined"}
-"""What an agent says of each worker that it has."""
 
 
 class Launchers:
     """Implements `ports.Launcher` over one launcher for each name that a spec may say."""
 
-    def __init__(self, link: Link, by_name: Mapping[str, AgentLauncher[Any]], grace_s: float) -> None:
-        self._link, self._by_name, self._grace_s = link, by_name, grace_s
+    def __init__(
+        self, link: Link, by_name: Mapping[str, AgentLauncher[Any]], folders: Folders, grace_s: float
+    ) -> None:
+        self._link, self._by_name, self._folders, self._grace_s = link, by_name, folders, grace_s
 
     @classmethod
     def over(
@@ -41,20 +43,25 @@ class Launchers:
         nodes_see_us_at: str,
         state_dir: Path,
         orphan_s: float,
+        trainer_dir: str,
+        store_id: str,
         **options: Any,
     ) -> Launchers:
-        """All that there are; `options` are those of `AgentLauncher`.
+        """All launchers that there are; `options` are those of `AgentLauncher`, the directories those of
+        `Folders`.
 
-        `nodes_see_us_at`: the address of this machine at which nodes reach what is started here; what
-        outlives the daemon is found again in `state_dir`, and ends when no daemon comes for `orphan_s`.
+        `nodes_see_us_at`: the address of this machine at which nodes reach what is started here. Processes
+        that outlive the daemon are found again in `state_dir`, and end when no daemon comes for `orphan_s`.
         """
+        folders = Folders(trainer_dir=trainer_dir, store_id=store_id)
         drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s)
+        stores = StoreHost(nodes_see_us_at)
         by_name: dict[str, AgentLauncher[Any]] = {
-            "native": NativeLauncher(link, emit, journal, **options),
-            "torchrun": TorchrunLauncher(link, emit, journal, stores=StoreHost(nodes_see_us_at), **options),
-            "horovod": HorovodLauncher(link, emit, journal, drivers=drivers, **options),
+            "native": NativeLauncher(link, emit, journal, folders, **options),
+            "torchrun": TorchrunLauncher(link, emit, journal, folders, stores=stores, **options),
+            "horovod": HorovodLauncher(link, emit, journal, folders, drivers=drivers, **options),
         }
-        return cls(link, by_name, options["grace_s"])
+        return cls(link, by_name, folders, options["grace_s"])
 
     def add(self, trainer: int, spec: TrainerSpec, **stored: Any) -> None:
         """See `AgentLauncher.add`."""
@@ -67,7 +74,7 @@ class Launchers:
         """
         launcher = self._of(trainer)
         if launcher is not None:
-            launcher.forget(trainer)
+            launcher.known.forget(trainer)
 
     def perform(self, actions: Sequence[Action]) -> None:
         """Carry out the actions of one decision, in their order.
@@ -83,58 +90,62 @@ class Launchers:
     def workers(self, trainer: int) -> dict[str, str]:
         """Node -> phase of the trainer's workers that may still be there; empty for an unknown trainer."""
         launcher = self._of(trainer)
-        return launcher.workers(trainer) if launcher else {}
+        return launcher.known.workers(trainer) if launcher else {}
 
     def any_workers(self) -> bool:
         """Whether any trainer's worker may still be there."""
-        return any(launcher.any_workers() for launcher in self._by_name.values())
+        return any(launcher.known.any_workers() for launcher in self._by_name.values())
 
     def views(self, trainer: int) -> Mapping[str, WorkerView]:
         """Node -> worker, as far as agents have told; empty for an unknown trainer."""
         launcher = self._of(trainer)
-        return launcher.views(trainer) if launcher else {}
+        return launcher.known.views(trainer) if launcher else {}
 
     def _of(self, trainer: int) -> AgentLauncher[Any] | None:
         """The launcher that has this trainer."""
-        return next((own for own in self._by_name.values() if own.knows(trainer)), None)
+        return next((own for own in self._by_name.values() if trainer in own.known), None)
 
     def busy(self, node: str) -> bool:
         """Whether a worker may be running on a node that still has something to do."""
-        return any(launcher.busy(node) for launcher in self._by_name.values())
+        return any(launcher.known.busy(node) for launcher in self._by_name.values())
 
     def log_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        return self._by_name[spec.launcher].log_folder(trainer, spec)
+        """See `Folders.logs`."""
+        return self._folders.logs(trainer, spec)
 
     def checkpoint_folder(self, trainer: int, spec: TrainerSpec) -> Path:
-        return self._by_name[spec.launcher].checkpoint_folder(trainer, spec)
+        """See `Folders.checkpoints`."""
+        return self._folders.checkpoints(trainer, spec)
 
-    def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
-        """Every launcher hears of its own trainers; those of nobody are stopped."""
-        inventory = [found for found in inventory if sane(found) and found.keys() >= INVENTORY]
-        for found in inventory:
-            if self._of(found["trainer"]) is None:
-                order = {"type": "stop", "trainer": found["trainer"], "grace_s": self._grace_s}
-                self._link.send(node, order)
+    def agent_up(self, node: str, inventory: Sequence[object], wanted: Collection[int]) -> None:
+        """An agent has connected and listed its workers, of which only `wanted` trainers' may go on.
+
+        Every launcher hears of its own trainers; workers of unknown ones are stopped.
+        """
+        there = running(inventory)
+        for found in there:
+            if self._of(found.trainer) is None:
+                self._link.send(node, orders.stop(found.trainer, self._grace_s))
         for launcher in self._by_name.values():
-            own = [found for found in inventory if launcher.knows(found["trainer"])]
-            launcher.agent_up(node, own, wanted)
+            launcher.agent_up(node, [found for found in there if found.trainer in launcher.known], wanted)
 
     def agent_down(self, node: str) -> None:
+        """A node is gone with everything on it. Idempotent."""
         for launcher in self._by_name.values():
             launcher.agent_down(node)
 
     def said(self, node: str, message: Message) -> None:
-        """What a worker says through its agent is as trustworthy as its script: nonsense is dropped."""
+        """An agent has reported something of a worker; a report that makes no sense is logged and dropped."""
         try:
-            if not sane(message):
-                raise ValueError("no such values are possible")
-            launcher = self._of(message["trainer"])
-            if launcher is not None:
-                launcher.said(node, message)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            report = read(message)
+        except ValueError as error:
             log.warning("from %s comes what makes no sense: %r in %.200r", node, error, message)
+            return
+        launcher = self._of(report.trainer) if report is not None else None
+        if report is not None and launcher is not None:
+            launcher.reported(node, report)
 
     def close(self) -> None:
-        """The daemon stops: so does what the launchers themselves run."""
+        """End what the launchers themselves run: the daemon stops."""
         for launcher in self._by_name.values():
             launcher.close()

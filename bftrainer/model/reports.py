@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
@@ -32,6 +33,19 @@ class Progress:
     metrics: Mapping[str, float]
 
 
+class PauseKind(StrEnum):
+    """What a rescale changed."""
+
+    JOIN = "join"
+    """Members came, and none was lost; others may have left."""
+    LEAVE = "leave"
+    """Members left with notice, and none came."""
+    LOSS = "loss"
+    """A member died, or its node was taken."""
+    RESTART = "restart"
+    """No member stayed: training goes on from a checkpoint, or begins."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """One member's pause in one rescale: from its last step before to the first it could take after.
@@ -43,7 +57,7 @@ class Pause:
     trainer: int
     generation: int
     node: str
-    kind: str  # join, leave, loss or restart
+    kind: PauseKind
     size: int
     step: int
     pause_s: float

@@ -11,7 +11,7 @@ from bftrainer.errors import NameTakenError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.problem import Plan, PlanStatus
-from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.reports import Pause, PauseKind, Progress
 from bftrainer.model.trainer import (
     Cost,
     Observations,
@@ -37,7 +37,15 @@ PROGRESS = Progress(
     time=1.0, trainer=1, generation=1, size=2, step=3, samples=96, epoch=0, rate=None, metrics={"loss": 0.5}
 )
 PAUSE = Pause(
-    time=3.0, trainer=1, generation=2, node="n1", kind="join", size=3, step=7, pause_s=0.05, lost_steps=0
+    time=3.0,
+    trainer=1,
+    generation=2,
+    node="n1",
+    kind=PauseKind.JOIN,
+    size=3,
+    step=7,
+    pause_s=0.05,
+    lost_steps=0,
 )
 
 

@@ -1,1 +1,1 @@
-"""What daemon and agents say to each other: typed, checked and sealed."""
+"""What daemon, agents and workers say to each other: the messages, their seals and the connections."""

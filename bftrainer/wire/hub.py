@@ -14,10 +14,12 @@ from aiohttp import web
 
 from bftrainer.model.reports import Message
 from bftrainer.wire import seal
+from bftrainer.wire.messages.from_agent import Hello
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
+"""How often each connection is probed; one that does not answer within half of that counts as lost."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +37,8 @@ class AgentEvents(Protocol):
         ...
 
     def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        """An agent in the pilot `tag` has connected with this list of workers; whether it may stay."""
+        """An agent in the pilot `tag` has connected and lists its workers, not validated yet; whether it may
+        stay."""
         ...
 
     def down(self, node: str) -> None:
@@ -43,7 +46,7 @@ class AgentEvents(Protocol):
         ...
 
     def said(self, node: str, message: Message) -> None:
-        """A node's agent has sent a message."""
+        """A node's agent has sent a message, not validated yet: see `messages.from_agent.read`."""
         ...
 
 
@@ -75,23 +78,24 @@ class Hub:
             agent.queue.put_nowait(message)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """The handler of an agent's connection, for as long as it lives."""
+        """Handle an agent's connection, for as long as it lives."""
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
         with contextlib.suppress(ConnectionError):  # killed while it connected: nobody is there to answer
             await ws.prepare(request)
         if not ws.prepared:
             return web.Response()
-        events, hello = self._events, await self._introduction(ws)
-        if events is None or hello is None:
+        events, introduction = self._events, await self._introduction(ws)
+        if events is None or introduction is None:
             return ws
-        node, tag, inventory, theirs, ours = hello
+        hello, theirs, ours = introduction
+        node, tag = hello.node, hello.tag
         before = self._agents.get(node)
         if before is not None and before.tag != tag:  # a second pilot on the node
             await ws.send_str(ours.put({"type": "exit"}))
             return ws
         # the same agent again: its first connection is dead, though we have not noticed yet
         agent = self._agents[node] = _Agent(tag, asyncio.Queue())
-        if not events.up(node, tag, inventory):
+        if not events.up(node, tag, hello.workers):
             self._forget(node, agent)
             await ws.send_str(ours.put({"type": "exit"}))
             return ws
@@ -101,7 +105,11 @@ class Hub:
                 if self._agents.get(node) is not agent:
                     break
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    events.said(node, theirs.take(frame.data))
+                    message = theirs.take(frame.data)
+                    if isinstance(message, dict):
+                        events.said(node, message)
+                    else:
+                        log.warning("from %s comes what is no message: %.200r", node, message)
         except seal.ForgedError as error:
             log.warning("%s: %s; the agent is to connect again", node, error)
         finally:
@@ -110,30 +118,29 @@ class Hub:
                 events.down(node)
         return ws
 
-    async def _introduction(
-        self, ws: web.WebSocketResponse
-    ) -> tuple[str, str, list[Message], seal.Seal, seal.Seal] | None:
-        """Node, tag, inventory and both seals of an agent that has proven to be one and may come in now."""
+    async def _introduction(self, ws: web.WebSocketResponse) -> tuple[Hello, seal.Seal, seal.Seal] | None:
+        """The hello and both seals of an agent that has proven to be one and may come in now."""
         challenge = seal.nonce()
         try:
             await ws.send_json({"type": "challenge", "nonce": challenge})
             said = await ws.receive_str(timeout=10.0)
-            hello = seal.unchecked(said)  # whose secret is to check it stands in it
-            node, tag, inventory = str(hello["node"]), str(hello["tag"]), list(hello["workers"])
-            theirs, ours = seal.seals(self._secret_of(tag), challenge, str(hello["nonce"]))
+            hello = Hello.model_validate(seal.unchecked(said))  # it says which secret is to check it
+            theirs, ours = seal.seals(self._secret_of(hello.tag), challenge, hello.nonce)
             theirs.take(said)
             is_open = self._events is not None and self._events.is_open()
             await ws.send_str(ours.put({"type": "welcome" if is_open else "later"}))
         except seal.ForgedError:
-            log.warning("who says to be the agent on %.100r does not know its pilot's secret", node)
+            log.warning(
+                "a process that poses as the agent on %.100r does not know its pilot's secret", hello.node
+            )
             return None
-        except (TypeError, ValueError, KeyError, TimeoutError, ConnectionError) as error:
+        except (TypeError, ValueError, TimeoutError, ConnectionError) as error:
             log.warning("a connection that does not begin like an agent's: %r", error)
             return None
-        return (node, tag, inventory, theirs, ours) if is_open else None
+        return (hello, theirs, ours) if is_open else None
 
     def _forget(self, node: str, agent: _Agent) -> bool:
-        """Whether this was the node's present connection."""
+        """Drop a node's connection; whether it was the present one."""
         if self._agents.get(node) is not agent:
             return False
         del self._agents[node]

@@ -1,4 +1,4 @@
-"""The drivers of Horovod trainers: a process each, which outlives the daemon and is found again."""
+"""The drivers of Horovod trainers: one process each, which outlives the daemon and is found again."""
 
 from __future__ import annotations
 
@@ -10,21 +10,46 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from bftrainer.model.reports import Message
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.05
+POLL_S = 0.05
 UP_S = 60.0
 """A driver that does not listen after so long never will."""
 RETRY_S = 2.0
 
 
-class DriverProcesses:
-    """Implements `launch.horovod.Drivers` with processes of `elastic.horovod.driver`.
+class Drivers(Protocol):
+    """The trainers' drivers; `wire.messages.helpers` says what they are told and say."""
 
-    They listen on sockets in `folder`, named by trainer and start.
+    address: str
+    """The machine at which nodes reach the drivers."""
+
+    def open(self, trainer: int, heard: Callable[[Message], None]) -> None:
+        """Have a driver for a trainer, if there is none; `heard` is called with everything that it says."""
+        ...
+
+    def tell(self, trainer: int, message: Message) -> None:
+        """Send a message to a trainer's driver; nothing happens if it is not there."""
+        ...
+
+    def end(self, trainer: int) -> None:
+        """End a trainer's driver: it has no workers to lead. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """End all drivers."""
+        ...
+
+
+class DriverProcesses:
+    """Implements `Drivers` with processes of `elastic.horovod.driver`.
+
+    They listen on sockets in `folder`, named by trainer and start, and end by themselves when no daemon comes
+    for `orphan_s`. `address`: this machine, as nodes reach it.
     """
 
     def __init__(self, address: str, folder: Path, *, orphan_s: float) -> None:
@@ -35,25 +60,29 @@ class DriverProcesses:
         self._paths: dict[int, Path] = {}
 
     def open(self, trainer: int, heard: Callable[[Message], None]) -> None:
+        """Find or start a driver, and keep it."""
         if trainer not in self._keepers:
             task = asyncio.get_running_loop().create_task(self._keep(trainer, heard))
             self._keepers[trainer] = task
 
     def tell(self, trainer: int, message: Message) -> None:
+        """Send a message; nothing happens while the driver is not connected."""
         writer = self._writers.get(trainer)
         if writer is not None and not writer.is_closing():
             writer.write(json.dumps(message).encode() + b"\n")
 
     def end(self, trainer: int) -> None:
+        """Tell a driver to end, and keep it no more. Idempotent."""
         self.tell(trainer, {"type": "end"})
         self._writers.pop(trainer, None)
         if trainer in self._paths:
-            self._paths.pop(trainer).unlink(missing_ok=True)  # nobody shall find it any more
+            self._paths.pop(trainer).unlink(missing_ok=True)  # so that it is not found any more
         keeper = self._keepers.pop(trainer, None)
         if keeper is not None:
             keeper.cancel()
 
     def close(self) -> None:
+        """End all drivers."""
         for trainer in tuple(self._keepers):
             self.end(trainer)
 
@@ -109,9 +138,9 @@ class DriverProcesses:
                 while process.returncode is None:
                     with contextlib.suppress(OSError):
                         return await self._connect(trainer, path)
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(POLL_S)
         except asyncio.CancelledError:
-            process.kill()  # nobody wants it any more
+            process.kill()  # it is not wanted any more
             raise
         except TimeoutError:
             process.kill()

@@ -1,1 +1,1 @@
-"""Trainers that use `bftrainer.elastic`: members change in mid-run."""
+"""Scripts that use `bftrainer.elastic`: they change their membership while they run."""

@@ -1,7 +1,7 @@
-"""The native launcher: workers that use `bftrainer.elastic` and change membership in mid-run.
+"""The native launcher: workers that use `bftrainer.elastic` and change membership while they run.
 
-It publishes memberships to the workers and relays their rendezvous; everything else they agree on
-among themselves, see docs/elastic.md.
+It publishes memberships to the workers and relays the entries of their rendezvous. Everything else the
+workers agree on among themselves, see docs/elastic.md.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bftrainer.launch.launcher import AgentLauncher, LaunchedTrainer, WorkerView
+from bftrainer.launch import orders
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Resync
-from bftrainer.model.reports import Message
+from bftrainer.wire.messages import from_agent as said
+from bftrainer.wire.messages.from_agent import Running
+from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
 
 RESYNC_AFTER_S = 1.0
-"""How long to wait for news of a lost member before a broken group is simply published again."""
+"""How long to wait for the report of a lost member before a broken group is published again as it was."""
 
 
 @dataclass(slots=True)
@@ -27,90 +31,79 @@ class NativeTrainer(LaunchedTrainer):
 
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
-    last: tuple[int, tuple[str, ...]] = (0, ())  # what was published, and when
-    waiting: Regroup | None = None  # until the leavers have written the state down
+    last: tuple[int, tuple[str, ...]] = (0, ())  # the generation and members that were last published
+    waiting: Regroup | None = None  # until the members that leave have written the state down
 
 
 class NativeLauncher(AgentLauncher[NativeTrainer]):
     """See `AgentLauncher`."""
 
-    job_type = NativeTrainer
+    trainer_type = NativeTrainer
 
-    def _carry_out(self, job: NativeTrainer, action: Regroup) -> None:
-        job.waiting = None
-        self._try_again(job, action)
-        there = [node for node in action.leaving if node in job.workers]
-        if (
-            there
-            and action.members
-            and not any(job.workers[n].joined for n in action.members if n in job.workers)
-        ):
-            # nobody stays who knows the state: it goes through a checkpoint, which is written first
-            self._publish(there, action, members=())
-            job.waiting = action
+    def _carry_out(self, launched: NativeTrainer, action: Regroup) -> None:
+        launched.waiting = None
+        self._kill_hung(launched, action)
+        there = [node for node in action.leaving if node in launched.workers]
+        staying = [node for node in action.members if node in launched.workers]
+        if there and action.members and not any(launched.workers[node].joined for node in staying):
+            # no worker stays that knows the state: it goes through a checkpoint, which is written first
+            self._publish(launched, there, action, members=())
+            launched.waiting = action
         else:
-            self._publish((*action.members, *there), action, members=action.members)
+            self._publish(launched, (*action.members, *there), action, members=action.members)
 
-    def _try_again(self, job: NativeTrainer, action: Regroup) -> None:
-        """When the same members are published a second time because their groups broke, who has said
-        nothing of that hangs, and is killed."""
-        last, job.last = job.last, (action.generation, action.members)
-        if last != (job.told_broken, action.members):
-            job.tries = 0
+    def _kill_hung(self, launched: NativeTrainer, action: Regroup) -> None:
+        """Kill the members that hang: the same members are published a second time because their group broke,
+        and these have said nothing of that."""
+        last, launched.last = launched.last, (action.generation, action.members)
+        if last != (launched.told_broken, action.members):
+            launched.tries = 0
             return
-        job.tries += 1
-        if job.tries > 1:
+        launched.tries += 1
+        if launched.tries > 1:
             for node in action.members:
-                if node in job.workers and job.workers[node].heard < job.told_broken:
-                    order = {"type": "kill", "trainer": action.trainer, "reason": "it hung and was killed"}
-                    self._link.send(node, order)
+                if node in launched.workers and launched.workers[node].heard < launched.told_broken:
+                    self._link.send(node, orders.kill(launched.id, "it hung and was killed"))
 
-    def _publish(self, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]) -> None:
+    def _publish(
+        self, launched: NativeTrainer, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]
+    ) -> None:
         for node in nodes:
-            if node in self._jobs[action.trainer].workers:
-                self._link.send(
-                    node,
-                    {
-                        "type": "regroup",
-                        "trainer": action.trainer,
-                        "generation": action.generation,
-                        "members": list(members),
-                        "leaving": list(action.leaving),
-                        "grace_s": self._grace_s,
-                    },
-                )
+            if node in launched.workers:
+                self._link.send(node, orders.regroup(action, members, self._grace_s))
 
-    def _vacated(self, trainer: int, job: NativeTrainer) -> None:
-        super()._vacated(trainer, job)
-        held = job.waiting
-        if held is not None and not any(node in job.workers for node in held.leaving):
-            job.waiting = None
-            self._publish(held.members, held, members=held.members)
+    def _vacated(self, launched: NativeTrainer) -> None:
+        super()._vacated(launched)
+        held = launched.waiting
+        if held is not None and not any(node in launched.workers for node in held.leaving):
+            launched.waiting = None
+            self._publish(launched, held.members, held, members=held.members)
 
-    def _caught_up(self, trainer: int, job: NativeTrainer, node: str, found: Message) -> None:
-        super()._caught_up(trainer, job, node, found)
-        apart = found["joined"] != job.published and found["phase"] == "member"
-        if job.workers[node].generation == found["generation"] and node in job.members and apart:
-            self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
+    def _caught_up(self, launched: NativeTrainer, node: str, found: Running) -> None:
+        super()._caught_up(launched, node, found)
+        apart = found.joined != launched.published and found.phase == Phase.MEMBER
+        if launched.workers[node].generation == found.generation and node in launched.members and apart:
+            self._emit(Resync(time=self._clock(), trainer=launched.id, generation=launched.published))
 
-    def _heard(self, trainer: int, job: NativeTrainer, node: str, view: WorkerView, message: Message) -> None:
-        super()._heard(trainer, job, node, view, message)
-        if message["type"] == "kv":
-            self._relay(job, node, message)
-        elif message["type"] == "broken":
-            self._broken(trainer, job, message)
+    def _heard(self, launched: NativeTrainer, node: str, view: WorkerView, what: said.FromWorker) -> None:
+        super()._heard(launched, node, view, what)
+        if isinstance(what, said.Kv):
+            self._relay(launched, node, what)
+        elif isinstance(what, said.Broken):
+            self._broken(launched, what)
 
-    def _relay(self, job: NativeTrainer, node: str, message: Message) -> None:
+    def _relay(self, launched: NativeTrainer, node: str, entry: said.Kv) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""
-        if message["generation"] == job.published:
-            for peer in job.members:
+        if entry.generation == launched.published:
+            for peer in launched.members:
                 if peer != node:
-                    self._link.send(peer, message)
+                    self._link.send(peer, orders.kv(launched.id, entry.generation, entry.key, entry.value))
 
-    def _broken(self, trainer: int, job: NativeTrainer, message: Message) -> None:
-        """A group of the current generation broke: if nobody is seen to be lost, publish it anew."""
-        if message["generation"] != job.published or job.told_broken >= job.published:
+    def _broken(self, launched: NativeTrainer, broken: said.Broken) -> None:
+        """The current generation's group broke: publish it again if no loss is reported meanwhile."""
+        if broken.generation != launched.published or launched.told_broken >= launched.published:
             return
-        log.warning("trainer %d: generation %d broke: %s", trainer, job.published, message["reason"])
-        job.told_broken = job.published
-        self._emit(Resync(time=self._clock() + RESYNC_AFTER_S, trainer=trainer, generation=job.published))
+        log.warning("trainer %d: generation %d broke: %s", launched.id, broken.generation, broken.reason)
+        launched.told_broken = launched.published
+        later = self._clock() + RESYNC_AFTER_S
+        self._emit(Resync(time=later, trainer=launched.id, generation=launched.published))

@@ -1,1 +1,1 @@
-"""Trainers whose scripts know torchrun: new processes for every membership, from a checkpoint."""
+"""Scripts written for torchrun: new processes for every membership, which start from a checkpoint."""

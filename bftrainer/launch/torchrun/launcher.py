@@ -1,47 +1,32 @@
 """The torchrun launcher: for scripts that only know checkpoint and restart.
 
-Workers get the environment that torchrun gives (RANK, WORLD_SIZE, MASTER_ADDR, ...), so scripts written
-for it run as they are. Every change of membership ends the processes of the run before and starts
-those of the next; a run's number is the generation of its membership. torchrun's own agents and their
-rendezvous are not needed: our agents start the processes, and the daemon already knows who takes part.
+Workers get the environment that torchrun gives (RANK, WORLD_SIZE, MASTER_ADDR, ...), so scripts written for
+it run as they are. Every change of membership ends the processes of one run and starts those of the next; a
+run's number is the generation of its membership. torchrun's own agents and their rendezvous are not needed:
+our agents start the processes, and the daemon knows the members already.
 
-Rank 0 is told to stop first (SIGTERM) and has its grace time to write a checkpoint, while the others
-still take part in its steps; then the others stop, and the next run begins. New nodes stand warm by then
-(`gated`). A process that dies takes its run along: the next begins without it.
+Rank 0 is told to stop first (SIGTERM) and has its grace time to write a checkpoint, while the others still
+take part in its steps. Then the others stop, and the next run begins. New nodes are warm by then (`gated`).
+If a process dies, its run ends, and the next begins without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher, LaunchedTrainer, WorkerView
+from bftrainer.launch import orders
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher
+from bftrainer.launch.torchrun.environment import environment
+from bftrainer.launch.torchrun.stores import Stores
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Resync
-from bftrainer.model.reports import Message
+from bftrainer.model.reports import PauseKind
 from bftrainer.model.trainer import TrainerSpec
-
-ENDED = ("done", "stopped")
-"""Phases of a worker whose process has ended and whose node stays."""
-MAX_RESTARTS = 1 << 30
-"""Nobody counts a run's restarts: nodes come and go for as long as there is work."""
-
-
-class Stores(Protocol):
-    """Where a run's processes find each other: `elastic.programs.tcp_store`, or what a test has."""
-
-    address: str
-
-    def prepare(self) -> None:
-        """A store will be wanted soon."""
-        ...
-
-    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
-        """Have a new store; `opened` is told its port, later."""
-        ...
-
-    def close(self) -> None: ...
+from bftrainer.wire.messages import from_agent as said
+from bftrainer.wire.messages.from_agent import Report, Running
+from bftrainer.wire.phases import ENDED, Phase
 
 
 @dataclass(slots=True)
@@ -59,181 +44,170 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     """See `AgentLauncher`. A worker's process takes part in run `view.run`; 0: it waits, warm or ended."""
 
     gated = True
-    job_type = TorchrunTrainer
+    trainer_type = TorchrunTrainer
 
     def __init__(self, *args: Any, stores: Stores, **options: Any) -> None:
         super().__init__(*args, **options)
         self._stores = stores
 
     def add(self, trainer: int, spec: TrainerSpec, **stored: Any) -> None:
+        """See `AgentLauncher.add`."""
         super().add(trainer, spec, **stored)
-        job = self._jobs[trainer]
-        job.leader = job.members[0] if job.members else ""
+        launched = self.known[trainer]
+        launched.leader = launched.members[0] if launched.members else ""
         self._stores.prepare()
 
     def close(self) -> None:
+        """End the process that hosts the stores."""
         self._stores.close()
 
     # from one run to the next
 
-    def _carry_out(self, job: TorchrunTrainer, action: Regroup) -> None:
-        job.pending, job.port = (action, 0) if action.members else (None, 0)
+    def _carry_out(self, launched: TorchrunTrainer, action: Regroup) -> None:
+        launched.pending, launched.port = (action, 0) if action.members else (None, 0)
         if action.members:
-            self._stores.open(action.trainer, action.generation, lambda port: self._opened(job, action, port))
-        self._advance(action.trainer, job)
+            self._stores.open(
+                launched.id, action.generation, lambda port: self._opened(launched, action, port)
+            )
+        self._advance(launched)
 
-    def _dismiss(self, trainer: int, job: TorchrunTrainer, node: str) -> None:
-        view = job.workers[node]
+    def _dismiss(self, launched: TorchrunTrainer, node: str) -> None:
+        view = launched.workers[node]
         if view.phase in ENDED:
-            del job.workers[node]
+            launched.drop(node)
         elif not view.run:  # it waits, warm, for a run that is never to begin
-            self._stop(trainer, node)
+            self._stop(launched, node)
         else:
-            super()._dismiss(trainer, job, node)
+            super()._dismiss(launched, node)
 
-    def _stop(self, trainer: int, node: str) -> None:
-        view = self._jobs[trainer].workers.get(node)
+    def _stop(self, launched: TorchrunTrainer, node: str) -> None:
+        view = launched.workers.get(node)
         if view is not None and view.phase in ENDED:
-            del self._jobs[trainer].workers[node]
+            launched.drop(node)
         else:
-            super()._stop(trainer, node)
+            super()._stop(launched, node)
 
-    def _opened(self, job: TorchrunTrainer, action: Regroup, port: int) -> None:
-        if job.pending is action:
-            job.port = port
-            self._advance(action.trainer, job)
+    def _opened(self, launched: TorchrunTrainer, action: Regroup, port: int) -> None:
+        """The store of a run is there, though the run may have been overtaken."""
+        if launched.pending is action:
+            launched.port = port
+            self._advance(launched)
 
-    def _advance(self, trainer: int, job: TorchrunTrainer) -> None:
+    def _advance(self, launched: TorchrunTrainer) -> None:
         """The next step towards what is pending: rank 0 stops, then the others, then the run begins."""
-        running = [node for node, view in job.workers.items() if view.run]
-        if job.leader in running:
-            self._halt(trainer, job, job.leader, self._grace_s)
+        running = [node for node, view in launched.workers.items() if view.run]
+        if launched.leader in running:
+            self._halt(launched, launched.leader, self._grace_s)
         elif running:
-            self._halt_all(trainer, job)
-        elif job.pending is not None and job.port:
-            self._begin(job, job.pending)
+            self._halt_all(launched)
+        elif launched.pending is not None and launched.port:
+            self._begin(launched, launched.pending)
 
-    def _halt_all(self, trainer: int, job: TorchrunTrainer) -> None:
-        for node, view in job.workers.items():
+    def _halt_all(self, launched: TorchrunTrainer) -> None:
+        for node, view in launched.workers.items():
             if view.run:
-                self._halt(trainer, job, node, FOLLOWERS_GRACE_S)
+                self._halt(launched, node, FOLLOWERS_GRACE_S)
 
-    def _halt(self, trainer: int, job: TorchrunTrainer, node: str, grace_s: float) -> None:
-        if node not in job.halting:
-            job.halting.add(node)
-            self._tell_to_stop(trainer, node, grace_s)
+    def _halt(self, launched: TorchrunTrainer, node: str, grace_s: float) -> None:
+        if node not in launched.halting:
+            launched.halting.add(node)
+            self._link.send(node, orders.stop(launched.id, grace_s))
 
-    def _begin(self, job: TorchrunTrainer, run: Regroup) -> None:
-        job.pending, job.leader, job.halting = None, run.members[0], set()
+    def _begin(self, launched: TorchrunTrainer, run: Regroup) -> None:
+        launched.pending, launched.leader, launched.halting = None, run.members[0], set()
         for rank, node in enumerate(run.members):
-            view = job.workers.get(node)
+            view = launched.workers.get(node)
             if view is None:
                 continue  # lost meanwhile: the next membership is on its way
-            if view.phase != "ready":  # its process has ended with the run before
-                self._send_start(run.trainer, node)
+            if view.phase != Phase.READY:  # its process has ended with the run before
+                self._send_start(launched, node)
             view.run = view.joined = run.generation
-            view.phase = "member"
-            self._link.send(
-                node,
-                {
-                    "type": "go",
-                    "trainer": run.trainer,
-                    "generation": view.generation,
-                    "run": run.generation,
-                    "env": self._environment(job, rank, len(run.members), run.generation),
-                },
+            view.phase = Phase.MEMBER
+            env = environment(
+                name=launched.spec.name,
+                run=run.generation,
+                rank=rank,
+                size=len(run.members),
+                address=self._stores.address,
+                port=launched.port,
             )
-
-    def _environment(self, job: TorchrunTrainer, rank: int, size: int, run: int) -> dict[str, str]:
-        """What torchrun sets, for one process per node."""
-        values = {
-            "RANK": rank,
-            "GROUP_RANK": rank,
-            "ROLE_RANK": rank,
-            "WORLD_SIZE": size,
-            "GROUP_WORLD_SIZE": size,
-            "ROLE_WORLD_SIZE": size,
-            "LOCAL_RANK": 0,
-            "LOCAL_WORLD_SIZE": 1,
-            "ROLE_NAME": "default",
-            "MASTER_ADDR": self._stores.address,
-            "MASTER_PORT": job.port,
-            "TORCHELASTIC_RESTART_COUNT": run,
-            "TORCHELASTIC_MAX_RESTARTS": MAX_RESTARTS,
-            "TORCHELASTIC_RUN_ID": job.spec.name,
-            "TORCHELASTIC_USE_AGENT_STORE": True,
-        }
-        return {name: str(value) for name, value in values.items()}
+            self._link.send(node, orders.go(launched.id, view, env))
 
     # what agents tell
 
-    def _caught_up(self, trainer: int, job: TorchrunTrainer, node: str, found: Message) -> None:
-        super()._caught_up(trainer, job, node, found)
-        view = job.workers[node]
-        if view.generation == found["generation"] and found["run"] != view.run:
-            self._emit(Resync(time=self._clock(), trainer=trainer, generation=job.published))
+    def _caught_up(self, launched: TorchrunTrainer, node: str, found: Running) -> None:
+        super()._caught_up(launched, node, found)
+        view = launched.workers[node]
+        if view.generation == found.generation and found.run != view.run:
+            self._emit(Resync(time=self._clock(), trainer=launched.id, generation=launched.published))
 
-    def said(self, node: str, message: Message) -> None:
-        """What ends as run 0 was to begin the present run, and died before it was told to."""
-        view = self._jobs[message["trainer"]].workers.get(node)
-        if view is not None and message["type"] == "exited" and not message["run"]:
-            message = {**message, "run": view.run}
-        super().said(node, message)
+    def reported(self, node: str, report: Report) -> None:
+        """See `AgentLauncher.reported`. A process that ends as run 0 was to begin the present run, and died
+        before it was told to."""
+        launched = self.known.get(report.trainer)
+        view = launched.workers.get(node) if launched else None
+        if view is not None and isinstance(report.said, said.Exited) and not report.run:
+            report = replace(report, run=view.run)
+        super().reported(node, report)
 
-    def _heard(
-        self, trainer: int, job: TorchrunTrainer, node: str, view: WorkerView, message: Message
-    ) -> None:
-        if message["type"] == "resumed":
-            self._resumed(trainer, job, node, message)
-        elif "at" in message:
-            job.last_step_at = message["at"]
-        super()._heard(trainer, job, node, view, message)
+    def _heard(self, launched: TorchrunTrainer, node: str, view: WorkerView, what: said.FromWorker) -> None:
+        if isinstance(what, said.Resumed):
+            self._resumed(launched, node, what)
+        elif isinstance(what, said.Standing) and what.at is not None:
+            launched.last_step_at = what.at
+        super()._heard(launched, node, view, what)
 
-    def _resumed(self, trainer: int, job: TorchrunTrainer, node: str, message: Message) -> None:
+    def _resumed(self, launched: TorchrunTrainer, node: str, resumed: said.Resumed) -> None:
         """Rank 0 has taken its first step in a run."""
-        before = job.last_step_at
-        pause_s = 0.0 if before is None else max(0.0, message["at"] - before)
-        kind = "restart" if before is None else job.kind(message["generation"])
-        job.last_step_at = message["at"]
-        self._paused(trainer, job, node, kind, {**message, "pause_s": pause_s})
+        before, launched.last_step_at = launched.last_step_at, resumed.at
+        self._reports.paused(
+            launched,
+            node,
+            PauseKind.RESTART if before is None else launched.kind(resumed.generation),
+            generation=resumed.generation,
+            size=resumed.size,
+            step=resumed.step,
+            pause_s=0.0 if before is None else max(0.0, resumed.at - before),
+        )
 
-    def _exited(
-        self, trainer: int, job: TorchrunTrainer, node: str, view: WorkerView, message: Message
-    ) -> None:
-        if view.phase == "leaving" and node not in job.members:
-            super()._exited(trainer, job, node, view, message)
-        elif node in job.halting or view.phase == "leaving":
-            self._halted(trainer, job, node, view, message["last"])
-        elif message["code"] == 0 and (node != job.leader or job.spec.samples is None):
-            view.run, view.phase = 0, "done"  # whether the work is done is rank 0's to say
-            if job.spec.samples is None:
-                job.finished = all(v.phase == "done" for n, v in job.workers.items() if n in job.members)
-            self._check_finished(trainer, job)
+    def _exited(self, launched: TorchrunTrainer, node: str, view: WorkerView, end: said.Exited) -> None:
+        leaving = view.phase == Phase.LEAVING
+        if leaving and node not in launched.members:
+            super()._exited(launched, node, view, end)
+        elif node in launched.halting or leaving:
+            self._halted(launched, node, view, end.last)
+        elif end.code == 0 and (node != launched.leader or launched.spec.samples is None):
+            view.run, view.phase = 0, Phase.DONE  # whether the work is done is rank 0's to say
+            if launched.spec.samples is None:
+                members = [own for n, own in launched.workers.items() if n in launched.members]
+                launched.finished = all(own.phase == Phase.DONE for own in members)
+            self._check_finished(launched)
         else:
-            super()._exited(trainer, job, node, view, message)
+            super()._exited(launched, node, view, end)
 
-    def _halted(self, trainer: int, job: TorchrunTrainer, node: str, view: WorkerView, last: Message) -> None:
+    def _halted(
+        self, launched: TorchrunTrainer, node: str, view: WorkerView, last: said.Standing | None
+    ) -> None:
         """A process has ended as it was told to; its node stays."""
-        view.run, view.phase = 0, "stopped"
-        if "at" in last and last["generation"] >= job.confirmed:
-            job.last_step_at = last["at"]
-            job.committed, job.samples = last["step"], last["samples"]
-        if job.finished:
-            del job.workers[node]
-        self._vacated(trainer, job)
+        view.run, view.phase = 0, Phase.STOPPED
+        if last is not None and last.at is not None and last.generation >= launched.confirmed:
+            launched.last_step_at = last.at
+            launched.committed, launched.samples = last.step, last.samples
+        if launched.finished:
+            launched.drop(node)
+        self._vacated(launched)
 
-    def _gone(self, trainer: int, node: str, reason: str, *, blame: bool) -> None:
-        job = self._jobs[trainer]
-        ran = job.workers[node].run
-        super()._gone(trainer, node, reason, blame=blame)
+    def _gone(self, launched: TorchrunTrainer, node: str, reason: str, *, blame: bool) -> None:
+        ran = launched.workers[node].run
+        super()._gone(launched, node, reason, blame=blame)
         if ran:  # the others cannot go on without it
-            self._halt_all(trainer, job)
+            self._halt_all(launched)
 
-    def _vacated(self, trainer: int, job: TorchrunTrainer) -> None:
-        super()._vacated(trainer, job)
-        lost = any(node not in job.workers for node in job.members)
-        if job.finished or lost:
-            self._halt_all(trainer, job)
-        changing = lost or job.pending is not None or bool(job.halting)
-        if changing and not job.finished:  # otherwise it only was to join: the run goes on
-            self._advance(trainer, job)
+    def _vacated(self, launched: TorchrunTrainer) -> None:
+        super()._vacated(launched)
+        lost = any(node not in launched.workers for node in launched.members)
+        if launched.finished or lost:
+            self._halt_all(launched)
+        changing = lost or launched.pending is not None or bool(launched.halting)
+        if changing and not launched.finished:  # otherwise it only was to join: the run goes on
+            self._advance(launched)

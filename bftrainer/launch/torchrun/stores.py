@@ -1,4 +1,7 @@
-"""The process that hosts torchrun's rendezvous stores: started when first needed, ended with the daemon."""
+"""The stores at which a torchrun run's processes find each other.
+
+One process hosts them all; it starts when it is first needed and ends with the daemon.
+"""
 
 from __future__ import annotations
 
@@ -7,39 +10,62 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from typing import Protocol
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 
 
+class Stores(Protocol):
+    """Where a run's processes find each other."""
+
+    address: str
+    """The machine at which nodes reach the stores."""
+
+    def prepare(self) -> None:
+        """Get ready: a store will be wanted soon."""
+        ...
+
+    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+        """Make a store for a trainer's run; `opened` is called with its port, later."""
+        ...
+
+    def close(self) -> None:
+        """End all stores."""
+        ...
+
+
 class StoreHost:
-    """Implements `launch.torchrun.Stores` with a process of `elastic.programs.tcp_store`."""
+    """Implements `Stores` with a process of `elastic.programs.tcp_store`, started anew if it ends."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._asked: dict[int, tuple[int, Callable[[int], None]]] = {}  # trainer -> run, whom to tell
+        self._asked: dict[int, tuple[int, Callable[[int], None]]] = {}  # trainer -> run, what to call
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def prepare(self) -> None:
+        """Start the process, if it does not run."""
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+        """Make a store for a trainer's run, in place of one that was asked for and is not there yet."""
         self._asked[trainer] = (run, opened)
         self.prepare()
         if self._process is not None:
             self._ask(trainer)
 
     def close(self) -> None:
+        """Kill the process."""
         if self._keeper is not None:
             self._keeper.cancel()
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
     async def _keep(self) -> None:
-        """Keep the process alive; runs that go on do not need it any more, those to come do."""
+        """Keep the process alive: runs that have begun need it no more, those to come do."""
         while True:
             try:
                 self._process = process = await asyncio.create_subprocess_exec(

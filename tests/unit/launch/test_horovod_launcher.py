@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bftrainer.launch.folders import Folders
 from bftrainer.launch.horovod.launcher import HorovodLauncher
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Event, TrainerEnded, WorkerLost
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
+from tests.support.messages import order, report, to_driver
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="horovod")
 
@@ -29,9 +31,8 @@ class World:
             self,
             self.events.append,
             self,
+            Folders(trainer_dir=".bftrainer", store_id="m"),
             drivers=self,
-            trainer_dir=".bftrainer",
-            store_id="m",
             grace_s=9.0,
             clock=lambda: 1.0,
         )
@@ -41,7 +42,7 @@ class World:
         return True
 
     def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, message))
+        self.sent.append((node, order(message)))
 
     def progressed(self, progress: Progress) -> None:
         pass
@@ -53,7 +54,7 @@ class World:
         self.driver = heard
 
     def tell(self, trainer: int, message: Message) -> None:
-        self.told.append(message)
+        self.told.append(to_driver(message))
 
     def end(self, trainer: int) -> None:
         self.driver = None
@@ -62,12 +63,11 @@ class World:
         pass
 
     def said(self, node: str, kind: str, **fields: Any) -> None:
-        view = self.launcher.views(1)[node]
-        message = {"type": kind, "trainer": 1, "started": view.generation, "run": view.run, **fields}
-        self.launcher.said(node, message)
+        view = self.launcher.known.views(1)[node]
+        self.launcher.reported(node, report(kind, started=view.generation, run=view.run, **fields))
 
     def exited(self, node: str, code: int, **last: Any) -> None:
-        self.said(node, "exited", code=code, phase="", reason="", last=last)
+        self.said(node, "exited", code=code, phase="member", reason="", last=last)
 
     def heard(self, kind: str, **fields: Any) -> None:
         assert self.driver is not None
@@ -91,7 +91,7 @@ class World:
 
     def form(self, generation: int, *nodes: str, at: float = 5.0) -> None:
         """The driver lets workers go, and they take a step."""
-        hosts = [f"{node}.{self.launcher.views(1)[node].generation}" for node in nodes]
+        hosts = [f"{node}.{self.launcher.known.views(1)[node].generation}" for node in nodes]
         self.heard("formed", generation=generation, hosts=hosts)
         step: Message = {"step": 7, "samples": 70, "epoch": 0, "metrics": {}, "generation": 2}
         self.said(nodes[0], "resumed", size=len(nodes), at=at, **step)
@@ -129,7 +129,7 @@ def test_a_change_is_over_with_the_first_step_of_rank_0() -> None:
     world.form(4, "m", "n", at=5.5)
     (*_, pause) = world.pauses
     assert (pause.kind, pause.node, pause.size, pause.pause_s) == ("join", "m", 2, 0.5)
-    assert {n: v.joined for n, v in world.launcher.views(1).items()} == {"m": 4, "n": 4}
+    assert {n: v.joined for n, v in world.launcher.known.views(1).items()} == {"m": 4, "n": 4}
 
 
 def test_a_loss_that_a_join_overtakes_is_told_as_a_loss() -> None:
@@ -243,8 +243,8 @@ def test_the_end_of_a_worker_that_died_before_it_was_let_run_is_heard() -> None:
     world.train("m")
     world.start(3, "n")
     world.regroup(4, "m", "n")
-    end = {"type": "exited", "code": -9, "phase": "", "reason": "", "last": {}}
-    world.launcher.said("n", {"trainer": 1, "started": 3, "run": 0, **end})
+    end = report("exited", started=3, code=-9, phase="starting", reason="", last={})
+    world.launcher.reported("n", end)
     assert [e.node for e in world.events if isinstance(e, WorkerLost)] == ["n"]
 
 
@@ -302,7 +302,7 @@ def test_exit_code_0_with_work_left_is_a_loss_and_with_the_work_done_the_end() -
     world.said("m", "finished", **last)
     world.exited("m", 0, type="finished", **last)
     assert [type(event) for event in world.events] == [TrainerEnded]
-    assert world.launcher.workers(1) == {}
+    assert world.launcher.known.workers(1) == {}
 
 
 def test_without_its_driver_the_state_is_saved_and_all_start_anew() -> None:

@@ -59,7 +59,7 @@ class Site:
         self.launchers.said(node, {**about, **fields})
 
     def known(self) -> set[int]:
-        return {trainer for own in self.launchers._by_name.values() for trainer in own._jobs}
+        return {trainer for own in self.launchers._by_name.values() for trainer in own.known._trainers}
 
 
 EXIT: Message = {"code": 0, "phase": "leaving", "reason": "", "last": {}}
@@ -86,9 +86,9 @@ def test_a_trainer_that_ended_is_forgotten_when_its_last_worker_has_gone(site: S
 
 def test_a_trainer_that_ended_without_workers_is_forgotten_at_once(site: Site) -> None:
     for trainer, launcher in enumerate(("native", "torchrun", "horovod"), 1):
-        site.launchers._by_name[launcher]._jobs[trainer] = site.launchers._by_name[launcher].job_type(
-            spec=TrainerSpec(name=launcher, command=("a",), n_min=1, n_max=1)
-        )
+        own = site.launchers._by_name[launcher]
+        spec = TrainerSpec(name=launcher, command=("a",), n_min=1, n_max=1)
+        own.known.add(own.trainer_type(id=trainer, spec=spec))
         site.launchers.forget(trainer)
     assert site.known() == set()
     site.launchers.forget(7)  # never known: nothing to do

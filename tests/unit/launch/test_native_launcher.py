@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from bftrainer.launch.folders import Folders
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import Regroup, StartWorker, StopWorker
 from bftrainer.model.events import Event, Measured, Resync, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.wire.messages.from_agent import Running
+from tests.support.messages import order, report, worker
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000)
 
@@ -28,8 +31,7 @@ class World:
             self,
             self.events.append,
             self,
-            trainer_dir=".bftrainer",
-            store_id="m",
+            Folders(trainer_dir=".bftrainer", store_id="m"),
             grace_s=5.0,
             clock=lambda: self.now,
         )
@@ -39,7 +41,7 @@ class World:
         return node in self.up
 
     def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, message))
+        self.sent.append((node, order(message)))
 
     def progressed(self, progress: Progress) -> None:
         pass
@@ -47,7 +49,7 @@ class World:
     def pause(self, pause: Pause) -> None:
         self.pauses.append(pause)
 
-    def agent(self, node: str, *inventory: Message, wanted: set[int] | None = None) -> None:
+    def agent(self, node: str, *inventory: Running, wanted: set[int] | None = None) -> None:
         self.up.add(node)
         self.launcher.agent_up(node, list(inventory), {1} if wanted is None else wanted)
 
@@ -58,7 +60,7 @@ class World:
             self.launcher.perform(StartWorker(trainer=1, generation=generation, node=node))
 
     def said(self, node: str, kind: str, started: int = 1, **fields: Any) -> None:
-        self.launcher.said(node, {"type": kind, "trainer": 1, "started": started, "run": 0, **fields})
+        self.launcher.reported(node, report(kind, started=started, **fields))
 
     def joined(
         self, node: str, generation: int, *, survivor: bool, step: int, size: int = 2, started: int = 1
@@ -78,16 +80,12 @@ class World:
         return [(node, message["type"]) for node, message in self.sent if message["type"] != "warm"]
 
 
-def found(generation: int, phase: str, joined: int = 0, trainer: int = 1) -> Message:
-    return {"trainer": trainer, "generation": generation, "run": 0, "phase": phase, "joined": joined}
-
-
 def test_a_start_waits_for_its_agent() -> None:
     world = World()
     world.launcher.perform(StartWorker(trainer=1, generation=1, node="n"))
-    assert world.sent == [] and world.launcher.workers(1) == {}
+    assert world.sent == [] and world.launcher.known.workers(1) == {}
     world.agent("n")
-    assert world.kinds() == [("n", "start")] and world.launcher.workers(1) == {"n": "starting"}
+    assert world.kinds() == [("n", "start")] and world.launcher.known.workers(1) == {"n": "starting"}
 
 
 def test_what_another_users_agent_says_of_a_trainer_is_not_heard() -> None:
@@ -96,7 +94,7 @@ def test_what_another_users_agent_says_of_a_trainer_is_not_heard() -> None:
     world.up.discard("n")  # the pilot that serves the trainer is gone; another user's has its node
     world.said("n", "ready")
     world.said("n", "finished", generation=1, step=9, samples=1000, epoch=0, size=1, metrics={})
-    assert world.events == [] and world.launcher.workers(1) == {"n": "starting"}
+    assert world.events == [] and world.launcher.known.workers(1) == {"n": "starting"}
     world.up.add("n")
     world.said("n", "ready")
     assert [type(event) for event in world.events] == [WorkersReady]
@@ -115,20 +113,20 @@ def test_a_start_that_nobody_wants_any_more_is_never_sent() -> None:
 
 def test_strangers_are_stopped_and_what_should_run_is_taken_over() -> None:
     world = World()
-    world.agent("n", found(1, "member", 2), found(4, "member", 9, trainer=7))
+    world.agent("n", worker(1, "member", 2), worker(4, "member", 9, trainer=7))
     assert world.kinds() == [("n", "stop")] and world.sent[0][1]["trainer"] == 7
-    assert world.launcher.workers(1) == {"n": "member"}
+    assert world.launcher.known.workers(1) == {"n": "member"}
 
 
 def test_a_connection_that_comes_back_tells_what_was_not_heard() -> None:
     world = World()
     world.start(1, "n", "m")
-    world.agent("n", found(1, "ready"))
+    world.agent("n", worker(1, "ready"))
     assert world.events == [WorkersReady(time=1.0, trainer=1, generation=1, nodes=frozenset("n"))]
     world.said("m", "ready")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
     world.events.clear()
-    world.agent("n", found(1, "member", 1))
+    world.agent("n", worker(1, "member", 1))
     assert world.events == [Resync(time=1.0, trainer=1, generation=2)]
     world.events.clear()
     world.agent("m")
@@ -158,17 +156,17 @@ def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame
 def test_a_node_is_busy_until_its_worker_has_written_down_what_it_had_or_is_gone() -> None:
     world = World()
     world.start(1, "m", "n")
-    assert world.launcher.busy("n") and not world.launcher.busy("x")
+    assert world.launcher.known.busy("n") and not world.launcher.known.busy("x")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("m", "n")))
     world.launcher.perform(Regroup(trainer=1, generation=3, members=("m",), leaving=("n",)))
     world.said("n", "progress", generation=2, step=3, samples=9, epoch=0, size=2, metrics={}, rate=1.0)
-    assert world.launcher.busy("n")
+    assert world.launcher.known.busy("n")
     world.said("n", "left", generation=2, step=3, samples=9, epoch=0, size=2, metrics={})
-    assert not world.launcher.busy("n") and world.launcher.workers(1)["n"] == "leaving"
+    assert not world.launcher.known.busy("n") and world.launcher.known.workers(1)["n"] == "leaving"
     world.start(4, "x")
-    assert world.launcher.busy("x")
+    assert world.launcher.known.busy("x")
     world.launcher.perform(StopWorker(trainer=1, generation=5, node="x"))  # it was no member yet
-    assert not world.launcher.busy("x")
+    assert not world.launcher.known.busy("x")
 
 
 def test_the_order_to_leave_is_no_death() -> None:
@@ -176,7 +174,7 @@ def test_the_order_to_leave_is_no_death() -> None:
     world.start(1, "n")
     world.launcher.perform(StopWorker(trainer=1, generation=2, node="n"))
     world.said("n", "exited", code=-9, phase="leaving", reason="", last={})
-    assert world.events == [] and world.launcher.workers(1) == {}
+    assert world.events == [] and world.launcher.known.workers(1) == {}
 
 
 def test_a_finished_trainer_ends_when_its_last_member_is_gone() -> None:
@@ -225,7 +223,7 @@ def test_old_generations_report_no_progress() -> None:
     world.joined("n", 2, survivor=False, step=0, size=1)
     before = len(world.events)
     world.said("n", "progress", generation=1, size=1, step=9, samples=90, epoch=0, rate=1.0, metrics={})
-    assert world.launcher.views(1)["n"].joined == 2 and len(world.events) == before
+    assert world.launcher.known.views(1)["n"].joined == 2 and len(world.events) == before
 
 
 def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None:

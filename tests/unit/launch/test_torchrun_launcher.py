@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bftrainer.launch.folders import Folders
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Event, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
+from tests.support.messages import order, report
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="torchrun")
 
@@ -28,9 +30,8 @@ class World:
             self,
             self.events.append,
             self,
+            Folders(trainer_dir=".bftrainer", store_id="m"),
             stores=self,
-            trainer_dir=".bftrainer",
-            store_id="m",
             grace_s=9.0,
             clock=lambda: 1.0,
         )
@@ -40,7 +41,7 @@ class World:
         return True
 
     def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, message))
+        self.sent.append((node, order(message)))
 
     def progressed(self, progress: Progress) -> None:
         pass
@@ -73,10 +74,10 @@ class World:
         self.events.clear()
 
     def said(self, node: str, kind: str, run: int = 0, **fields: Any) -> None:
-        self.launcher.said(node, {"type": kind, "trainer": 1, "started": 1, "run": run, **fields})
+        self.launcher.reported(node, report(kind, run=run, **fields))
 
     def exited(self, node: str, run: int, code: int = 0, **last: Any) -> None:
-        self.said(node, "exited", run, code=code, phase="", reason="", last=last)
+        self.said(node, "exited", run, code=code, phase="member", reason="", last=last)
 
     def new(self) -> list[tuple[str, str]]:
         """What has been sent since the last look."""
@@ -142,7 +143,7 @@ def test_two_changes_at_once_are_one_restart() -> None:
     assert world.new() == [("m", "stop")]
     world.exited("m", 2)
     assert world.new() == [("n", "start"), ("n", "go")]
-    assert set(world.launcher.workers(1)) == {"n"}
+    assert set(world.launcher.known.workers(1)) == {"n"}
 
 
 def test_who_dies_takes_the_run_along_but_only_one_is_lost() -> None:
@@ -213,7 +214,7 @@ def test_cancel_lets_rank_0_write_its_checkpoint() -> None:
     world.exited("n", 2, **left(2, 30))
     assert world.new() == [("m", "stop")]
     world.exited("m", 2)
-    assert world.launcher.workers(1) == {} and world.events == []
+    assert world.launcher.known.workers(1) == {} and world.events == []
 
 
 def test_who_has_ended_already_has_left_when_the_trainer_is_over() -> None:
@@ -223,7 +224,7 @@ def test_who_has_ended_already_has_left_when_the_trainer_is_over() -> None:
     world.exited("a", 2, **{**left(2, 100), "type": "finished"})
     assert isinstance(world.events[-1], TrainerEnded)
     world.regroup(3, leaving=("a", "b"))
-    assert world.launcher.workers(1) == {}
+    assert world.launcher.known.workers(1) == {}
 
 
 def test_a_member_of_a_run_that_never_began_is_told_to_leave() -> None:
@@ -236,7 +237,7 @@ def test_a_member_of_a_run_that_never_began_is_told_to_leave() -> None:
     world.regroup(4, "a", leaving=("b",))
     assert ("b", "stop") in world.new()
     world.exited("b", 0)
-    assert set(world.launcher.workers(1)) == {"a"}
+    assert set(world.launcher.known.workers(1)) == {"a"}
 
 
 def test_a_run_goes_on_when_a_node_is_lost_that_was_only_to_join() -> None:
@@ -246,4 +247,4 @@ def test_a_run_goes_on_when_a_node_is_lost_that_was_only_to_join() -> None:
     world.sent.clear()
     world.launcher.agent_down("b")
     assert world.new() == []
-    assert world.launcher.workers(1) == {"a": "member"}
+    assert world.launcher.known.workers(1) == {"a": "member"}

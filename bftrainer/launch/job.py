@@ -1,0 +1,131 @@
+"""What a launcher knows of a trainer and its workers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bftrainer.model.actions import Regroup
+from bftrainer.model.reports import PauseKind, Progress
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.wire.phases import Phase
+
+
+@dataclass(slots=True)
+class WorkerView:
+    """A worker as the launcher knows it.
+
+    `run` tells apart the processes that one worker runs one after the other, where its runtime starts a new
+    one for every membership; 0 where it does not, and before the first.
+    """
+
+    generation: int  # that started it
+    phase: Phase = Phase.STARTING
+    joined: int = 0  # the latest membership that it has joined
+    started_at: float = 0.0
+    sent: bool = False  # its agent has been told to start it
+    attempt: int = 0
+    run: int = 0
+    heard: int = 0  # the latest generation that it said anything about
+    left: bool = False  # it has nothing, or has written down what it had: it can be killed
+
+
+class WorkersByNode:
+    """An index of the workers of all trainers of one launcher. `LaunchedTrainer` keeps it up to date."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[int, WorkerView]] = {}
+
+    def put(self, node: str, trainer: int, view: WorkerView) -> None:
+        """Note a trainer's worker on a node, in place of an earlier one."""
+        self._nodes.setdefault(node, {})[trainer] = view
+
+    def drop(self, node: str, trainer: int) -> None:
+        """Note that a trainer has no worker on a node any more."""
+        there = self._nodes[node]
+        del there[trainer]
+        if not there:
+            del self._nodes[node]
+
+    def on(self, node: str) -> Mapping[int, WorkerView]:
+        """Trainer -> its worker on a node."""
+        return self._nodes.get(node, {})
+
+    def __iter__(self) -> Iterator[WorkerView]:
+        return (view for there in self._nodes.values() for view in there.values())
+
+
+@dataclass(slots=True)
+class LaunchedTrainer:
+    """A trainer as the launcher knows it."""
+
+    id: int
+    spec: TrainerSpec
+    by_node: WorkersByNode = field(default_factory=WorkersByNode)
+    published: int = 0
+    members: tuple[str, ...] = ()
+    kinds: dict[int, PauseKind] = field(default_factory=dict)  # generation -> what it changed
+    lost: bool = False  # since the last generation, a worker that had joined
+    confirmed: int = 0  # the latest generation that a worker has joined
+    committed: int = 0  # the last step that was reported as taken by all
+    samples: int = 0
+    window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
+    measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
+    init_s: float | None = None  # of the newcomers that will join next
+    finished: bool = False
+    reported: Progress | None = None
+    _workers: dict[str, WorkerView] = field(default_factory=dict, init=False)
+
+    @property
+    def workers(self) -> Mapping[str, WorkerView]:
+        """Node -> worker. Only `put` and `drop` change which there are."""
+        return self._workers
+
+    def put(self, node: str, view: WorkerView) -> None:
+        """Note a worker on a node, in place of an earlier one."""
+        self._workers[node] = view
+        self.by_node.put(node, self.id, view)
+
+    def drop(self, node: str) -> WorkerView:
+        """Remove and return the worker on a node: it is gone, or was never started."""
+        self.by_node.drop(node, self.id)
+        return self._workers.pop(node)
+
+    def lose(self, node: str) -> WorkerView:
+        """Remove and return the worker on a node, which died; the next membership may be due to a loss."""
+        view = self.drop(node)
+        if view.phase != Phase.LEAVING:
+            self.lost = self.lost or view.joined > 0
+        return view
+
+    def publish(self, action: Regroup) -> None:
+        """Note a membership as the one that is published, and what it changes."""
+        kind = self._change(action)
+        self.lost = False
+        self.kinds = {g: k for g, k in self.kinds.items() if g >= self.confirmed} | {action.generation: kind}
+        self.published, self.members = action.generation, action.members
+
+    def _change(self, action: Regroup) -> PauseKind:
+        newcomers = [n for n in action.members if n not in self.workers or not self.workers[n].joined]
+        if newcomers:
+            return PauseKind.JOIN if len(newcomers) < len(action.members) else PauseKind.RESTART
+        if action.leaving:
+            return PauseKind.LEAVE
+        staying = self.workers.keys() & set(action.members)
+        lost = self.lost or any(view.joined for n, view in self.workers.items() if n not in staying)
+        return PauseKind.LOSS if lost else PauseKind.JOIN  # of newcomers that never were members
+
+    def kind(self, generation: int) -> PauseKind:
+        """What a membership that became real changed, with those before it that a later one overtook.
+
+        A newcomer may be ready before the survivors of a loss have met: the one pause is the loss's.
+        """
+        kind = self.kinds.get(generation, PauseKind.JOIN)
+        since = [k for g, k in self.kinds.items() if self.confirmed < g <= generation]
+        if kind != PauseKind.RESTART and PauseKind.LOSS in since:
+            kind = self.kinds[generation] = PauseKind.LOSS
+        return kind
+
+    def fell_short(self) -> str:
+        """The reason for a loss where a program ended with exit code 0 and work left."""
+        return f"the program ended by itself after {self.samples} of {self.spec.samples} samples"

@@ -1,0 +1,92 @@
+"""The messages that launchers send to agents; `wire.messages.to_agent` says what they mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bftrainer.launch.folders import Folders
+from bftrainer.launch.job import WorkerView
+from bftrainer.model.actions import Regroup
+from bftrainer.model.reports import Message
+from bftrainer.model.trainer import TrainerSpec
+
+MAX_DELAY_S = 30.0
+
+
+def warm(spec: TrainerSpec) -> Message:
+    """A trainer's program may be started soon."""
+    return {"type": "warm", **_program(spec)}
+
+
+def start(
+    trainer: int,
+    spec: TrainerSpec,
+    node: str,
+    view: WorkerView,
+    folders: Folders,
+    *,
+    grace_s: float,
+    gated: bool,
+    warm: bool,
+) -> Message:
+    """Start a worker; later with every attempt that failed before."""
+    return {
+        "type": "start",
+        "trainer": trainer,
+        "generation": view.generation,
+        **_program(spec),
+        "log": str(folders.logs(trainer, spec) / f"{node}.log"),
+        "delay_s": min(MAX_DELAY_S, 2.0 ** (view.attempt - 1)) if view.attempt else 0.0,
+        "grace_s": grace_s,
+        "gated": gated,
+        "warm": warm,
+        "worker": {
+            "samples": spec.samples,
+            "checkpoint_dir": str(folders.checkpoints(trainer, spec)),
+            "checkpoint_every_s": spec.checkpoint_every_s,
+            "batch": dict(spec.batch),
+        },
+    }
+
+
+def go(trainer: int, view: WorkerView, env: Mapping[str, str]) -> Message:
+    """Let a gated worker run its script in run `view.run`, with `env` added to its environment."""
+    return {
+        "type": "go",
+        "trainer": trainer,
+        "generation": view.generation,
+        "run": view.run,
+        "env": dict(env),
+    }
+
+
+def regroup(action: Regroup, members: Sequence[str], grace_s: float) -> Message:
+    """These are the members of a generation. Those that leave are killed after `grace_s`."""
+    return {
+        "type": "regroup",
+        "trainer": action.trainer,
+        "generation": action.generation,
+        "members": list(members),
+        "leaving": list(action.leaving),
+        "grace_s": grace_s,
+    }
+
+
+def kv(trainer: int, generation: int, key: Any, value: Any) -> Message:
+    """An entry of a generation's rendezvous, from another member."""
+    return {"type": "kv", "trainer": trainer, "generation": generation, "key": key, "value": value}
+
+
+def stop(trainer: int, grace_s: float) -> Message:
+    """End a trainer's worker; it has `grace_s` to write down what it has."""
+    return {"type": "stop", "trainer": trainer, "grace_s": grace_s}
+
+
+def kill(trainer: int, reason: str) -> Message:
+    """Kill a trainer's worker, which is told as lost for this reason."""
+    return {"type": "kill", "trainer": trainer, "reason": reason}
+
+
+def _program(spec: TrainerSpec) -> Message:
+    return {"command": list(spec.command), "workdir": spec.workdir, "env": dict(spec.env)}

@@ -1,0 +1,180 @@
+"""From what workers report to entries of the journal and events of the engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.model.events import Measured, TrainerEnded, WorkerLost, WorkersReady
+from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S, Pause, PauseKind, Progress
+from bftrainer.model.trainer import Cost, TrainerStatus
+from bftrainer.ports import Emit, Journal
+from bftrainer.wire.messages import from_agent as said
+from bftrainer.wire.phases import Phase
+
+log = logging.getLogger(__name__)
+
+
+class Reports:
+    """Keeps progress and pauses in the journal, and tells the engine of ends, losses and measurements."""
+
+    def __init__(self, emit: Emit, journal: Journal, clock: Callable[[], float]) -> None:
+        self._emit, self._journal, self._clock = emit, journal, clock
+
+    # a worker's life
+
+    def ready(self, launched: LaunchedTrainer, node: str, view: WorkerView) -> None:
+        """A worker is up and can join."""
+        now, nodes = self._clock(), frozenset({node})
+        launched.init_s = max(launched.init_s or 0.0, now - view.started_at)
+        self._emit(WorkersReady(time=now, trainer=launched.id, generation=view.generation, nodes=nodes))
+
+    def lost(
+        self, launched: LaunchedTrainer, node: str, view: WorkerView, reason: str, *, blame: bool
+    ) -> None:
+        """A worker is gone without having been told to. `blame`: its program failed by itself."""
+        log.info("trainer %d lost its worker on %s: %s", launched.id, node, reason)
+        self._emit(
+            WorkerLost(
+                time=self._clock(),
+                trainer=launched.id,
+                node=node,
+                generation=view.generation,
+                reason=f"{reason}; see bftrainer logs {launched.spec.name} --node {node}",
+                blame=blame,
+                samples=float(launched.samples),
+            )
+        )
+
+    def completed(self, launched: LaunchedTrainer) -> None:
+        """A trainer's work is done and its members have gone."""
+        self._emit(
+            TrainerEnded(
+                time=self._clock(),
+                trainer=launched.id,
+                generation=launched.published,
+                status=TrainerStatus.COMPLETED,
+                reason="its work is done",
+            )
+        )
+
+    # changes of membership
+
+    def joined(self, launched: LaunchedTrainer, node: str, view: WorkerView, joined: said.Joined) -> None:
+        """A member trains in a new membership, in the process in which it trained before, if it did."""
+        view.phase, view.joined = Phase.MEMBER, joined.generation
+        kind = launched.kind(joined.generation)
+        launched.confirmed = max(launched.confirmed, joined.generation)
+        if not joined.survivor:
+            if joined.size > 1 and kind != PauseKind.RESTART:
+                return
+            kind = PauseKind.RESTART
+        self.paused(
+            launched,
+            node,
+            kind,
+            generation=joined.generation,
+            size=joined.size,
+            step=joined.step,
+            pause_s=joined.pause_s,
+        )
+
+    def caught_up(self, launched: LaunchedTrainer, node: str, state: said.CaughtUp) -> None:
+        """A newcomer has the state: from now on more nodes share the samples."""
+        size, seconds = state.bytes / 1e6, state.seconds
+        log.info("trainer %d: %s has got its state of %.0f MB in %.1f s", launched.id, node, size, seconds)
+        launched.window_from = None
+
+    def paused(
+        self,
+        launched: LaunchedTrainer,
+        node: str,
+        kind: PauseKind,
+        *,
+        generation: int,
+        size: int,
+        step: int,
+        pause_s: float,
+    ) -> None:
+        """Training goes on at `step` after a change of membership for which a node stood still."""
+        now = self._clock()
+        self._journal.pause(
+            Pause(
+                time=now,
+                trainer=launched.id,
+                generation=generation,
+                node=node,
+                kind=kind,
+                size=size,
+                step=step,
+                pause_s=pause_s,
+                lost_steps=max(0, launched.committed - step),
+            )
+        )
+        launched.confirmed = max(launched.confirmed, generation)
+        launched.committed = min(launched.committed, step)
+        launched.window_from = None
+        if kind == PauseKind.JOIN:
+            up = Cost(stall_s=pause_s, init_s=launched.init_s or 0.0)
+            self._emit(Measured(time=now, trainer=launched.id, generation=generation, up=up))
+        elif kind in (PauseKind.LEAVE, PauseKind.LOSS):
+            down = Cost(stall_s=pause_s)
+            self._emit(Measured(time=now, trainer=launched.id, generation=generation, down=down))
+        launched.init_s = None
+
+    # progress
+
+    def progressed(self, launched: LaunchedTrainer, progress: said.Progress) -> None:
+        """Rank 0 has reported how far training is: keep it, and measure the speed."""
+        launched.committed = max(launched.committed, progress.step)
+        launched.samples = progress.samples
+        self._keep(launched, progress, progress.size, progress.rate)
+        self._measure(launched, progress.size)
+
+    def _measure(self, launched: LaunchedTrainer, size: int) -> None:
+        """The speed is measured over windows of `MEASURE_S`, longer where it is known."""
+        now = self._clock()
+        if launched.window_from is None:
+            launched.window_from = (now, launched.samples)
+            return
+        since, samples = launched.window_from
+        if now - since < (MEASURE_AGAIN_S if size in launched.measured else MEASURE_S):
+            return
+        launched.window_from = (now, launched.samples)
+        launched.measured.add(size)
+        speed = (launched.samples - samples) / (now - since)
+        if speed > 0 and launched.spec.n_min <= size <= launched.spec.n_max:
+            generation, point = launched.published, (size, speed)
+            self._emit(Measured(time=now, trainer=launched.id, generation=generation, point=point))
+
+    def metrics(self, launched: LaunchedTrainer, metrics: said.FreshMetrics) -> None:
+        """Rank 0 has reported figures between two reports of progress: keep them with their step."""
+        rate = launched.reported.rate if launched.reported else None
+        self._keep(launched, metrics, metrics.size, rate)
+
+    def finished(self, launched: LaunchedTrainer, standing: said.Finished) -> None:
+        """The work is done; training stands here."""
+        launched.committed, launched.samples = standing.step, standing.samples
+        self._keep(launched, standing, len(launched.members), 0.0)
+
+    def left(self, launched: LaunchedTrainer, standing: said.Left) -> None:
+        """A worker that has left wrote its state down here; the last to say so is furthest."""
+        if standing.step >= launched.committed:
+            launched.committed, launched.samples = standing.step, standing.samples
+            self._keep(launched, standing, 0, 0.0)
+
+    def _keep(self, launched: LaunchedTrainer, at: said.Standing, size: int, rate: float | None) -> None:
+        before = launched.reported.metrics if launched.reported else {}
+        launched.reported = Progress(
+            time=self._clock(),
+            trainer=launched.id,
+            generation=at.generation,
+            size=size,
+            step=at.step,
+            samples=at.samples,
+            epoch=at.epoch,
+            rate=rate,
+            metrics={**before, **at.metrics},
+        )
+        self._journal.progressed(launched.reported)

@@ -1,0 +1,247 @@
+"""What agents and their workers tell the daemon, validated.
+
+An agent runs as its user, who may have put any program in its place. What passes has types and bounds that
+the store and the engine can take; whether it is true is another matter. Unknown kinds are ignored and unknown
+fields dropped, so that a newer agent or script may say more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from bftrainer.wire.messages.fields import (
+    MOST,
+    AgentPhase,
+    Count,
+    Metrics,
+    Number,
+    Rate,
+    Schema,
+    Seconds,
+    Size,
+    Text,
+)
+
+# worker -> agent -> daemon; the agent adds `trainer`, `started` and `run`, see `Report`
+
+
+class OfWorker(Schema):
+    """What all messages of workers have."""
+
+    generation: Count = 0
+    """The membership that the worker speaks of; 0 before its first."""
+
+
+class Ready(OfWorker):
+    """The script is up to the point where it waits to become a member."""
+
+    type: Literal["ready"]
+
+
+class Joined(OfWorker):
+    """The worker trains in a new membership. `survivor`: it brought the state from the one before.
+
+    `pause_s`: since its last step before.
+    """
+
+    type: Literal["joined"]
+    generation: Count
+    step: Count
+    size: Size
+    survivor: bool
+    pause_s: Seconds
+
+
+class CaughtUp(OfWorker):
+    """A worker that joined without the state has received it: `bytes` in `seconds`."""
+
+    type: Literal["caught_up"]
+    bytes: Count
+    seconds: Seconds
+
+
+class Standing(OfWorker):
+    """How far training is: `step` and `samples` are committed by all members.
+
+    `at`: the time of the last step, from scripts that another runtime leads.
+    """
+
+    generation: Count
+    step: Count
+    samples: Count
+    epoch: Count
+    metrics: Metrics
+    size: Size | None = None
+    at: Number | None = None
+
+
+class Progress(Standing):
+    """Rank 0, a few times a second. `rate`: samples a second; `problem`: why no checkpoint can be written."""
+
+    type: Literal["progress"]
+    size: Size
+    rate: Rate | None
+    problem: Text = ""
+
+
+class FreshMetrics(Standing):
+    """Rank 0, when the script reports figures between two reports of progress."""
+
+    type: Literal["metrics"]
+    size: Size
+
+
+class Resumed(OfWorker):
+    """Rank 0 of a script that another runtime leads: the first step in a new membership, at `at`.
+
+    `pause_s`: since its last step before; None where the process has taken none.
+    """
+
+    type: Literal["resumed"]
+    generation: Count
+    step: Count
+    size: Size
+    at: Number
+    pause_s: Seconds | None = None
+
+
+class Finished(Standing):
+    """The trainer's work is done and written down."""
+
+    type: Literal["finished"]
+
+
+class Left(Standing):
+    """The worker leaves; what it had to write down is written."""
+
+    type: Literal["left"]
+
+
+class Broken(OfWorker):
+    """The members of a generation cannot train together, for this reason."""
+
+    type: Literal["broken"]
+    generation: Count
+    reason: Text
+
+
+class Kv(OfWorker):
+    """An entry of a generation's rendezvous. The daemon passes it on unread to all other members."""
+
+    type: Literal["kv"]
+    generation: Count
+    key: Any
+    value: Any
+
+
+# agent -> daemon
+
+
+def _last_words(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """An end is an end, whatever the worker said last: nonsense counts as nothing."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+class Exited(Schema):
+    """A worker's process has ended. `code`: as in `subprocess`, below 0 for a signal.
+
+    `reason`: why the agent ended it or could not start it, or empty; `last`: the last progress that the
+    worker reported, {} on the wire if none. The agent repeats it until the daemon has heard it.
+    """
+
+    type: Literal["exited"]
+    code: Annotated[int, Field(ge=-MOST, le=MOST)]
+    phase: AgentPhase
+    reason: Text
+    last: Annotated[
+        Annotated[Progress | Finished | Left, Field(discriminator="type")] | None, WrapValidator(_last_words)
+    ]
+
+
+class Bye(Schema):
+    """The pilot has been told to end: the daemon may take the node's workers out of their trainers."""
+
+    type: Literal["bye"]
+
+
+class Hello(Schema):
+    """An agent introduces itself. `tag`: its pilot's unique name; `nonce`: its part of the seals."""
+
+    type: Literal["hello"] = "hello"
+    node: Text
+    tag: Text
+    nonce: Text
+    workers: list[Any]
+    """What runs on the node; see `Running`, and `running`, which reads them."""
+
+
+class Running(Schema):
+    """One entry of a hello. `generation`: that started the worker; `joined`: the last that it joined.
+
+    `run`: the membership for which its process was let go; 0 where the launcher does not say `go`.
+    """
+
+    trainer: Count
+    generation: Count
+    run: Count
+    phase: AgentPhase
+    joined: Count
+
+
+# reading them
+
+FromWorker = Ready | Joined | CaughtUp | Progress | FreshMetrics | Resumed | Finished | Left | Broken | Kv
+"""What a worker says."""
+Said = FromWorker | Exited
+"""What is said of one worker, by itself or by its agent."""
+
+_SAID: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
+_KINDS = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(Said))
+
+
+class _About(Schema):
+    trainer: Count
+    started: Count
+    run: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is said of the worker of `trainer` that generation `started` started, in its run `run`."""
+
+    trainer: int
+    started: int
+    run: int
+    said: Said
+
+
+def read(message: object) -> Report | None:
+    """What an agent says of a worker; None where its kind is unknown.
+
+    Raises:
+        ValueError: a field is missing or has no possible value.
+    """
+    kind = message.get("type") if isinstance(message, dict) else None
+    if not isinstance(kind, str):
+        raise ValueError("a message is an object with a type")
+    if kind not in _KINDS:
+        return None
+    about, said = _About.model_validate(message), _SAID.validate_python(message)
+    return Report(trainer=about.trainer, started=about.started, run=about.run, said=said)
+
+
+def running(workers: Iterable[object]) -> list[Running]:
+    """The workers of a hello, without entries that make no sense."""
+    found = []
+    for entry in workers:
+        with contextlib.suppress(ValidationError):
+            found.append(Running.model_validate(entry))
+    return found

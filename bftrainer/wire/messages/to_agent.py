@@ -1,0 +1,103 @@
+"""What the daemon tells agents, and agents their workers. `launch.orders` makes most of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from bftrainer.wire.messages.fields import Schema
+
+
+class Challenge(Schema):
+    """The first message of a connection, the only one that is not sealed."""
+
+    type: Literal["challenge"]
+    nonce: str
+
+
+class Answer(Schema):
+    """To a hello: welcome, or later, when the daemon has just started and knows no pilots yet."""
+
+    type: Literal["welcome", "later"]
+
+
+class Warm(Schema):
+    """A program may be started here soon: have its imports done. `env`: what its spec adds."""
+
+    type: Literal["warm"]
+    command: list[str]
+    workdir: str
+    env: dict[str, str]
+
+
+class Start(Schema):
+    """Start a worker, `delay_s` from now. Ignored unless `generation` is above that of what runs.
+
+    `log`: the file for its output; `gated`: hold it before its script until `go`; `warm`: fork it from
+    the warm process where that is possible; `worker`: what `elastic` in it has to know.
+    """
+
+    type: Literal["start"]
+    trainer: int
+    generation: int
+    command: list[str]
+    workdir: str
+    env: dict[str, str]
+    log: str
+    delay_s: float
+    grace_s: float
+    gated: bool
+    warm: bool
+    worker: dict[str, Any]
+
+
+class Go(Schema):
+    """Let a gated worker run its script in run `run`, with `env` added. The worker is told `env` only."""
+
+    type: Literal["go"]
+    trainer: int
+    generation: int
+    run: int
+    env: dict[str, str]
+
+
+class Regroup(Schema):
+    """A membership, by nodes in the order of ranks. Goes on to the worker; who leaves has `grace_s`."""
+
+    type: Literal["regroup"]
+    trainer: int
+    generation: int
+    members: list[str]
+    leaving: list[str]
+    grace_s: float
+
+
+class RelayedKv(Schema):
+    """`Kv` of another member. Goes on to the worker."""
+
+    type: Literal["kv"]
+    trainer: int
+    generation: int
+    key: Any
+    value: Any
+
+
+class Stop(Schema):
+    """End a trainer's worker, and kill it after `grace_s`. It is told "stop"; a gated one gets SIGTERM."""
+
+    type: Literal["stop"]
+    trainer: int
+    grace_s: float
+
+
+class Kill(Schema):
+    """SIGKILL a trainer's worker; `reason` comes back in `Exited`."""
+
+    type: Literal["kill"]
+    trainer: int
+    reason: str
+
+
+class Exit(Schema):
+    """The agent is to end, and all workers of the node with it."""
+
+    type: Literal["exit"]
