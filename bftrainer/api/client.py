@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from bftrainer.api.callers import SCHEME
+from bftrainer.api.listing import LEFT_OUT, MAX_ENDED
 from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
@@ -37,9 +39,25 @@ class Client:
             DaemonError: nobody listens, or the daemon's own words for what is wrong.
             MungeError: munge makes no credential.
         """
-        return asyncio.run(self._call(method, path, body, query))
+        return asyncio.run(self._call(method, path, body, query))[0]
 
-    async def _call(self, method: str, path: str, body: Any, query: dict[str, Any]) -> Any:
+    def trainers(self, ended: int | None) -> tuple[list[dict[str, Any]], int]:
+        """All trainers that have not ended and `ended` (None: all) of those that ended last, in order of
+        arrival; and how many more have ended. Raises as `call` does."""
+        found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
+        skip, left_out = 0, 0
+        while True:
+            limit = MAX_ENDED if ended is None else min(MAX_ENDED, ended - skip)
+            query = {"limit": limit, "skip": skip}
+            page, headers = asyncio.run(self._call("GET", "trainers", None, query))
+            found |= {trainer["id"]: trainer for trainer in page}
+            skip, left_out = skip + limit, int(headers.get(LEFT_OUT, 0))
+            if not left_out or skip == ended:
+                return [found[id_] for id_ in sorted(found)], left_out
+
+    async def _call(
+        self, method: str, path: str, body: Any, query: dict[str, Any]
+    ) -> tuple[Any, Mapping[str, str]]:
         params = {key: str(value) for key, value in query.items() if value is not None}
         there = "bftrainer" if isinstance(self._where, Path) else self._where
         url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
@@ -65,7 +83,7 @@ class Client:
         if answer.status >= 400:
             said = found.get("error") if isinstance(found, dict) else None
             raise DaemonError(said or f"the daemon answered {answer.status} to {method} {path}")
-        return found
+        return found, answer.headers
 
     def _unanswered(self, error: Exception) -> str:
         if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, PermissionError):

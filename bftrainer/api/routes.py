@@ -8,12 +8,14 @@ from aiohttp import web
 
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, StrangerError
 from bftrainer.api.errors import MAX_BODY, errors
+from bftrainer.api.listing import ENDED, LEFT_OUT, MAX_ENDED
 from bftrainer.api.probes import probes
 from bftrainer.api.service import Service
 from bftrainer.errors import BftrainerError
 from bftrainer.wire.hub import Hub
 
 MAX_ROWS = 10_000
+"""At most so many events, pauses or reports are in one answer."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -28,7 +30,10 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
         return web.json_response(await service.submit(caller, text, name, base), status=201)
 
     async def listing(request: web.Request) -> web.Response:
-        return web.json_response(service.trainers(await callers.of(request)))
+        caller = await callers.of(request)
+        ended = _number(request, "limit", ENDED, 0, MAX_ENDED)
+        found, left_out = service.trainers(caller, ended, _number(request, "skip", 0, 0, 2**53))
+        return web.json_response(found, headers={LEFT_OUT: str(left_out)})
 
     async def show(request: web.Request) -> web.Response:
         caller = await callers.of(request)
@@ -44,7 +49,9 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
     async def rows(request: web.Request) -> web.Response:
         caller = await callers.of(request)
         what, trainer = request.match_info["what"], request.query.get("trainer")
-        return web.json_response(service.rows(caller, what, _number(request, "limit", 20), trainer))
+        return web.json_response(
+            service.rows(caller, what, _number(request, "limit", 20, 1, MAX_ROWS), trainer)
+        )
 
     async def status(request: web.Request) -> web.Response:
         return web.json_response(service.status(await callers.of(request)))
@@ -99,8 +106,8 @@ def _text(body: dict[str, Any], key: str) -> str:
     return value
 
 
-def _number(request: web.Request, key: str, default: int) -> int:
+def _number(request: web.Request, key: str, default: int, least: int, most: int) -> int:
     text = request.query.get(key, str(default))
-    if not text.isdecimal() or not 0 < int(text) <= MAX_ROWS:
-        raise BftrainerError(f"{key}={text}: give a whole number from 1 to {MAX_ROWS}")
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+        raise BftrainerError(f"{key}={text}: give a whole number from {least} to {most}")
     return int(text)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bftrainer.api.listing import ENDED
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
@@ -16,20 +17,34 @@ COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done"
 
 
 @click.command("list")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ENDED,
+    show_default=True,
+    help="How many of the trainers that have ended: the last ones.",
+)
+@click.option("--all", "every", is_flag=True, help="All that have ended.")
 @client_options
-def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
+def command(limit: int, every: bool, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """List your trainers in the order of their arrival; admins see those of all users.
+
+    All that have not ended are listed, and the last ones that have; the last line says how many are left out.
 
     Workers: those that do not train, such as "starting 2, ready 1". A worker that is ready joins at the end
     of a step. "No worker" counts nodes whose pilots are still starting.
     """
-    found = connect(config, state_dir).call("GET", "trainers")
+    found, left_out = connect(config, state_dir).trainers(None if every else limit)
     if as_json:
         print_json(found)
     elif len({t["user"] for t in found}) > 1:
         print_table(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
     else:
-        print_table(COLUMNS, [row(t) for t in found], empty="no trainers; bftrainer submit SPEC adds one")
+        empty = "no trainers; bftrainer submit SPEC adds one" if not left_out else ""
+        print_table(COLUMNS, [row(t) for t in found], empty=empty)
+    if left_out:
+        click.echo(f"{left_out:,} more have ended; --all lists them, -n as many as you like", err=as_json)
 
 
 def row(t: dict[str, Any]) -> tuple[object, ...]:

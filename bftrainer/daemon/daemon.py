@@ -28,9 +28,11 @@ from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lock import exclusively
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
+from bftrainer.daemon.pruning import Pruning, keep_runs
 from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
+from bftrainer.daemon.trainers import Trainers
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.model.trainer import TrainerSpec
@@ -106,7 +108,9 @@ class Daemon:
             settings=self.settings,
             clock=self.clock,
             store=self._store,
-            journal=self.journal,
+            known=Trainers(
+                store=self._store, journal=self.journal, runner=self.runner, launcher=self.launcher
+            ),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -177,6 +181,7 @@ class Daemon:
             "polls": self.nodes.watch.run,
             "pilots": self.nodes.hold.run,
             "flush": self.journal.flush_for_ever,
+            "pruning": Pruning(self._store, self.settings, self.clock, self.telemetry).run,
         }
         tasks = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
         await self._unless_stopped(*tasks)
@@ -211,8 +216,9 @@ class Daemon:
 
     def _note_run(self) -> None:
         """Store when each daemon began, and with what settings: a replay of what happened needs both."""
-        runs = json.loads(self._store.get("runs") or "[]")
-        now = {"begin": self._started_at, "settings": self.settings.current.model_dump(mode="json")}
+        own = self.settings.current
+        runs = keep_runs(json.loads(self._store.get("runs") or "[]"), own, self._started_at)
+        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
         self.journal.remember("runs", json.dumps([*runs, now]))
 
 

@@ -88,7 +88,7 @@ class Recovery:
 
     def load(self) -> None:
         """Read the unfinished trainers, and make them known to launcher and journal."""
-        self._stored = [t for t in self.store.trainers() if not t.status.final]
+        self._stored = self.store.unfinished()
         for t in self._stored:
             self.journal.begin(t.id)
             self.launcher.add(

@@ -92,6 +92,8 @@ def summary(daemon: Daemon) -> str:
     """The line that `systemctl status` shows. Everybody can read it, so it names no users."""
     state = daemon.runner.state
     running = [t for t in state.active.values() if t.members]
-    said = [f"{len(state.pool)} nodes, {len(running)} of {len(state.trainers)} trainers run"]
+    said = [
+        f"{len(state.pool)} nodes, {len(running)} of {len(state.active) + len(state.waiting)} trainers run"
+    ]
     said += [f"degraded: {text}" for text in daemon.telemetry.troubles.texts(details=False)]
     return "; ".join(said)

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from bftrainer import __version__
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
-from bftrainer.api.errors import UnknownTrainerError
-from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.trainers import Trainers
 from bftrainer.daemon.views import (
     DetailsView,
     NodeView,
@@ -25,16 +24,14 @@ from bftrainer.daemon.views import (
     SubmittedView,
     TrainerView,
     costs_view,
-    counts,
     node_view,
     plan_view,
     running_view,
     scalability_view,
-    trainer_view,
 )
 from bftrainer.errors import BftrainerError
 from bftrainer.model.machine import Node, NodeState, Operation
-from bftrainer.model.reports import Row, StoredTrainer
+from bftrainer.model.reports import Row
 from bftrainer.model.trainer import Trainer
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
@@ -50,6 +47,9 @@ ORDERS = {"pause": Operation.PAUSED, "drain": Operation.DRAINING, "resume": Oper
 STUCK_S = 30.0
 """An event that takes longer than this will not end any more: solvers have time limits."""
 
+EVERYBODY = Caller("", -1, admin=True)
+"""Sees all trainers: for totals, which name none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonService:
@@ -61,7 +61,7 @@ class DaemonService:
     settings: LiveSettings
     clock: Clock
     store: Store
-    journal: Journal
+    known: Trainers
     runner: Runner
     launcher: Launcher
     nodes: NodesState
@@ -90,11 +90,11 @@ class DaemonService:
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
         """End a trainer; no error if it has ended already. Raises as `show` does."""
-        stored = self._find(caller, trainer)
+        stored = self.known.find(caller, trainer)
         if not stored.status.final:
             self.telemetry.ordered("cancel", caller.user, trainer=stored.id, name=stored.spec.name)
             self.orders.cancel(stored.id)
-        return self._trainer(stored)
+        return self.known.view(stored.summary)
 
     def administer(self, caller: Caller, order: str) -> StatusView:
         """Carry out an admin's order for the whole site, one of ORDERS.
@@ -110,9 +110,16 @@ class DaemonService:
 
     # trainers
 
-    def trainers(self, caller: Caller) -> list[TrainerView]:
-        """The trainers that the caller may see, in order of arrival."""
-        return [self._trainer(t) for t in self._visible(caller)]
+    def trainers(self, caller: Caller, ended: int, skip: int) -> tuple[list[TrainerView], int]:
+        """The trainers that the caller may see, in order of arrival: all that have not ended, and `ended` of
+        those that ended last. And how many more have ended.
+
+        With `skip`, only trainers that ended: those after the `skip` that ended last.
+        """
+        unfinished = [] if skip else self.known.unfinished(caller)
+        found = self.known.ended(caller, ended, skip)
+        left_out = max(0, self.known.count_ended(caller) - skip - len(found))
+        return sorted(unfinished + found, key=lambda t: t["id"]), left_out
 
     def show(self, caller: Caller, trainer: str) -> DetailsView:
         """All that is known of a trainer, named by number or name.
@@ -121,12 +128,12 @@ class DaemonService:
             UnknownTrainerError: there is none that the caller may see.
             BftrainerError: several others' have this name.
         """
-        stored = self._find(caller, trainer)
+        stored = self.known.find(caller, trainer)
         state, own = self.runner.state, stored.spec
-        live = state.trainers.get(stored.id, stored.engine)
+        live = state.trainer(stored.id) or stored.engine
         others = [t for t in state.active.values() if t.id != stored.id]
         return {
-            **self._trainer(stored),
+            **self.known.view(stored.summary),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
@@ -145,7 +152,7 @@ class DaemonService:
     def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[Row]:
         """The last `limit` rows of "events", "pauses" or "reports" that the caller may see, oldest first;
         with `trainer` those of one trainer. Raises as `show` does."""
-        id_ = None if trainer is None else self._find(caller, trainer).id
+        id_ = None if trainer is None else self.known.find(caller, trainer).id
         return self.store.rows(what, limit, id_, None if caller.admin else caller.user)
 
     # the machine
@@ -175,8 +182,11 @@ class DaemonService:
 
     def status(self, caller: Caller) -> StatusView:
         """How the daemon is. Totals of nodes are everybody's; trainers are those that the caller may see."""
+        return self._status(caller, self.known.unfinished(caller))
+
+    def _status(self, caller: Caller, unfinished: list[TrainerView]) -> StatusView:
+        """The status; `unfinished` are the caller's trainers that have not ended."""
         state, plan = self.runner.state, self.runner.last_plan
-        trainers = self.trainers(caller)
         problems = self.telemetry.troubles.texts(details=caller.admin)
         return {
             "version": __version__,
@@ -188,17 +198,18 @@ class DaemonService:
             "pool": len(state.pool),
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),
-            "trainers": counts(t["status"] for t in trainers),
-            "running": [running_view(t) for t in trainers if t["status"] == "running"],
+            "trainers": self.known.counts(caller, unfinished),
+            "running": [running_view(t) for t in unfinished if t["status"] == "running"],
             "last_plan": None if plan is None else plan_view(plan),
             "settings": self.settings.current.model_dump(mode="json") if caller.admin else {},
         }
 
     def metrics(self, caller: Caller) -> bytes:
         """Prometheus' text. Totals are everybody's; single trainers are those that the caller may see."""
-        every = [self._trainer(t) for t in self.store.trainers()]
-        totals: StatusView = {**self.status(caller), "trainers": counts(t["status"] for t in every)}
+        every = self.known.unfinished(EVERYBODY)
         seen = [t for t in every if caller.may_see(t["user"])]
+        totals = self._status(caller, seen)
+        totals["trainers"] = self.known.counts(EVERYBODY, every)
         return render(self.telemetry.metrics.registry, totals, seen)
 
     # probes
@@ -225,26 +236,3 @@ class DaemonService:
             return "recovering"
         operation = self.nodes.operation
         return "ok" if operation is Operation.RUNNING else operation.value
-
-    def _trainer(self, stored: StoredTrainer) -> TrainerView:
-        live = self.runner.state.trainers.get(stored.id)
-        return trainer_view(stored, live, self.journal.latest(stored.id), self.launcher.workers(stored.id))
-
-    def _visible(self, caller: Caller) -> list[StoredTrainer]:
-        return [t for t in self.store.trainers() if caller.may_see(t.spec.user)]
-
-    def _find(self, caller: Caller, trainer: str) -> StoredTrainer:
-        """By number, or by name: the latest of that name, of the caller's own if there is one.
-
-        Raises:
-            UnknownTrainerError: there is none that the caller may see.
-            BftrainerError: several others' have this name.
-        """
-        found = [t for t in self._visible(caller) if trainer in (t.spec.name, str(t.id))]
-        found = [t for t in found if t.spec.user == caller.user] or found
-        if not found:
-            raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
-        if len({t.spec.user for t in found}) > 1:
-            which = ", ".join(f"{t.id} ({t.spec.user})" for t in found[-10:])
-            raise BftrainerError(f"several users have a trainer {trainer!r}; name it by its number: {which}")
-        return found[-1]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from statistics import median
 from typing import Any, TypedDict
 
 from bftrainer.model.machine import Node
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import Progress, Row, StoredTrainer
+from bftrainer.model.reports import Progress, Row, TrainerSummary
 from bftrainer.model.trainer import Observed, Scalability, Trainer
 from bftrainer.performance import estimate as estimates
 from bftrainer.performance import explain, observe
@@ -155,14 +153,14 @@ class StatusView(TypedDict):
 
 
 def trainer_view(
-    stored: StoredTrainer, live: Trainer | None, latest: Progress | None, workers: dict[str, str]
+    stored: TrainerSummary, live: Trainer | None, latest: Progress | None, workers: dict[str, str]
 ) -> TrainerView:
     """A trainer's line; what is newer in memory (`live`, `latest`) than in the store wins."""
     source = latest or stored
     return {
         "id": stored.id,
-        "name": stored.spec.name,
-        "user": stored.spec.user,
+        "name": stored.name,
+        "user": stored.user,
         "status": live.status.value if live else stored.status.value,
         "reason": stored.reason,
         "nodes": sorted(live.nodes) if live else [],
@@ -171,7 +169,7 @@ def trainer_view(
         "step": source.step,
         "epoch": source.epoch,
         "samples": source.samples,
-        "work": stored.spec.samples,
+        "work": stored.work,
         "rate": source.rate if live is not None and live.members else None,
         "metrics": dict(source.metrics),
         "submitted_at": stored.submitted_at,
@@ -221,11 +219,6 @@ def plan_view(plan: Plan) -> PlanView:
         "note": plan.note,
         "fallback": plan.fallback,
     }
-
-
-def counts(words: Iterable[str]) -> dict[str, int]:
-    """How often each word occurs, in order of first occurrence."""
-    return dict(Counter(words))
 
 
 def scalability_view(

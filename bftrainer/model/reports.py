@@ -65,24 +65,6 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTrainer:
-    """A trainer in the store; `engine` is what the engine goes on with after a restart."""
-
-    id: int
-    spec: TrainerSpec
-    status: TrainerStatus
-    reason: str
-    submitted_at: float
-    ended_at: float | None
-    samples: int
-    step: int
-    epoch: int
-    rate: float | None
-    metrics: Mapping[str, float]
-    engine: Trainer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSummary:
     """What a list shows of a trainer in the store. `work`: the samples to train on; None: no limit."""
 
@@ -99,6 +81,43 @@ class TrainerSummary:
     rate: float | None
     metrics: Mapping[str, float]
     work: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrainer:
+    """A trainer in the store; `engine` is what the engine goes on with after a restart."""
+
+    id: int
+    spec: TrainerSpec
+    status: TrainerStatus
+    reason: str
+    submitted_at: float
+    ended_at: float | None
+    samples: int
+    step: int
+    epoch: int
+    rate: float | None
+    metrics: Mapping[str, float]
+    engine: Trainer
+
+    @property
+    def summary(self) -> TrainerSummary:
+        """What a list shows of it."""
+        return TrainerSummary(
+            id=self.id,
+            user=self.spec.user,
+            name=self.spec.name,
+            status=self.status,
+            reason=self.reason,
+            submitted_at=self.submitted_at,
+            ended_at=self.ended_at,
+            samples=self.samples,
+            step=self.step,
+            epoch=self.epoch,
+            rate=self.rate,
+            metrics=self.metrics,
+            work=self.spec.samples,
+        )
 
 
 Row = dict[str, Any]

@@ -33,8 +33,8 @@ def munge() -> Iterator[Munge]:
 class Echo:
     """A service and a hub in one, which say who asked for what."""
 
-    def trainers(self, caller: Any) -> list[str]:
-        return [caller.user, caller.admin]
+    def trainers(self, caller: Any, ended: int, skip: int) -> tuple[list[str], int]:
+        return [caller.user, caller.admin], 0
 
     def rows(self, caller: Any, what: str, limit: int, trainer: str | None) -> list[object]:
         return [caller.user, what, limit, trainer]

@@ -13,7 +13,7 @@ import pytest
 from bftrainer.engine.restore import restore
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.replay.calibrate import recorded
+from bftrainer.replay.calibrate import history
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -97,11 +97,11 @@ def test_a_restarted_engine_goes_on_with_it(store: SqlStore) -> None:
 
 
 def test_it_can_be_replayed(path: Path) -> None:
-    history = recorded.load(path)
-    assert [submission.spec.name for submission in history.submissions] == [
+    found = history.load(path)
+    assert [submission.spec.name for submission in found.submissions] == [
         "spirals",
         "long",
         "waits",
         "waits",
     ]
-    assert history.fitted[0].processed >= 250_000
+    assert found.fitted[0].processed >= 250_000
