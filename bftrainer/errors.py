@@ -1,8 +1,8 @@
-"""The root of all errors that a user is meant to read."""
+"""The errors that users read, and those that parts of the daemon handle for each other."""
 
 
 class BftrainerError(Exception):
-    """Something that its reader can mend: the message states the value, the bound and the next step."""
+    """An error that its reader can mend: the message states the value, the bound and the next step."""
 
 
 class SolverError(BftrainerError, RuntimeError):

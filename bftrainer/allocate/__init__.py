@@ -1,9 +1,9 @@
-"""state -> plan: who gets how many nodes. Pure: no I/O, no clock, no memory between calls.
+"""problem -> plan: how many nodes each trainer gets. Pure: no I/O, no clock, no memory between calls.
 
 Each allocator is a function `(problem, settings) -> Plan`:
 
 - `knapsack`: the exact method; where nodes differ or caps overlap, a plan with a bound (`relax`);
-- `milp`: the aggregated mixed-integer model, for every problem, on a solver of choice;
+- `milp`: the aggregated mixed-integer model, for every problem, on the solver that the settings name;
 - `equal`: equal shares, the published baseline;
 - `auto`: the exact method, and the MILP where it leaves a gap.
 
@@ -23,7 +23,7 @@ from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 
 LARGEST = 5_000
-"""Pairs of trainer and group beyond which `auto` does not ask the MILP: handing it over takes seconds."""
+"""Pairs of trainer and group above which `auto` does not use the MILP: building the model takes seconds."""
 
 Allocator = Callable[[Problem, EngineSettings], Plan]
 
@@ -86,7 +86,11 @@ ALLOCATORS: Mapping[str, Allocator] = {
 
 
 def decide(problem: Problem, settings: EngineSettings) -> Plan:
-    """The answer of the allocator that the settings name."""
+    """The plan of the allocator that the settings name; see `Plan.fallback` for when another one decides.
+
+    Raises:
+        ValueError: the allocator is `equal`, and the nodes are of several classes.
+    """
     return ALLOCATORS[settings.allocator](problem, settings)
 
 

@@ -1,8 +1,8 @@
 """Counts -> nodes, without migration: a trainer only gains or only loses nodes (eq. 6).
 
-Who shrinks keeps the nodes where its members already are, and gives the last in name order; who
-grows takes neighbours in name order: nodes with neighbouring names tend to leave together, and a
-departure that hits one trainer interrupts one trainer.
+A trainer that shrinks keeps the nodes on which its members train, and gives up the last ones in name order. A
+trainer that grows takes neighbours in name order: nodes with neighbouring names tend to leave together, and
+a departure that hits one trainer interrupts only that one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ def assign(
     pool: frozenset[str],
     members: Mapping[int, frozenset[str]] | None = None,
 ) -> dict[int, frozenset[str]]:
-    """Turn `counts` into nodes of `pool`.
+    """The nodes of `pool` for these counts.
 
-    `current` holds nodes of the pool only; trainers that are missing in `counts` end with nothing.
+    `current` has nodes of the pool only. Trainers that are not in `counts` get nothing. `members` are the
+    nodes on which each trainer trains now.
 
     Raises:
         ValueError: the counts ask for more nodes than the pool has.

@@ -1,8 +1,8 @@
 """The published baseline: nodes shared out equally (section 5.1).
 
-Every trainer gets the same number of nodes, within its limits; what is left over goes one by one in
-first-come-first-served order. Where there are too few nodes for everybody's minimum, the last in
-order wait. Neither curves nor rescale costs matter to it.
+Every trainer gets the same number of nodes, within its limits; the remaining nodes go one by one in
+first-come-first-served order. If there are too few nodes for the minimum of all, the last in order wait.
+The baseline considers neither curves nor rescale costs.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from bftrainer.model.problem import Candidate, Plan, PlanStatus, Problem
 
 
 def allocate(problem: Problem) -> Plan:
-    """Equal shares; caps are kept by cutting the last in order.
+    """Equal shares. Where they break a cap, the last trainers in order get fewer.
 
     Raises:
-        ValueError: the nodes are of several classes, which equal shares do not know.
+        ValueError: the nodes are of several classes, which equal shares do not distinguish.
     """
     if len({g.node_class for g in problem.parts}) > 1:
         raise ValueError("equal shares know one class of nodes: use the allocator auto, milp or knapsack")
     counts = dict.fromkeys((c.trainer for c in problem.candidates), 0)
     served: list[Candidate] = []
     free = problem.pool_size
-    for candidate in problem.candidates:  # minima first, in order: nobody may hold less
+    for candidate in problem.candidates:  # minima first, in order: no trainer may hold fewer
         if candidate.n_min <= free and value.classes(candidate, problem):
             counts[candidate.trainer] = candidate.n_min
             free -= candidate.n_min

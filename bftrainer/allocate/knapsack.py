@@ -6,20 +6,19 @@ j exactly one of its sizes is a multiple-choice knapsack. `profile` is the plain
     best_j[k] = max over n of  best_{j-1}[k - n] + v_j(n)        k = 0..|pool|
 
 O(|pool| * sum_j (n_max_j + 1)) operations for any v_j. `solve` finds the same optimum for one pool size
-and looks at little of that. With a price l per node, every trainer chooses for itself, and
+and examines little of that. With a price l per node, every trainer chooses for itself, and
 
     g(l) = l |pool| + sum_j max_n (v_j(n) - l n)   >=   the optimum, for any l >= 0
 
 At the price l* that makes g smallest, rounding the choices to the pool's size gives a plan; its distance
-to g(l*) is at most what is lost at one trainer or so. A choice whose own loss against the best at l* exceeds
-that distance cannot be part of a better plan (dominance by reduced cost). What is left, often nothing,
-goes through the dynamic programme. Nothing is carried from one event to the next: finding l* anew
-takes a few vector operations.
+to g(l*) is about what one trainer loses. A choice whose own loss against the best at l* exceeds that distance
+cannot be part of a better plan (dominance by reduced cost). The dynamic programme runs over what remains,
+often nothing. Nothing is carried from one event to the next: finding l* anew takes a few vector operations.
 
 Caps on disjoint sets of trainers stay exact: a set's `profile` up to its cap is the value function of
 one trainer that stands for all of them.
 
-Equal optima: always the same one; where trainers are interchangeable, earlier ones get more.
+Of equal optima, the method always finds the same one; of interchangeable trainers, earlier ones get more.
 """
 
 from __future__ import annotations
@@ -92,8 +91,10 @@ def choose(rows: Floats, budget: int, trainers: Sequence[int], caps: Sequence[Ca
 
 
 def profile(rows: Sequence[Floats] | Floats, budget: int) -> tuple[Floats, list[Ints]]:
-    """best[k]: the most that all rows together are worth on at most k nodes, k = 0..budget; with the
-    choices that `trace` turns into counts."""
+    """best[k], the most that all rows together are worth on at most k nodes, for k = 0..budget.
+
+    The second result is the choices that `trace` turns into counts.
+    """
     best = np.zeros(budget + 1)
     choices = []
     for v in rows:
@@ -160,7 +161,7 @@ def lowest_price(rows: Floats, budget: int) -> tuple[float, Ints]:
     if low_n <= budget:
         return 0.0, chosen
     steps = (rows[:, 1:] - rows[:, :1]) / sizes[1:]
-    chosen, high_n, high_value = at(max(0.0, float(steps.max())) * (1 + 1e-12))  # nobody takes a node
+    chosen, high_n, high_value = at(max(0.0, float(steps.max())) * (1 + 1e-12))  # no trainer takes a node
     while True:
         price = (low_value - high_value) / (low_n - high_n)
         between, n, worth = at(price)

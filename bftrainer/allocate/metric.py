@@ -34,7 +34,7 @@ OBJECTIVES: Mapping[str, Callable[[Points, float], float]] = {
 
 
 class ObjectiveError(BftrainerError, ValueError):
-    """A text that names no objective."""
+    """The text names no objective. The message lists those that exist."""
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,11 @@
 """The exact method where nodes differ: a bound on every plan, and a plan that is near it.
 
-With groups of nodes, node classes or overlapping caps the knapsack is a relaxation. Every trainer is
-given the best that it could get from the groups if it came first: the nodes that stay longest, from
-the fewest groups. That is again a function of its node count alone, so `knapsack` solves it, and its
-optimum bounds every plan. `spread` then deals the counts out to the groups for real. What the plan is
-worth lies below the bound by what trainers take from each other; where that is little, nothing
-remains to be searched, and the MILP starts from it where it is not.
+With groups of nodes, node classes or overlapping caps the knapsack is a relaxation. It gives every trainer
+the best that it could get from the groups if it came first: the nodes that stay longest, from the fewest
+groups. That is again a function of its node count alone, so `knapsack` solves it, and its optimum bounds
+every plan. `spread` then distributes the counts over the groups. The plan is worth less than the bound by
+what trainers take from each other. If that is little, the plan is as good as optimal; otherwise the MILP
+starts from it.
 
 Classes are priced apart: for any prices l_c >= 0 per node of class c,
 
@@ -27,7 +27,7 @@ from bftrainer.model.problem import Candidate, Cap, Plan, PlanStatus, Problem
 from bftrainer.performance.curve import Floats
 
 REPAIRS = 6
-"""How often what broken caps free is dealt out again."""
+"""How often nodes that broken caps set free are shared out again."""
 ROUNDS = 12
 """How often the classes' prices are adjusted to what trainers choose at them."""
 
@@ -35,6 +35,7 @@ EXACT = 1e-9
 """A relative gap as good as none in double precision."""
 
 Spread = dict[int, tuple[int, ...]]
+"""Trainer -> how many nodes of each group of the problem it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class Class:
 def allocate(problem: Problem, gap: float) -> Plan:
     """A feasible plan and a bound; optimal, if they are within `gap` (relative) of each other.
 
-    Counts that suit all nodes may be too many where some leave soon: counts that suit those alone that
-    stay for a while are tried, too, and what is worth most is taken.
+    Counts that suit all nodes may be too many if some nodes leave soon. So counts that suit only the nodes
+    that stay beyond each expected departure are tried, too, and the plan of the greatest value is taken.
     """
     found = [_class(problem, name) for name in dict.fromkeys(g.node_class for g in problem.parts)]
     bound, wanted = _choose(found, problem)
@@ -63,14 +64,14 @@ def allocate(problem: Problem, gap: float) -> Plan:
 
 
 def _deal(problem: Problem, classes: list[Class], wanted: dict[int, tuple[str, int]]) -> Spread:
-    """A feasible plan from the relaxation's counts: caps kept, nodes dealt out, regrets mended."""
+    """A feasible plan from the relaxation's counts: within caps, spread over groups, and reconsidered."""
     classes = [replace(k, rows=k.rows.copy()) for k in classes]
     for _ in range(REPAIRS):
         counts = within_caps(problem, {trainer: n for trainer, (_, n) in wanted.items()})
         less = {t: n for t, n in counts.items() if n < wanted[t][1]}
         if not less:
             break
-        for k in classes:  # what is cut here may be of use elsewhere
+        for k in classes:  # nodes that are cut here may serve another trainer
             for j, c in enumerate(problem.candidates):
                 if c.trainer in less:
                     k.rows[j, less[c.trainer] + 1 :] = -np.inf
@@ -102,7 +103,7 @@ def plan_of(problem: Problem, into: Spread, bound: float, *, allocator: str, gap
 
 
 def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
-    """Counts with caps kept: where one is broken, the last in order give way."""
+    """Counts within all caps: where one is broken, the last trainers in order get fewer."""
     kept = dict(counts)
     for cap in problem.caps:
         over = sum(kept.get(t, 0) for t in cap.trainers) - cap.n_max
@@ -119,6 +120,7 @@ def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
 
 
 def _class(problem: Problem, name: str) -> Class:
+    """One class of nodes, with what every trainer could make of it at best."""
     size = sum(g.size for g in problem.parts if g.node_class == name)
     usable = np.array([name in value.classes(c, problem) for c in problem.candidates], dtype=bool)
     slices = value.slices(problem)
@@ -208,8 +210,9 @@ def _divide(classes: list[Class]) -> tuple[float, knapsack.Ints]:
     return bound, where
 
 
-def _price(k: Class, who: knapsack.Ints | slice) -> float:
-    rows = k.rows[who, : k.size + 1]
+def _price(k: Class, chosen: knapsack.Ints | slice) -> float:
+    """The price per node at which the chosen trainers just use the class up."""
+    rows = k.rows[chosen, : k.size + 1]
     rows = rows[np.isfinite(rows[:, 0])]  # those that may be in this class
     return knapsack.lowest_price(rows, k.size)[0] if len(rows) else 0.0
 
@@ -218,11 +221,12 @@ def _price(k: Class, who: knapsack.Ints | slice) -> float:
 
 
 def spread(problem: Problem, wanted: Mapping[int, tuple[str, int]]) -> Spread:
-    """How many nodes of each group: trainer -> counts per group, for (class, count) per trainer.
+    """How many nodes of each group every trainer gets, for the (class, count) that each is to have.
 
-    Who shrinks gives up the groups that leave first, and of those that it has least of. Who grows takes
-    from the groups that it touches already, then the ones that stay longest; of those the one that
-    just suffices, so that large groups stay whole for those who need much. Nobody migrates.
+    A trainer that shrinks gives up nodes of the groups that leave first, and among those of the groups of
+    which it has least. A trainer that grows takes from the groups that it uses already, then from those
+    that stay longest; among those from the one that just suffices, so that large groups stay whole for
+    trainers that need many nodes. No trainer migrates.
     """
     parts = problem.parts
     into: Spread = {}
@@ -263,8 +267,12 @@ def spread(problem: Problem, wanted: Mapping[int, tuple[str, int]]) -> Spread:
 
 
 def _reconsidered(problem: Problem, into: Spread) -> Spread:
-    """The same, where a trainer whose share came out worse than what it has, or than nothing, keeps that:
-    the counts were chosen for the best nodes that there are, and others may not be worth a rescale."""
+    """The plan with second thoughts: a trainer keeps what it holds, or gets nothing, if its share is worth
+    less.
+
+    The counts were chosen for the best nodes of the pool; the nodes that a trainer really gets may not be
+    worth a rescale.
+    """
     free = [g.size - sum(own[i] for own in into.values()) for i, g in enumerate(problem.parts)]
     found = dict(into)
     for c in sorted(problem.candidates, key=lambda c: c.current - sum(into[c.trainer])):  # growth first
@@ -279,4 +287,5 @@ def _reconsidered(problem: Problem, into: Spread) -> Spread:
 
 
 def _stays(problem: Problem, g: int) -> float:
+    """For how long a group is expected to stay (s), as far as it counts."""
     return min(problem.parts[g].remaining_s, problem.t_fwd_s)

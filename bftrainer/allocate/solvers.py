@@ -1,7 +1,7 @@
-"""The solvers that the model can be given to, and what they can do.
+"""The solvers that can solve the model, and what each of them can do.
 
-Adding one is a line in `SOLVERS`, if Pyomo knows it. All are asked for one thread: decisions are small,
-and the machine is not ours alone.
+A solver that Pyomo knows is added by a line in `SOLVERS`. All use one thread: decisions are small, and the
+daemon shares its machine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ INFINITE = 1e20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a solver may stop: at a time, at a relative gap, or, where it can (HiGHS), when it has found
-    nothing better for a while."""
+    """When a solver may stop: after `time_s`, at a relative `gap`, or, HiGHS only, when it has found nothing
+    better for `patience_s`."""
 
     time_s: float
     gap: float
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a solver says. Its incumbent, if `found`, is in the model's variables."""
+    """A solver's result. If it has `found` a solution, the model's variables have its values."""
 
     optimal: bool
     found: bool
@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the model has to know of a solver."""
+    """What distinguishes a solver from others, and how to call it."""
 
     sos2: bool  # whether it takes special ordered sets
     run: Callable[[pyo.ConcreteModel, Limits], Answer]
@@ -52,8 +52,10 @@ class Features:
 
 
 def _highs(model: pyo.ConcreteModel, limits: Limits) -> Answer:
-    """HiGHS through its own interface: the model as one matrix, for Pyomo's interfaces to it take longer
-    to hand a model over, row by row, than HiGHS takes to solve it."""
+    """HiGHS through its own interface, which takes the model as one matrix.
+
+    Pyomo's interfaces pass it row by row, which takes longer than HiGHS takes to solve it.
+    """
     import highspy  # noqa: PLC0415  a broken installation of one solver must not keep the others from use
     from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler  # noqa: PLC0415
 
@@ -110,12 +112,12 @@ def _stop_without_progress(solver: highspy.Highs, patience_s: float) -> None:
     def found(event: Any) -> None:
         latest[0] = time.perf_counter()
 
-    def look(event: Any) -> None:
+    def check(event: Any) -> None:
         if time.perf_counter() - latest[0] > patience_s:
             event.interrupt()
 
     solver.cbMipImprovingSolution.subscribe(found)
-    solver.cbMipInterrupt.subscribe(look)
+    solver.cbMipInterrupt.subscribe(check)
 
 
 def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
@@ -206,7 +208,7 @@ SOLVERS: Mapping[str, Features] = {
         install="install Debian's package coinor-cbc",
     ),
 }
-"""Solver name -> what the model has to know of it."""
+"""Solver name -> what distinguishes it, and how to call it."""
 
 
 def available(name: str) -> bool:
@@ -250,7 +252,7 @@ def require(name: str) -> None:
 
 
 def solve(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
-    """Have a solver maximise `model`, from the values in its variables on, if it can use them.
+    """Have a solver maximise `model`. Solvers that can do so start from the values of its variables.
 
     Raises:
         SolverError: it is not installed, has no licence for so large a model, or failed.

@@ -10,7 +10,7 @@ not yet deliver while they initialise and the members train on.
 
 Where nodes differ (`Problem.groups`), two more things count. Time is cut where a group is expected to
 leave: with N_k the nodes that are still there in the k-th slice, of d_k seconds, T_fwd O(N) becomes
-sum_k d_k O(N_k), where O is 0 below n_min. And every group that the trainer touches costs
+sum_k d_k O(N_k), where O is 0 below n_min. And every group of which the trainer uses nodes costs
 w * departures * stall_down * O(max(C, n_min)), once.
 """
 
@@ -76,7 +76,7 @@ def total_of(problem: Problem, spread: Mapping[int, tuple[int, ...]]) -> float:
 
 
 def classes(candidate: Candidate, problem: Problem) -> tuple[str, ...]:
-    """The node classes that a trainer may use now: its nodes' class, for nobody migrates, or any."""
+    """The node classes that a trainer may use now: that of its nodes, or any class if it has none."""
     held: dict[str, int] = {}
     for group, n in zip(problem.parts, problem.held(candidate), strict=True):
         held[group.node_class] = held.get(group.node_class, 0) + n
@@ -87,14 +87,14 @@ def classes(candidate: Candidate, problem: Problem) -> tuple[str, ...]:
 def slices(problem: Problem) -> list[tuple[float, float]]:
     """(start, duration) of the slices of T_fwd between which groups are expected to leave.
 
-    Whatever has nodes counts in the first slice; that has no length where a group should be gone already.
+    All nodes count in the first slice. It has no length if a group should have left already.
     """
     cuts = {max(0.0, g.remaining_s) for g in problem.parts if g.remaining_s < problem.t_fwd_s}
     return [(a, b - a) for a, b in pairwise([0.0, *sorted(cuts | {problem.t_fwd_s})])]
 
 
 def charge(candidate: Candidate, departures: float, node_class: str = "") -> float:
-    """What touching a group costs that is expected to leave `departures` times within T_fwd."""
+    """What using a group costs that is expected to leave `departures` times within T_fwd."""
     speed = curve.rate(candidate.curve_on(node_class), max(candidate.current, candidate.n_min))
     return candidate.weight * departures * candidate.costs.down.stall_s * speed
 

@@ -1,7 +1,7 @@
 """The trainers that wait, in lines of those that are alike to the allocators. Pure.
 
-Of trainers that differ in nothing but their age, the older come first in every plan: a pool of n nodes
-has room for the first n / n_min of a line, and the others need not be looked at.
+Of trainers that differ in nothing but their age, the older ones come first in every plan. A pool of n nodes
+has room for the first n / n_min of a line, so a plan need not consider the others.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 from bftrainer.model.trainer import Trainer
 
 Shape = tuple[Any, ...]
+"""What trainers of one line have in common."""
 
 
 def shape(trainer: Trainer) -> Shape:
-    """All of a trainer without nodes that matters to its worth, but its age."""
+    """Everything about a waiting trainer that matters to its value, except its age."""
     s = trainer.spec
     given = (s.scalability, s.curve, s.curves, s.costs, s.program)
     return (given, s.n_min, s.n_max, s.weight, s.priority, s.user, trainer.observed)
@@ -88,5 +89,5 @@ def _head(line: Mapping[int, Trainer], pool_size: int) -> Iterator[Trainer]:
 
 
 def rank(trainer: Trainer) -> tuple[float, float, int]:
-    """The order of the queue."""
+    """Sorts trainers as the queue does: by priority, then by arrival."""
     return -trainer.spec.priority, trainer.submitted_at, trainer.id

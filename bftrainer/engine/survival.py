@@ -1,9 +1,9 @@
-"""How long nodes stay: what the pool's past says of its present. Pure.
+"""How long nodes will stay, estimated from how long nodes have stayed. Pure.
 
-Ages are counted in bins of doubling length. `Survival` keeps, per bin, how many nodes left at that
-age and how long nodes were observed in it; their ratio is the hazard (departures per second), a
-piecewise-constant estimate in the way of Kaplan and Meier that takes nodes that are still there for
-what they are: observed so far. It forgets slowly, so that it follows the machine from day to night.
+Ages are counted in bins of doubling length. `Survival` keeps, per bin, how many nodes left at that age and
+how long nodes were observed in it; their ratio is the hazard (departures per second). This is a
+piecewise-constant estimate in the way of Kaplan and Meier: the time of nodes that are still there counts as
+observed. Old observations fade slowly, so that the estimate follows the machine from day to night.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ EDGES = (0.0, *(10.0 * 2**k for k in range(15)))
 MEMORY = 2000.0
 """Departures after which an observation counts half."""
 PRIOR_S = 600.0
-"""Before anything has been seen, nodes are taken to stay so long on average; weighs one departure a bin."""
+"""How long nodes are assumed to stay on average before any has left. Counts as one departure per bin."""
 LONGEST_S = 3600.0
-"""No forward-looking time is longer."""
+"""The longest forward-looking time."""
 SHORTEST_S = 10.0
+"""The shortest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Survival:
 
 
 def observed(survival: Survival, ages: Iterable[float]) -> Survival:
-    """Take in nodes that left at `ages` (s)."""
+    """The estimate after nodes have left at these ages (s)."""
     gone = np.array(list(ages))
     fade = 0.5 ** (len(gone) / MEMORY)
     left = np.bincount(_bins(gone), minlength=len(EDGES))
@@ -54,8 +55,10 @@ def stay(survival: Survival, ages: Floats, horizon_s: float) -> Floats:
 
 
 def forward_time(survival: Survival, ages: Floats) -> float:
-    """T_fwd: how long a node of the pool is expected to stay yet, on average over nodes of these ages, but
-    no longer than `LONGEST_S`."""
+    """T_fwd (s): how much longer a node of the pool is expected to stay, on average over these ages (s).
+
+    At least `SHORTEST_S` and at most `LONGEST_S`.
+    """
     if not len(ages):
         return SHORTEST_S
     hazard = _hazard(survival, ages)
@@ -68,12 +71,13 @@ def forward_time(survival: Survival, ages: Floats) -> float:
 
 
 def _hazard(survival: Survival, ages: Floats) -> Floats:
-    """Departures per second by bin, the nodes that are there counted as observed."""
+    """Departures per second by bin; the time of the nodes that are there counts as observed."""
     seen = np.array(survival.seen_s) + _time_in_bins(ages).sum(axis=0)
     return np.asarray((np.array(survival.left) + 1.0) / (seen + PRIOR_S))
 
 
 def _bins(ages: Floats) -> npt.NDArray[np.intp]:
+    """The bin of each age."""
     return np.asarray(np.searchsorted(EDGES[1:], ages, side="right"))
 
 

@@ -1,4 +1,4 @@
-"""What the engine wants done."""
+"""What the engine orders: starting, regrouping and stopping workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from bftrainer.model.trainer import TrainerStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartWorker:
-    """Start a worker of a trainer on a node; it reports when it is warm. `attempt` > 0 asks for a delay."""
+    """Start a worker of a trainer on a node. The worker reports when it is warm.
+
+    `attempt` counts the failures before; above 0, the launcher waits before it starts the worker.
+    """
 
     trainer: int
     generation: int
@@ -21,7 +24,7 @@ class StartWorker:
 class Regroup:
     """Publish a membership, in rank order. `leaving` workers leave at the same step boundary.
 
-    No members: checkpoint and stop.
+    Without members, the trainer writes a checkpoint and stops.
     """
 
     trainer: int
@@ -32,7 +35,7 @@ class Regroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWorker:
-    """Stop a worker that is not a member (it was starting, or the trainer is over)."""
+    """Stop a worker that is not a member: it was starting, or the trainer has ended."""
 
     trainer: int
     generation: int
@@ -44,7 +47,7 @@ Action = StartWorker | Regroup | StopWorker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A trainer's end, for the books."""
+    """A trainer's end, for the store."""
 
     trainer: int
     status: TrainerStatus

@@ -1,4 +1,4 @@
-"""What happens to the engine. Every event carries its time."""
+"""What the engine is told of. Every event carries its time (s), and the priority of its kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerEnded:
-    """A trainer's members report that it is over. Carries the members' generation."""
+    """A trainer's members report that it has ended. `generation` is the one of their membership."""
 
     priority: ClassVar[int] = 0
     time: float
@@ -26,9 +26,10 @@ class TrainerEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker died though its node is there. `generation` is the one that started or last published it.
+    """A worker died although its node is in the pool.
 
-    `blame` says whether the program itself failed (an exit code above 0) rather than being killed.
+    `generation` is the one that started the worker. `blame` says whether the program itself failed (an exit
+    code above 0) rather than being killed; `samples` is how far the trainer had come.
     """
 
     priority: ClassVar[int] = 1
@@ -45,9 +46,9 @@ class WorkerLost:
 class NodesChanged:
     """Nodes left and joined the pool; the leaves are taken first. One poll's changes are one event.
 
-    `vacated` are those of `left` that we give up ourselves: their agents are still there, so that workers
-    leave at a step boundary. `facts` says what is known of nodes that join, or has become known of nodes
-    that are there.
+    `vacated` are those of `left` that the daemon gives up itself: their agents are still there, so that
+    workers leave at a step boundary. `facts` has what is known of nodes that join, and what has become
+    known of nodes that are there.
     """
 
     priority: ClassVar[int] = 2
@@ -61,6 +62,8 @@ class NodesChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerCancelled:
+    """A user or an admin cancelled a trainer."""
+
     priority: ClassVar[int] = 3
     time: float
     trainer: int
@@ -68,6 +71,8 @@ class TrainerCancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSubmitted:
+    """A user submitted a trainer. Submitting one twice changes nothing."""
+
     priority: ClassVar[int] = 4
     time: float
     trainer: int
@@ -76,7 +81,7 @@ class TrainerSubmitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersReady:
-    """Workers that `generation` started are up and warm: they can join without anybody waiting."""
+    """Workers that `generation` started are up and warm: no member waits for them when they join."""
 
     priority: ClassVar[int] = 5
     time: float
@@ -87,7 +92,8 @@ class WorkersReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trainer's behaviour was measured: its speed on some number of nodes, or what rescaling it costs."""
+    """A measurement of a trainer: its speed, as `point` (nodes, samples/s), or what a rescale up or down
+    cost."""
 
     priority: ClassVar[int] = 6
     time: float
@@ -100,7 +106,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resync:
-    """Members no longer agree on their membership (the daemon died in mid-change): publish it anew."""
+    """Members disagree on their membership, as after a crash of the daemon in mid-change: publish it anew."""
 
     priority: ClassVar[int] = 7
     time: float
@@ -118,7 +124,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Give nodes to trainers again."""
+    """End a drain: give nodes to trainers again."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -126,7 +132,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanged:
-    """The settings by which is decided have changed: everything is decided anew."""
+    """The settings that decisions depend on have changed: plan anew."""
 
     priority: ClassVar[int] = 8
     time: float
@@ -134,7 +140,7 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailed:
-    """The scheduler could not be asked. The pool stays as it was: a failed poll is no empty pool."""
+    """The scheduler did not answer. The pool stays as it was: a failed poll is not an empty pool."""
 
     priority: ClassVar[int] = 9
     time: float

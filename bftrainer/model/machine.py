@@ -1,4 +1,4 @@
-"""What a batch system shows: nodes, pilots, main jobs that could start."""
+"""What a batch system shows: nodes, pilots, and main jobs that could start."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from enum import StrEnum
 
 
 class NodeState(StrEnum):
-    """What the main scheduler says of a node, reduced to what matters to us."""
+    """What the main scheduler says of a node, reduced to whether bftrainer may use it."""
 
-    IDLE = "idle"  # free, or held by a pilot of ours, and no job can be backfilled on it: ours to use
-    BUSY = "busy"  # the main scheduler uses it or has plans for it: hands off
+    IDLE = "idle"  # free, or held by one of our pilots, and no job can be backfilled on it: ours to use
+    BUSY = "busy"  # the main scheduler uses it or has plans for it: not ours to use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInfo:
-    """What is known of a node of the pool beyond its name. Everything unknown is left as it is here."""
+    """What is known of a node of the pool beyond its name. The defaults mean that it is not known."""
 
     node_class: str = ""  # nodes of different classes never serve one trainer together
     group: str = ""  # nodes with the same label are expected to leave together
@@ -24,10 +24,10 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node as a poll saw it, as far as its scheduler tells.
+    """One node at one poll, as far as its scheduler tells.
 
-    `until`: when a planned job or a reservation will take it (the hole's expected end). `why` says of a
-    node that is not ours what it is instead.
+    `until` is when a planned job or a reservation will take it (Unix seconds). `why` says why a busy node is
+    not ours to use.
     """
 
     name: str
@@ -44,20 +44,21 @@ class Node:
 class Pilot:
     """A preemptible one-node job of ours, as the scheduler shows it.
 
-    Tag, node and user make the pilot; the rest is what the scheduler says of it at the moment.
+    Tag, node and user identify the pilot; the other fields are what the scheduler says of it now.
     """
 
-    tag: str  # unique name that we gave it: survives a submission whose answer was lost
+    tag: str  # unique, given before the submission: it identifies a job whose submission was not answered
     node: str
-    user: str = ""  # as whom it runs; empty: as the daemon itself
+    user: str = ""  # the user that it runs as; empty: the daemon's own
     job: str = field(default="", compare=False)  # the batch system's name for it
-    ends: float | None = field(default=None, compare=False)  # when its time limit strikes, if it runs
+    ends: float | None = field(default=None, compare=False)  # when it reaches its time limit, if it runs
     pending: str = field(default="", compare=False)  # why it does not run yet; empty: it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A pending main job that could start at once if `count` of `nodes`, all held by us, were let go."""
+    """A pending main job that could start at once if we gave up `count` of `nodes`, all held by our
+    pilots."""
 
     job: str
     nodes: frozenset[str]
@@ -68,8 +69,8 @@ class Claim:
 class Snapshot:
     """The whole machine at one poll.
 
-    `claims` are in the order in which the main scheduler would start the jobs. `pilots` are ours, including
-    those whose submission was never confirmed.
+    `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
+    including those whose submission was never confirmed.
     """
 
     time: float
@@ -79,12 +80,13 @@ class Snapshot:
 
     @property
     def idle(self) -> frozenset[str]:
+        """The names of the idle nodes."""
         return frozenset(node.name for node in self.nodes if node.state is NodeState.IDLE)
 
 
 class Operation(StrEnum):
-    """What the site allows us at the moment."""
+    """What the site's admins allow bftrainer to do."""
 
     RUNNING = "running"
-    PAUSED = "paused"  # no node joins and no pilot is submitted; what runs goes on
-    DRAINING = "draining"  # trainers write checkpoints and leave, all pilots go
+    PAUSED = "paused"  # no node joins and no pilot is submitted; running trainers go on
+    DRAINING = "draining"  # trainers write checkpoints and leave, and all pilots are cancelled

@@ -1,4 +1,4 @@
-"""The allocation problem and its answer."""
+"""The allocation problem, and the plan that answers it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Allocation = Mapping[int, frozenset[str]]
 class Candidate:
     """One trainer as the allocators see it.
 
-    `curve` is the objective metric O_j in its own unit (samples/s for throughput), `current` is C_j:
-    the nodes that it holds of those still in the pool. The weight multiplies its whole value.
-    `held` says how many of them are in each of the problem's groups (empty: there is but one), `curves`
-    has the metric on node classes where it differs; an empty curve: it cannot use the class.
+    `curve` is the objective metric O_j in its own unit (samples/s for throughput). `current` is C_j: how many
+    nodes of the pool the trainer holds. The weight multiplies its whole value. `held` says how many of its
+    nodes are in each of the problem's groups (empty: the problem has none). `curves` has the metric on node
+    classes where it differs; an empty curve means that the trainer cannot use the class.
     """
 
     trainer: int
@@ -33,7 +33,7 @@ class Candidate:
     curves: tuple[tuple[str, Points], ...] = ()
 
     def curve_on(self, node_class: str) -> Points:
-        """The metric on nodes of a class."""
+        """The objective metric on nodes of a class."""
         return next((points for name, points in self.curves if name == node_class), self.curve)
 
 
@@ -49,8 +49,8 @@ class Cap:
 class Group:
     """Nodes of the pool that are alike to the allocators, and that leave together if they leave.
 
-    No value is counted past `remaining_s`. `departures` is how often the group is expected to leave
-    within T_fwd (0 to 1): a trainer that touches it is charged that many scale-downs, once.
+    No value is counted past `remaining_s`. `departures` (0 to 1) is how probable it is that the group leaves
+    within T_fwd: a trainer that uses any of its nodes is charged that many scale-downs, once.
     """
 
     size: int
@@ -61,10 +61,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Which of `candidates` (in first-come-first-served order) gets how many of `pool_size` nodes?
+    """How many of `pool_size` nodes does each of `candidates` get?
 
-    `groups` divides the pool where its nodes differ; empty, all nodes are alike. A trainer uses nodes
-    of one class only.
+    Candidates are in first-come-first-served order. `groups` divides the pool where its nodes differ; it is
+    empty if all nodes are alike. A trainer uses nodes of one class only.
     """
 
     pool_size: int
@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def parts(self) -> tuple[Group, ...]:
-        """The groups; all nodes as one where nothing tells them apart."""
+        """The groups; a single one of all nodes if they are alike."""
         return self.groups or (Group(size=self.pool_size),)
 
     def held(self, candidate: Candidate) -> tuple[int, ...]:
@@ -86,12 +86,12 @@ class Problem:
 
 
 class PlanStatus(StrEnum):
-    """How a plan came about; anything but OPTIMAL is not proven to be the best."""
+    """How a plan came about. Only OPTIMAL is proven to be the best."""
 
     OPTIMAL = "optimal"  # proven, within the plan's gap
-    FEASIBLE = "feasible"  # the time limit struck; the solver's incumbent was better than the current map
-    FALLBACK = "fallback"  # the time limit struck; the current map was kept (section 3.6)
-    HEURISTIC = "heuristic"  # a rule without a claim (equal shares)
+    FEASIBLE = "feasible"  # not proven: the MILP's time limit struck, or the relaxation left a gap
+    FALLBACK = "fallback"  # the time limit struck, and the current map was kept (section 3.6)
+    HEURISTIC = "heuristic"  # from a rule that does not maximise the objective (equal shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,4 +121,5 @@ class Plan:
 
     @property
     def proven(self) -> bool:
+        """Whether no other plan is better, within the gap that was asked for."""
         return self.status is PlanStatus.OPTIMAL

@@ -1,4 +1,4 @@
-"""A trainer: what its user wants, what was observed of it, how it is."""
+"""A trainer: what its user asks for, what was observed of it, and its state."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ ASSUMED_COSTS = RescaleCosts(up=Cost(stall_s=0.5, init_s=5.0), down=Cost(stall_s
 
 
 class Scalability(StrEnum):
-    """Whether what is observed of a trainer is learnt from."""
+    """Whether the engine learns a trainer's speeds and costs from what it observes."""
 
-    AUTO = "auto"  # it is; what the spec gives is where the learning begins
-    GIVEN = "given"  # it is not: the spec's curves, and its costs if it has them, are believed
+    AUTO = "auto"  # it does; the spec's curves and costs are only the prior
+    GIVEN = "given"  # it does not: it takes the spec's curves, and its costs if given, as they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
     """What a user asks for: one elastic training run (section 3.1 of the paper).
 
-    `samples` is the work to do; None means until the script ends by itself. `curve` and `costs` None
-    mean that nothing is known of them beforehand.
+    `samples` is the work to do; None means that the script ends by itself. `curve` and `costs` are None if
+    nothing is known of them beforehand.
     """
 
     name: str
@@ -57,17 +57,17 @@ class TrainerSpec:
     curves: tuple[tuple[str, Points], ...] = ()  # node class -> its own curve, where it differs
     weight: float = 1.0
     priority: float = 1.0
-    user: str = ""  # who submitted it
+    user: str = ""  # that submitted it
     workdir: str = "."
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
-    batch: tuple[tuple[str, int | str], ...] = ()  # instead of the script's: global, or per_node with lr
+    batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What trainers have in common that differ in their options only: the folder, and the command up
-        to its first word that is no option."""
+        """What trials of one program have in common: the folder, and the command up to its first word that
+        is not an option."""
         words = self.command[1:]
         named = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
         return (self.workdir, *self.command[: named + 2])
@@ -83,10 +83,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """What has been measured of a trainer, see `learn`.
+    """What has been measured of a trainer, see `performance.observe`.
 
-    `speeds` has samples/s by node class and nodes; all classes that the spec has no own curve for are one,
-    None. The others are what rescales cost, in seconds.
+    `speeds` has (node class, nodes, samples/s). All classes for which the spec has no curve of their own
+    count as one, None. The other fields are what rescales cost (s).
     """
 
     speeds: tuple[tuple[str | None, int, Observed], ...] = ()
@@ -99,14 +99,15 @@ class TrainerStatus(StrEnum):
     """Where a trainer is in its life. Only the last three are final."""
 
     WAITING = "waiting"  # submitted; has no nodes
-    STARTING = "starting"  # has nodes, but no worker of it is a member yet
+    STARTING = "starting"  # has nodes, but none of its workers is a member yet
     RUNNING = "running"  # its members train
     COMPLETED = "completed"  # did its work
-    CANCELLED = "cancelled"  # its user, or a shutdown for good, ended it
+    CANCELLED = "cancelled"  # its user or an admin ended it
     FAILED = "failed"  # its program failed repeatedly without progress between
 
     @property
     def final(self) -> bool:
+        """Whether the trainer has ended."""
         return self in (TrainerStatus.COMPLETED, TrainerStatus.CANCELLED, TrainerStatus.FAILED)
 
 
@@ -114,11 +115,16 @@ class TrainerStatus(StrEnum):
 class Trainer:
     """An unfinished trainer inside the engine.
 
-    `nodes` is what the last plan gave it, `members` the published membership in rank order (rank 0
-    first, always a survivor where there is one), `started` the generation that started the worker of
-    each node, `warm` the nodes whose workers are ready but not yet members. `generation` grows with
-    everything that is done to the trainer, `published` is the one in which its current membership was
-    published.
+    Attributes:
+        nodes: What the last plan gave it.
+        members: The published membership in rank order; rank 0 is a survivor of the one before, if any.
+        started: For each node, the generation that started its worker.
+        warm: Nodes whose workers are ready but not members yet.
+        generation: Grows with every step that acts on the trainer.
+        published: The generation in which its current membership was published.
+        failures: Failures of its program in a row, without progress between.
+        failed_in: The generation of the last failure: workers started before it belong to the same incident.
+        progress: Samples at the last failure. A failure after more samples starts the count anew.
     """
 
     id: int
@@ -132,8 +138,8 @@ class Trainer:
     warm: frozenset[str] = frozenset()
     observed: Observations = Observations()
     failures: int = 0
-    failed_in: int = 0  # the generation of the last failure: workers started before are part of it
-    progress: float = 0.0  # samples at the last failure: a failure after progress starts the count anew
+    failed_in: int = 0
+    progress: float = 0.0
 
     @property
     def joining(self) -> dict[str, int]:
@@ -142,6 +148,7 @@ class Trainer:
 
     @property
     def status(self) -> TrainerStatus:
+        """WAITING, STARTING or RUNNING: the engine has no trainers that have ended."""
         if not self.nodes:
             return TrainerStatus.WAITING
         return TrainerStatus.RUNNING if self.members else TrainerStatus.STARTING
