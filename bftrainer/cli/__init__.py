@@ -1,6 +1,6 @@
-"""The command line: one command a file, each parses, calls the library once and prints.
+"""The command line: one command a file. A command parses its arguments, calls the library once and prints.
 
-Commands are imported when they run, so that `bftrainer --help` answers at once.
+A command's module is imported when the command runs, so that `bftrainer --help` answers at once.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ COMMANDS: dict[str, str] = {
 
 
 class Commands(click.Group):
-    """Commands by name from modules of this package; their one-line help stands in COMMANDS."""
+    """The commands of COMMANDS, each from the module of its name, which is imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command's module and return the command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"bftrainer.cli.{cmd_name}_command")
@@ -47,6 +49,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for `--help` without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -62,7 +65,7 @@ def app(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors that a user can mend come without a traceback and exit with 1."""
+    """Run the command line. If the user can mend an error, print it without a traceback and exit with 1."""
     debug = "--debug" in sys.argv[1:]
     try:
         app(standalone_mode=True)
@@ -72,6 +75,6 @@ def main() -> None:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         sys.exit(1)
-    except BrokenPipeError:  # the reader of our output has left: nothing to complain about
+    except BrokenPipeError:  # the program that read our output has ended, such as head
         sys.stderr.close()
         sys.exit(141)

@@ -13,7 +13,7 @@ from bftrainer.cli.shared.tables import print_json
 
 @click.group("admin")
 def command() -> None:
-    """Say whether idle nodes are used. For admins: root, the daemon's own account, and who stands in the
+    """Decide whether idle nodes are used. For admins: root, the daemon's own account, and the users in the
     setting admins. An order holds until the next one, also through restarts of the daemon.
     """
 

@@ -13,40 +13,15 @@ from bftrainer.cli.shared import calibration
 from bftrainer.cli.shared.log_options import log_options
 from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.replay_figures import print_figures
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.types import Finite, Output, Positive, parse_utc
 from bftrainer.settings.sources import load
-from bftrainer.settings.values import of_command
+from bftrainer.settings.values import Settings, of_command
 from bftrainer.traces.logs import LogOptions
 
-LABELS = {
-    "efficiency_u": "efficiency U",
-    "linear_efficiency": "linear efficiency E",
-    "samples": "samples",
-    "node_hours": "node-hours in the pool",
-    "equivalent_nodes": "equivalent nodes",
-    "events": "events",
-    "completed": "trainers completed",
-    "runtime_h": "runtime (h)",
-    "turnaround_h": "turnaround (h)",
-    "mean_runtime_first_h": "mean runtime of the first (h)",
-    "mean_turnaround_first_h": "mean turnaround of the first (h)",
-    "rescales": "rescales decided",
-    "preemptions": "preemptions",
-    "decisions_preempted": "decisions preempted within T_fwd",
-    "rescale_samples": "samples lost by rescaling",
-    "preemption_samples": "samples lost by preemption",
-    "stall_node_hours": "node-hours standing still",
-    "init_node_hours": "node-hours initialising",
-    "idle_node_hours": "node-hours unused",
-    "unproven_decisions": "decisions not proven optimal",
-    "decided_by": "decisions by allocator",
-    "fallbacks": "decisions without the MILP that was asked for",
-    "broken_log_lines": "broken lines of the log, left out",
-    "decision_ms": "decision time (ms)",
-    "wall_s": "wall time (s)",
-}
 DEFAULTS = asdict(LogOptions())
+"""How a log is read if no option says otherwise."""
 
 
 @click.command("replay")
@@ -139,34 +114,46 @@ def command(
     LOG may also be a daemon's state directory, or the database in it: then what it recorded is replayed,
     without any other option, and the samples that this predicts are shown beside those of the record.
     """
-    from bftrainer.replay import scenario
     from bftrainer.replay.calibrate import history
-    from bftrainer.replay.calibrate.compare import compare
-    from bftrainer.replay.evaluate import evaluate
-    from bftrainer.replay.record import storage
 
     if history.is_history(log):
         asked = {name: value for name, value in asdict(log_options).items() if value != DEFAULTS[name]}
         calibration.refuse_options(**{**given, **asked, "from": begin, "out": out})
-        with progress_bar("replay", shown=not as_json) as progress:
-            past = history.load(log)
-            span = past.end - past.begin
-            comparison = compare(past, lambda now: progress((now - past.begin) / span))
-        calibration.show(comparison, as_json=as_json)
+        _replay_history(log, as_json=as_json)
         return
     if log.is_dir():
         raise click.UsageError(f"LOG {log}: a directory, but no daemon's: there is no bftrainer.db in it")
     if given["workload"] is None:
         raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
+    settings = load({name: given.pop(name) for name in of_command("replay")}, file=config)
+    parameters = {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}
+    _replay_log(parameters, settings, out, as_json=as_json)
+
+
+def _replay_history(log: Path, *, as_json: bool) -> None:
+    """Replay what a daemon recorded, and print predicted beside recorded samples."""
+    from bftrainer.replay.calibrate import history
+    from bftrainer.replay.calibrate.compare import compare
+
+    with progress_bar("replay", shown=not as_json) as progress:
+        past = history.load(log)
+        span = past.end - past.begin
+        comparison = compare(past, lambda now: progress((now - past.begin) / span))
+    calibration.show(comparison, as_json=as_json)
+
+
+def _replay_log(parameters: dict[str, Any], settings: Settings, out: Path | None, *, as_json: bool) -> None:
+    """Replay a log with a workload, write a record to `out`, and print the figures."""
+    from bftrainer.replay import scenario
+    from bftrainer.replay.evaluate import evaluate
+    from bftrainer.replay.record import storage
+
     if out is not None and not out.name.endswith(storage.SUFFIX):
         raise click.UsageError(f"--out {out}: a record's name ends in {storage.SUFFIX}")
     started = time.perf_counter()
-    chosen = load({name: given.pop(name) for name in of_command("replay")}, file=config)
-    what = scenario.of(
-        {"log": log, "begin": parse_utc(begin), **given, **asdict(log_options)}, chosen, "replay"
-    )
+    asked = scenario.of(parameters, settings, "replay")
     with progress_bar("replay", shown=not as_json) as progress:
-        done = evaluate(what, progress, name=out.name.removesuffix(storage.SUFFIX) if out else None)
+        done = evaluate(asked, progress, name=out.name.removesuffix(storage.SUFFIX) if out else None)
     if out is not None and done.report_data is not None:
         storage.write(done.report_data, out)
     figures = {**done.figures, "wall_s": time.perf_counter() - started}
@@ -179,27 +166,4 @@ def command(
     if as_json:
         print_json(figures)
     else:
-        _table(figures)
-
-
-def _table(figures: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False)
-    for key, label in LABELS.items():
-        if figures[key] is not None:
-            table.add_row(label, _shown(figures[key]))
-    for model, hours in figures["runtime_by_model_h"].items():
-        table.add_row(f"mean runtime of {model} (h)", _shown(hours))
-    Console().print(table)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}" if value < 10 else f"{value:,.1f}"
+        print_figures(figures)

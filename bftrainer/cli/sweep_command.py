@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bftrainer.cli.shared.options import json_option
-from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.settings.sources import load
 
@@ -77,34 +79,49 @@ def command(
     from bftrainer.replay.sweep import sweep
 
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
-        if pool is None:  # a process that worked for the first one
+        if pool is None:  # this process only did runs for the first one
             return
         todo = sweep.read(grid, load({}, file=config), files)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
-        done = 0
+        reached = Reached(len(todo))
         try:
             with progress_bar("sweep", shown=not as_json) as advance:
-
-                def progress(now: int, failed: int) -> None:
-                    nonlocal done
-                    done = now
-                    advance(
-                        now / len(todo), f"{now} of {len(todo)} runs" + f", {failed} failed" * bool(failed)
-                    )
-
+                progress = partial(reached.update, advance)
                 rows = sweep.sweep(todo, folder, pool, keep_records=keep_records, progress=progress)
         except KeyboardInterrupt:
-            click.echo(
-                f"interrupted: {done} of {len(todo)} runs are done; repeat the command to go on", err=True
-            )
+            click.echo(f"interrupted: {reached.text()} are done; repeat the command to go on", err=True)
             sys.exit(130)
     if as_json:
         print_json(rows)
     else:
-        _show(todo, rows)
+        _print(todo, rows)
         runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
         click.echo(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+    _warn(rows)
+    if any(row["error"] is not None for row in rows):
+        sys.exit(1)
+
+
+@dataclass
+class Reached:
+    """How many of `total` runs are done."""
+
+    total: int
+    done: int = 0
+
+    def update(self, advance: Advance, done: int, failed: int) -> None:
+        """Note that `done` runs are done, `failed` of them in vain, and show it in a progress bar."""
+        self.done = done
+        advance(done / self.total, self.text() + f", {failed} failed" * bool(failed))
+
+    def text(self) -> str:
+        """Return "3 of 8 runs"."""
+        return f"{self.done} of {self.total} runs"
+
+
+def _warn(rows: Sequence[dict[str, Any]]) -> None:
+    """Print on standard error how many runs fell back to another allocator, and how many failed."""
     fallen = sum(bool(row.get("fallbacks")) for row in rows)
     if fallen:
         click.echo(
@@ -117,11 +134,10 @@ def command(
         click.echo(
             f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True
         )
-        sys.exit(1)
 
 
-def _show(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:
-    """A table with a column for each parameter that is not the same in all runs, then the errors."""
+def _print(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:
+    """Print a table with a column for each parameter that differs between runs, then the errors."""
     differs = {job.key: job.differs for job in jobs}
     parameters = list(dict.fromkeys(name for own in differs.values() for name in own))
     shown = [

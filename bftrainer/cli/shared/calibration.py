@@ -1,4 +1,4 @@
-"""What `bftrainer replay` says of a daemon's own record: predicted beside recorded samples."""
+"""How `bftrainer replay` prints the replay of a daemon's record: predicted beside recorded samples."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def show(comparison: Comparison, *, as_json: bool) -> None:
 
 
 def refuse_options(**given: object) -> None:
-    """A record comes with its own trainers, settings and times.
+    """Refuse options for the replay of a record, which comes with its own trainers, settings and times.
 
     Raises:
-        UsageError: an option was given that would say otherwise.
+        UsageError: One of the options has been given.
     """
     for name, value in given.items():
         if value is not None:

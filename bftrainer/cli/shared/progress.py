@@ -9,13 +9,15 @@ from typing import Protocol
 
 
 class Advance(Protocol):
+    """How a task reports its progress."""
+
     def __call__(self, done: float, what: str | None = None, /) -> None:
-        """The share `done`, 0 to 1, is done; `what` is to be said of it from now on."""
+        """Show that the share `done`, 0 to 1, is done; `what` replaces the text beside the bar."""
 
 
 @contextmanager
 def progress_bar(what: str, *, shown: bool = True) -> Iterator[Advance]:
-    """Gives the function that takes the share done, 0 to 1."""
+    """Yield a function to report progress with; a bar appears if `shown` and standard error is a terminal."""
     if not (shown and sys.stderr.isatty()):
         yield lambda done, what=None: None
         return

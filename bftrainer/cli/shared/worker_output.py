@@ -1,4 +1,4 @@
-"""What a trainer's workers printed: a file for each node, in a folder of the trainer's user."""
+"""Read what a trainer's workers printed: one file per node, in a folder of the trainer's user."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from pathlib import Path
 from bftrainer.errors import BftrainerError
 
 MAX_BYTES = 256 * 1024
+"""At most so much of a file is read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Text of a node's file, up to the offset `end`."""
+    """A piece of a node's file, which ends at the offset `end` in bytes."""
 
     text: str
     end: int
 
 
 def last_lines(folder: Path, lines: int, node: str | None = None) -> dict[str, Part]:
-    """The last lines of every node's file, or of one's; nothing where nothing has been printed.
+    """Return the last lines of every node's file, or of one node's; empty if nothing has been printed.
 
     Raises:
-        BftrainerError: the folder or a file in it may not be read.
+        BftrainerError: The user may not read the folder or a file in it.
     """
     return {name: _last(path, lines) for name, path in _files(folder, node).items()}
 
 
 def added(folder: Path, ends: Mapping[str, int], node: str | None = None) -> dict[str, Part]:
-    """The whole lines that have come since `ends`; the rest of a line comes when it is whole.
+    """Return the complete lines that each file has gained since its offset in `ends`.
 
     Raises:
-        BftrainerError: the folder or a file in it may not be read.
+        BftrainerError: The user may not read the folder or a file in it.
     """
     return {name: _added(path, ends.get(name, 0)) for name, path in _files(folder, node).items()}
 
