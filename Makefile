@@ -54,6 +54,7 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 	@$(MAKE) --no-print-directory unit integration cluster
 
 nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m nightly tests/contract tests/integration
 	@$(MAKE) --no-print-directory soak
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
@@ -72,10 +73,11 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 
 integration: install slurm  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal $(addprefix --ignore=,$(ALONE)) tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
+		tests/contract tests/integration
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile $(addprefix --ignore=,$(GUIDE)) tests/cluster
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
 	$(BIN)/python -m pytest $(GUIDE)
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 from slurm.testbed import Testbed
 from slurm.testbed.processes import kill, until
-from tests.support.remains import left, mentioned
+from tests.support.processes import left, mentioning, read
 
 ROOT = Path(__file__).parent.parent.parent
 LONG_S = 240.0
@@ -39,17 +38,12 @@ def demo(place: Path) -> Iterator[subprocess.Popen[str]]:
             running.communicate()
         for directory in place.glob("bftrainer-slurm-*"):
             Testbed.at(directory).down()
-        kill(mentioned(place))
+        kill(mentioning(place))
 
 
 def agents(place: Path) -> list[int]:
     """Pilots that are up."""
-    found = []
-    for pid in mentioned(place):
-        with contextlib.suppress(OSError):
-            if b"bftrainer.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+    return [pid for pid in mentioning(place) if b"bftrainer.agent" in read(pid, "cmdline")]
 
 
 def test_ctrl_c_leaves_nothing_running(demo: subprocess.Popen[str], place: Path) -> None:

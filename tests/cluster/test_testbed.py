@@ -11,7 +11,7 @@ import pytest
 
 from slurm.testbed import Testbed, TestbedError
 from slurm.testbed.processes import until
-from tests.support.remains import left
+from tests.support.processes import left
 
 LONG_S = 240.0
 FOREVER = "sleep 1000 & sleep 1000"

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ import pytest
 import bftrainer
 from slurm.testbed import Testbed
 from slurm.testbed.ports import free_ports
+from tests.support.processes import pids
+from tests.support.waiting import until
 
 ROOT = Path(bftrainer.__file__).parent.parent
 START_S = 180.0
@@ -106,7 +108,12 @@ class Site:
             stdout=log,
             stderr=log,
         )
-        until(lambda: self.bftrainer(self.users[0], "status").returncode == 0, START_S, self.story)
+        until(
+            lambda: self.bftrainer(self.users[0], "status").returncode == 0,
+            "the daemon answers",
+            seconds=START_S,
+            story=self.story,
+        )
 
     def story(self) -> str:
         return (self.place / "daemon.log").read_text()
@@ -123,7 +130,12 @@ class Site:
                 self.daemon.kill()
                 self.daemon.wait()
         with contextlib.suppress(AssertionError):
-            until(lambda: not self.bed.run(["squeue", "-h"]).stdout.strip(), 30, self.story)
+            until(
+                lambda: not self.bed.run(["squeue", "-h"]).stdout.strip(),
+                "no job is left",
+                seconds=30,
+                story=self.story,
+            )
         shutil.rmtree(self.place)
 
     @staticmethod
@@ -192,17 +204,6 @@ def others_can(command: list[str]) -> bool:
     return done.returncode == 0
 
 
-def until(condition: Callable[[], object], seconds: float, story: Callable[[], str]) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, story()
-        time.sleep(0.1)
-
-
-def pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-
-
 def words_of(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -249,7 +250,12 @@ def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[Site]:
             for user in users:
                 site.submit(user, site.name(user))
             for user in users:
-                until(lambda u=user: list(checkpoints(site, u)), START_S, site.story)
+                until(
+                    lambda u=user: list(checkpoints(site, u)),
+                    "each trainer has a checkpoint",
+                    seconds=START_S,
+                    story=site.story,
+                )
             yield site
         finally:
             site.stop()
@@ -446,7 +452,10 @@ def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(site: Site, use
     number = fake.stdout.strip()
     assert fake.returncode == 0, fake.stderr
     until(
-        lambda: number not in site.bed.run(["squeue", "-h", "-o", "%i"]).stdout.split(), START_S, site.story
+        lambda: number not in site.bed.run(["squeue", "-h", "-o", "%i"]).stdout.split(),
+        "the job is gone",
+        seconds=START_S,
+        story=site.story,
     )
     assert site.pilot(bob) == (job, tag, agent)
     assert site.trainer(bob)["generation"] == before["generation"]
@@ -470,13 +479,18 @@ def test_a_pretender_whom_the_rule_does_not_cover_keeps_nobody_elses_pilot(
 
     ours = pretend("root")
     try:
-        until(lambda: "scancel as root failed" in site.story(), START_S, site.story)
+        until(
+            lambda: "scancel as root failed" in site.story(),
+            "the failed scancel is told",
+            seconds=START_S,
+            story=site.story,
+        )
         number = pretend(alice)
-        until(lambda: number not in queue(), START_S, site.story)
+        until(lambda: number not in queue(), "the job is gone", seconds=START_S, story=site.story)
         assert ours in queue()
     finally:
         site.bed.run(["scancel", ours])
-    until(lambda: ours not in queue(), START_S, site.story)
+    until(lambda: ours not in queue(), "our pilot is gone", seconds=START_S, story=site.story)
 
 
 # --- over TCP ------------------------------------------------------------------------------------
@@ -533,7 +547,7 @@ def test_a_credential_is_ones_own_and_serves_once(site: Site, users: tuple[str, 
 def test_an_old_credential_is_refused(site: Site, users: tuple[str, str]) -> None:
     shown = credential(site, users[0], "/v1/trainers", "--ttl=1")
     made = time.time()
-    until(lambda: time.time() > made + 2.5, 30, site.story)
+    until(lambda: time.time() > made + 2.5, "the credential is too old", seconds=30, story=site.story)
     said = ask(site, users[0], "/v1/trainers", shown)
     assert said.startswith("401 ") and "Expired credential" in said
 
@@ -545,4 +559,9 @@ def refused(done: subprocess.CompletedProcess[str]) -> bool:
 def test_in_the_end_both_still_train(site: Site, users: tuple[str, str]) -> None:
     for user in users:
         step = site.trainer(user)["step"]
-        until(lambda u=user, s=step: site.trainer(u)["step"] > s, START_S, site.story)
+        until(
+            lambda u=user, s=step: site.trainer(u)["step"] > s,
+            "it trains on",
+            seconds=START_S,
+            story=site.story,
+        )

@@ -1,4 +1,8 @@
-"""Every launcher passes the same contract: with real processes, and the simulated one."""
+"""Every launcher passes the same contract: with real processes, and the simulated one.
+
+`make test` tells every story with the native launcher and with the simulated one. Of torchrun and Horovod it
+tells those in which code of their own decides (`stories.EVERY_COMMIT`); `make nightly` tells the others.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import pytest
 from bftrainer.testing.launcher import LauncherContract, begin, ends_well, until_lost, until_trains_on
 from tests.support.live_world import LiveWorld, live
 from tests.support.simulated_world import SimulatedWorld
+from tests.support.stories import EVERY_COMMIT, NIGHTLY, nightly_but, stories
 
 
 class TestSimulatedLauncher(LauncherContract):
@@ -39,6 +44,7 @@ class TestNativeLauncher(LauncherContract):
         ends_well(world, "join")
 
 
+@nightly_but(EVERY_COMMIT["torchrun"])
 class TestTorchrunLauncher(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:
@@ -47,8 +53,15 @@ class TestTorchrunLauncher(LauncherContract):
 
 
 @pytest.mark.skipif(find_spec("horovod") is None, reason="Horovod is not installed; run make horovod")
+@nightly_but(EVERY_COMMIT["horovod"])
 class TestHorovodLauncher(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:
         with live("horovod", "count_horovod.py", keeps_steps=True, gated=True) as world:
             yield world
+
+
+@pytest.mark.parametrize("launcher", EVERY_COMMIT)
+def test_the_selection_names_every_story_once(launcher: str) -> None:
+    assert EVERY_COMMIT[launcher].keys() | NIGHTLY[launcher].keys() == stories()
+    assert not EVERY_COMMIT[launcher].keys() & NIGHTLY[launcher].keys()

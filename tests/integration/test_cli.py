@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site import LONG_S, SCRIPTS, Site, always, running
+from tests.support.site import SCRIPTS, Site, always, running
+from tests.support.waiting import LONG_S
 
 SPEC = """\
 name: quick

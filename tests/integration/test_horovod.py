@@ -11,7 +11,9 @@ import pytest
 
 from tests.support.audit import audit
 from tests.support.driver_alone import as_daemon, driver_alone
-from tests.support.site import LONG_S, Site, always, read, running
+from tests.support.processes import read
+from tests.support.site import Site, always, running
+from tests.support.waiting import LONG_S
 
 pytest.importorskip("horovod", reason="Horovod is not installed; run make horovod")
 

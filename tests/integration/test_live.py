@@ -1,4 +1,8 @@
-"""Real daemon, real agents, real workers: rescaling, faults and recovery on one machine."""
+"""A real daemon with real agents and workers on one machine: what the launchers' contract does not tell.
+
+Nodes that join, leave and die, workers that are killed, and what happens while there is no daemon are
+stories of `bftrainer.testing.launcher`, which tests/contract tells with the same daemon and the same audit.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,23 @@ import torch
 
 from bftrainer.cli.shared import worker_output
 from tests.support.audit import audit
-from tests.support.site import LONG_S, ROOT, SCRIPTS, Site, always, running, running_at_will
+from tests.support.processes import read
+from tests.support.site import SCRIPTS, Site, always, running, running_at_will
+from tests.support.waiting import LONG_S
 
 SAMPLES = 8_000
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
+    """For a test that harms the daemon, its agents or its nodes."""
+    with running(always("n1", "n2", "n3")) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Iterator[Site]:
+    """One for all tests that leave it as they found it: idle, but for the trainers that have ended."""
     with running(always("n1", "n2", "n3")) as site:
         yield site
 
@@ -43,56 +57,13 @@ def count(site: Site, name: str = "count", *, delay_s: float = 0.08, **more: Any
     return notes
 
 
-def lost_steps(site: Site) -> int:
-    return sum(p["lost_steps"] for p in site.get("pauses", limit=1000) if p["kind"] != "restart")
+def finish(notes: Path) -> None:
+    """Let the steps of a trainer take no longer than they must: a test has seen what it wanted."""
+    (notes / "fast").touch()
 
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-
-
-def test_every_sample_is_used_once_while_nodes_come_and_go() -> None:
-    with running_at_will("n1", "n2", "n3") as site:
-        notes = count(site, delay_s=0.4, samples=10_000)
-        site.change(give=["n1", "n2"])
-        site.until_members("count", "n1", "n2")
-        site.change(give=["n3"])
-        site.until_members("count", "n1", "n2", "n3")
-        site.change(take=["n2"])
-        site.until_members("count", "n1", "n3")
-        site.change(give=["n2"])
-        site.until_members("count", "n1", "n2", "n3")
-        (notes / "fast").touch()
-        ended = site.until_ended("count")
-        assert (ended["status"], ended["samples"]) == ("completed", 10_000)
-        kinds = {p["kind"] for p in site.get("pauses", limit=1000)}
-        assert {"join", "loss"} <= kinds
-        assert lost_steps(site) == 0
-        audit(notes, 10_000)
-        weights = {
-            json.loads(f.read_text().splitlines()[-1])["weight"]
-            for f in notes.glob("*.jsonl")
-            if f.stat().st_size
-        }
-        site.stop()
-        assert weights
-        assert not site.processes()
-
-
-def test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back(site: Site) -> None:
-    notes = count(site)
-    site.until_members("count", "n1", "n2", "n3")
-    worker = site.worker_on("n2")
-    kill(site.agent_on("n2"))
-    site.until(lambda: worker not in site.workers(), LONG_S, "the kernel kills the worker of a dead agent")
-    site.until(
-        lambda: any(n["node"] == "n2" and n["pilot"] == "up" for n in site.get("pool")["nodes"]),
-        LONG_S,
-        "n2 is back",
-    )
-    assert site.until_ended("count")["samples"] == SAMPLES
-    assert lost_steps(site) == 0
-    audit(notes, SAMPLES)
 
 
 def test_goes_on_from_the_checkpoint_when_all_nodes_are_lost_at_once(site: Site) -> None:
@@ -102,6 +73,7 @@ def test_goes_on_from_the_checkpoint_when_all_nodes_are_lost_at_once(site: Site)
     site.until(lambda: list(folder.glob("*.pt")), LONG_S, "a checkpoint")
     for pid in site.workers():
         kill(pid)
+    finish(notes)
     ended = site.until_ended("count")
     assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
     assert any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
@@ -119,22 +91,10 @@ def test_a_killed_daemon_takes_its_running_workers_over(site: Site) -> None:
     site.until_members("count", "n1", "n2", "n3")
     assert sorted(site.workers()) == before, "the same processes, none started twice"
     assert site.trainer("count")["step"] >= step
+    finish(notes)
     ended = site.until_ended("count")
     assert ended["samples"] == SAMPLES
     assert not any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
-    audit(notes, SAMPLES)
-
-
-def test_what_happens_while_there_is_no_daemon_is_made_good(site: Site) -> None:
-    notes = count(site, n_max=2)
-    count(site, "second", n_max=1, samples=3_000)
-    site.until(lambda: all(t["members"] for t in site.get("trainers")), LONG_S, "both run")
-    victim = site.trainer("count")["members"][0]
-    site.kill_daemon()
-    kill(site.worker_on(victim))
-    site.start()
-    assert site.until_ended("count")["samples"] == SAMPLES
-    assert site.until_ended("second")["samples"] == 3_000
     audit(notes, SAMPLES)
 
 
@@ -143,6 +103,7 @@ def test_work_that_ends_while_there_is_no_daemon_is_not_done_again(site: Site) -
     site.until_members("count", "n1", "n2", "n3")
     before = len(site.workers())
     site.kill_daemon()
+    finish(notes)
     site.until(lambda: not site.workers(), LONG_S, "the workers are done")
     site.start()
     ended = site.until_ended("count")
@@ -151,18 +112,19 @@ def test_work_that_ends_while_there_is_no_daemon_is_not_done_again(site: Site) -
     audit(notes, 4_000)
 
 
-def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
-    count(site, checkpoint={"every_s": 3600})
-    site.until(lambda: site.trainer("count")["samples"] > 0, LONG_S, "progress")
-    command = [sys.executable, "-m", "bftrainer", "cancel", "count", "--json", "--state-dir", str(site.state)]
+def test_cancel_writes_a_checkpoint_and_leaves_no_worker(healthy: Site) -> None:
+    count(healthy, checkpoint={"every_s": 3600})
+    healthy.until(lambda: healthy.trainer("count")["samples"] > 0, LONG_S, "progress")
+    words = ("cancel", "count", "--json", "--state-dir", str(healthy.state))
+    command = [sys.executable, "-m", "bftrainer", *words]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert (found["status"], found["workers"]) == ("cancelled", {})
-    assert site.workers() == []
+    assert healthy.workers() == []
     (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
     assert set(saved["parts"]) == {"model", "optimizer", "pace"}
-    assert site.trainer("count")["ended_at"]
+    assert healthy.trainer("count")["ended_at"]
 
 
 def test_a_stopped_daemon_leaves_nothing_and_the_next_goes_on(site: Site) -> None:
@@ -173,6 +135,7 @@ def test_a_stopped_daemon_leaves_nothing_and_the_next_goes_on(site: Site) -> Non
     site.start()
     reached = site.trainer("count")["samples"]
     assert reached > 0
+    finish(notes)
     assert site.until_ended("count")["samples"] == SAMPLES
     (restart,) = {p["step"] for p in site.get("pauses", limit=1000) if p["kind"] == "restart" and p["step"]}
     assert restart > 0
@@ -189,28 +152,28 @@ def test_too_few_survivors_wait_for_company() -> None:
         site.until(lambda: not site.trainer("count")["members"], LONG_S, "n1 alone is no member")
         site.change(give=["n3"])
         site.until_members("count", "n1", "n3")
-        (notes / "fast").touch()
+        finish(notes)
         assert site.until_ended("count")["samples"] == 5_000
         audit(notes, 5_000)
         sizes = {p["size"] for p in site.get("pauses", limit=1000)}
         assert sizes == {2}
 
 
-def test_a_program_that_fails_is_given_up_with_its_reason(site: Site) -> None:
-    site.submit("wrong", "fail.py", n_max=1)
-    ended = site.until_ended("wrong")
+def test_a_program_that_fails_is_given_up_with_its_reason(healthy: Site) -> None:
+    healthy.submit("wrong", "fail.py", n_max=1)
+    ended = healthy.until_ended("wrong")
     assert ended["status"] == "failed"
     assert "exit code 1" in ended["reason"] and "bftrainer logs wrong" in ended["reason"]
     printed = worker_output.last_lines(Path(ended["log_dir"]), 20)
     assert any("ZeroDivisionError" in part.text for part in printed.values())
-    site.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
-    assert site.until_ended("wrong")["status"] == "completed"
+    healthy.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
+    assert healthy.until_ended("wrong")["status"] == "completed"
 
 
-def test_a_command_that_does_not_exist_says_so(site: Site) -> None:
+def test_a_command_that_does_not_exist_says_so(healthy: Site) -> None:
     spec = {"name": "none", "command": ["no-such-program"], "nodes": {"max": 1}}
-    site.client.call("POST", "trainers", body={"spec": json.dumps(spec), "name": "none", "base": "/"})
-    ended = site.until_ended("none")
+    healthy.client.call("POST", "trainers", body={"spec": json.dumps(spec), "name": "none", "base": "/"})
+    ended = healthy.until_ended("none")
     assert ended["status"] == "failed" and "no-such-program" in ended["reason"]
 
 
@@ -234,7 +197,7 @@ def test_a_full_disk_stops_nobody_and_nothing_is_forgotten() -> None:
         try:
             site.start()
             checkpoints = str(site.root / "elsewhere")
-            count(site, samples=8_000, checkpoint={"dir": checkpoints, "every_s": 1.0}, n_max=2)
+            notes = count(site, checkpoint={"dir": checkpoints, "every_s": 1.0}, n_max=2)
             site.until(lambda: site.trainer("count")["samples"] > 0, LONG_S, "progress")
             ballast = site.state / "ballast"
             with contextlib.suppress(OSError), ballast.open("wb") as file:
@@ -248,10 +211,11 @@ def test_a_full_disk_stops_nobody_and_nothing_is_forgotten() -> None:
             with pytest.raises(Exception, match="full"):
                 site.submit("refused", "count.py", ".")
             kill(site.workers()[0])
+            finish(notes)
             site.until_ended_in_memory("count")
             ballast.unlink()
             site.until(lambda: site.get("status")["state"] == "ok", LONG_S, "all is well again")
-            assert site.until_ended("count")["samples"] == 8_000
+            assert site.until_ended("count")["samples"] == SAMPLES
             kinds = [e["kind"] for e in site.get("events", limit=1000)]
             assert "WorkerLost" in kinds and "TrainerEnded" in kinds, "what happened meanwhile is written now"
             site.stop()
@@ -259,7 +223,7 @@ def test_a_full_disk_stops_nobody_and_nothing_is_forgotten() -> None:
             subprocess.run(["umount", "--lazy", str(site.state)], check=True)
 
 
-def test_a_second_daemon_is_refused(site: Site) -> None:
+def test_a_second_daemon_is_refused(healthy: Site) -> None:
     command = [
         sys.executable,
         "-m",
@@ -268,27 +232,25 @@ def test_a_second_daemon_is_refused(site: Site) -> None:
         "--scheduler",
         "local",
         "--state-dir",
-        str(site.state),
+        str(healthy.state),
     ]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LONG_S)
     assert done.returncode == 1
-    assert f"pid {site.daemon and site.daemon.pid}" in done.stderr
-    assert site.get("status")["state"] == "ok"
+    assert f"pid {healthy.daemon and healthy.daemon.pid}" in done.stderr
+    assert healthy.get("status")["state"] == "ok"
 
 
-def test_the_daemon_imports_no_torch_and_is_small(site: Site) -> None:
-    assert site.daemon is not None
-    maps = Path(f"/proc/{site.daemon.pid}/maps").read_text()
-    assert "torch" not in maps
-    rss = next(
-        line for line in Path(f"/proc/{site.daemon.pid}/status").read_text().splitlines() if "VmRSS" in line
-    )
+def test_the_daemon_imports_no_torch_and_is_small(healthy: Site) -> None:
+    assert healthy.daemon is not None
+    pid = healthy.daemon.pid
+    assert b"torch" not in read(pid, "maps")
+    rss = next(line for line in read(pid, "status").splitlines() if b"VmRSS" in line)
     assert int(rss.split()[1]) < 200_000
 
 
-def test_state_of_every_kind_is_handed_over_and_saved(site: Site) -> None:
-    site.submit("odd", "odd.py", samples=3_000, n_min=2, n_max=2)
-    ended = site.until_ended("odd")
+def test_state_of_every_kind_is_handed_over_and_saved(healthy: Site) -> None:
+    healthy.submit("odd", "odd.py", samples=3_000, n_min=2, n_max=2)
+    ended = healthy.until_ended("odd")
     assert ended["status"] == "completed"
     newest = max(Path(ended["checkpoint_dir"]).glob("*.pt"))
     saved = torch.load(newest, weights_only=True)
@@ -297,7 +259,7 @@ def test_state_of_every_kind_is_handed_over_and_saved(site: Site) -> None:
 
 
 def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
-    notes = count(site, samples=16_000)  # half a minute and more
+    notes = count(site, delay_s=0.4, samples=16_000)  # more than a minute
     site.until_members("count", "n1", "n2", "n3")
     before = sorted(site.workers())
     assert site.daemon is not None
@@ -307,6 +269,7 @@ def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
     site.until(
         lambda: sum(n["pilot"] == "up" for n in site.get("pool")["nodes"]) == 3, LONG_S, "all agents are back"
     )
+    finish(notes)
     ended = site.until_ended("count")
     assert (ended["status"], ended["samples"]) == ("completed", 16_000)
     assert not [
@@ -321,11 +284,3 @@ def test_by_hand_the_script_is_an_ordinary_one(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPTS / "count.py"), str(tmp_path), "0"]
     subprocess.run(command, check=True, env=environ, timeout=LONG_S)
     audit(tmp_path, 5_000)
-
-
-def test_chaos() -> None:
-    seconds = os.environ.get("CHAOS_SECONDS", "40")
-    command = [sys.executable, "-m", "tests.support.chaos", "--seconds", seconds]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=840)
-    assert done.returncode == 0, done.stdout + done.stderr[-8000:]
-    print(done.stdout)

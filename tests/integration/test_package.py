@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site import LONG_S
+from tests.support.waiting import LONG_S
 
 ROOT = Path(__file__).parent.parent.parent
 INSTALL_S = 600

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site import LONG_S, Site, always, running
+from tests.support.site import Site, always, running
+from tests.support.waiting import LONG_S
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

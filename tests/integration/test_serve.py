@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 
 from slurm.testbed.ports import free_ports
-from tests.support.site import LONG_S, Site, always
+from tests.support.site import Site, always
+from tests.support.waiting import LONG_S
 
 
 @pytest.fixture

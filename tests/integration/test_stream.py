@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from bftrainer.testing.workers import Workers
 from tests.support.audit import audit
 from tests.support.site import SCRIPTS
+from tests.support.waiting import until
 
 SCRIPT = str(SCRIPTS / "shadow.py")
 SAMPLES = 5_000
@@ -40,20 +40,13 @@ def notes(workers: Workers) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def steps(workers: Workers) -> int:
     return max((note["step"] for note in notes(workers)), default=0)
 
 
 def advance(workers: Workers, count: int) -> None:
     goal = steps(workers) + count
-    eventually(lambda: steps(workers) >= goal, f"{count} more steps")
+    until(lambda: steps(workers) >= goal, f"{count} more steps")
 
 
 def same_states(workers: Workers) -> int:
@@ -141,7 +134,7 @@ def test_only_shadows_left_have_no_state(tmp_path: Path, every_s: float) -> None
         advance(workers, 3)
         shadowed(workers, "a", "b", shadow="c")
         if every_s < 1:
-            eventually(lambda: any(tmp_path.glob("checkpoints/*.pt")), "a checkpoint")
+            until(lambda: any(tmp_path.glob("checkpoints/*.pt")), "a checkpoint")
         workers.kill("a")
         workers.kill("b")
         workers.wait("c", "broken")

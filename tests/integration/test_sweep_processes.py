@@ -9,13 +9,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
 from bftrainer.traces.synthetic import onoff
+from tests.support.processes import children, until_ended
+from tests.support.waiting import until
 
 BFTRAINER = [sys.executable, "-m", "bftrainer"]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -60,30 +61,12 @@ def rows(folder: Path) -> dict[str, tuple[str, int | None, int]]:
 
 
 def until_first_row(folder: Path, running: subprocess.Popen[str]) -> dict[str, tuple[str, int | None, int]]:
-    while not (found := rows(folder)):
+    def there() -> bool:
         assert running.poll() is None, running.communicate()
-        time.sleep(0.02)
-    return found
+        return bool(rows(folder))
 
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def gone(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def until_gone(pids: list[int]) -> None:
-    for _ in range(500):
-        if all(map(gone, pids)):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"still there: {[pid for pid in pids if not gone(pid)]}")
+    until(there, "the first row", every_s=0.02)
+    return rows(folder)
 
 
 def finish(folder: Path, *options: str) -> list[dict[str, object]]:
@@ -103,7 +86,7 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on_where_it_was(folder: Path)
     running.communicate()
     before = rows(folder)
     assert 0 < len(before) < 6
-    until_gone(workers)
+    until_ended(workers)
     found = finish(folder, "--jobs", "2")
     after = rows(folder)
     assert len(found) == len(after) == 6
@@ -128,7 +111,7 @@ def test_an_interrupted_sweep_says_how_far_it_is(folder: Path) -> None:
     n = len(rows(folder))
     assert said.splitlines() == [f"interrupted: {n} of 150 runs are done; repeat the command to go on"]
     assert 0 < n < 150
-    until_gone(workers)
+    until_ended(workers)
 
 
 def test_a_worker_that_is_killed_costs_no_run(folder: Path) -> None:

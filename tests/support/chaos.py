@@ -14,7 +14,8 @@ import time
 from collections import Counter
 
 from tests.support.audit import audit
-from tests.support.site import LONG_S, Site, always, running
+from tests.support.site import Site, always, running
+from tests.support.waiting import LONG_S
 
 
 def torment(site: Site, seconds: float, rng: random.Random) -> Counter[str]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.site import LONG_S, Site
+from tests.support.site import Site
+from tests.support.waiting import LONG_S
 
 RIVAL = "rival"
 LOSSES = ("a worker", "a worker", "all workers", "a node")

@@ -6,9 +6,10 @@ import contextlib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.waiting import until
 
 
 @contextlib.contextmanager
@@ -18,10 +19,8 @@ def driver_alone(folder: Path) -> Iterator[Path]:
     command = [sys.executable, "-m", "bftrainer.elastic.horovod.driver", "--socket", str(path)]
     driver = subprocess.Popen(command, cwd=folder)
     try:
-        deadline = time.monotonic() + 120
-        while not path.is_socket():
-            assert driver.poll() is None and time.monotonic() < deadline, "there is no driver"
-            time.sleep(0.05)
+        until(lambda: path.is_socket() or driver.poll() is not None, "the driver listens")
+        assert driver.poll() is None, "the driver has ended"
         yield path
     finally:
         driver.kill()
@@ -31,10 +30,12 @@ def driver_alone(folder: Path) -> Iterator[Path]:
 def as_daemon(path: Path) -> socket.socket:
     """A daemon's connection to it."""
     daemon = socket.socket(socket.AF_UNIX)
-    while True:
-        try:
+
+    def listens() -> bool:
+        with contextlib.suppress(ConnectionRefusedError):  # it has its path, and does not listen yet
             daemon.connect(str(path))
-        except ConnectionRefusedError:  # it has its path, and does not listen yet
-            time.sleep(0.01)
-        else:
-            return daemon
+            return True
+        return False
+
+    until(listens, "the driver accepts a connection", every_s=0.01)
+    return daemon

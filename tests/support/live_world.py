@@ -13,7 +13,9 @@ from typing import Any
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.testing.launcher import Moment, TrainerView
 from tests.support.audit import audit
-from tests.support.site import LONG_S, Site
+from tests.support.processes import alive, until_ended
+from tests.support.site import Site
+from tests.support.waiting import LONG_S
 
 NODES = ("a", "b", "c", "d")
 WORK = 4_000
@@ -76,7 +78,10 @@ class LiveWorld:
             os.kill(self.site.worker_on(node), signal.SIGKILL)
 
     def kill_agent(self, node: str) -> None:
+        """No worker outlives its agent: the kernel kills it, however the daemon learns of the loss."""
+        workers = self.site.workers_on(node)
         os.kill(self.site.agent_on(node), signal.SIGKILL)
+        until_ended(workers)
 
     def freeze(self, node: str) -> None:
         os.kill(self.site.worker_on(node), signal.SIGSTOP)
@@ -85,7 +90,7 @@ class LiveWorld:
         before = {node: self.site.worker_on(node) for node in nodes}
         for node in nodes:
             self._order("step", node).write_text("end")
-        self.until(lambda: not any(_alive(pid) for pid in before.values()), "the programs have ended")
+        self.until(lambda: not any(alive(pid) for pid in before.values()), "the programs have ended")
         for node in nodes:
             self.release(node, "step")
 
@@ -147,7 +152,7 @@ class LiveWorld:
     def _is_at(self, moment: str, node: str) -> bool:
         """Whether a living worker of a node has come to a moment."""
         notes = self._notes.glob(f"{moment}@{node}.[0-9]*")
-        return any(_alive(int(note.suffix[1:])) for note in notes)
+        return any(alive(int(note.suffix[1:])) for note in notes)
 
     def _signal_warm(self, node: str, sign: signal.Signals) -> bool:
         """Whether there is a warm process on a node to take the signal."""
@@ -155,14 +160,6 @@ class LiveWorld:
         if found is not None:
             os.kill(found, sign)
         return found is not None
-
-
-def _alive(pid: int) -> bool:
-    """Whether a process is there, and not only its remains."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @contextmanager

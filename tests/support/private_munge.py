@@ -7,9 +7,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.waiting import until
 
 
 @contextlib.contextmanager
@@ -29,12 +30,13 @@ def running_munge() -> Iterator[Path]:
         stderr=(folder / "errors").open("wb"),
     )
     try:
-        deadline = time.monotonic() + 30
-        while subprocess.run(
-            ["munge", "--no-input", f"--socket={socket}"], check=False, capture_output=True
-        ).returncode:
-            assert munged.poll() is None and time.monotonic() < deadline, (folder / "errors").read_text()
-            time.sleep(0.02)
+
+        def serves() -> bool:
+            assert munged.poll() is None, (folder / "errors").read_text()
+            command = ["munge", "--no-input", f"--socket={socket}"]
+            return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+        until(serves, "munged answers", seconds=30, every_s=0.02, story=(folder / "errors").read_text)
         yield socket
     finally:
         munged.kill()

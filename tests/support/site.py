@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.api.client import Client, DaemonError
+from tests.support.processes import parent, pids, read
+from tests.support.waiting import LONG_S, until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 """The checkout."""
 SCRIPTS = HERE / "scripts"
 """Training scripts that write down what they did."""
-LONG_S = 240.0
-"""Nothing that happens at all takes so long, however slow and busy the machine is."""
 DYING_S = 5.0
 
 
@@ -126,11 +126,8 @@ class Site:
         return found
 
     def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {seconds} s: {what}\n{self.story()}")
-            time.sleep(0.05)
+        """Wait for a condition; where it does not come true, the error tells the site's story."""
+        until(condition, what, seconds=seconds, story=self.story)
 
     def until_members(self, name: str, *nodes: str, seconds: float = LONG_S) -> None:
         self.until(
@@ -173,7 +170,7 @@ class Site:
         mine = str(self.root).encode()
         return [
             pid
-            for pid in _pids()
+            for pid in pids()
             if mine in read(pid, "cmdline") + read(pid, "environ")
             and (self.daemon is None or pid != self.daemon.pid)
         ]
@@ -188,13 +185,17 @@ class Site:
             if b"(bftrainer: trainer " in read(pid, "cmdline") or b"BFTRAINER_WORKER" in read(pid, "environ")
         ]
 
+    def workers_on(self, node: str) -> list[int]:
+        """The process that trains on a node, and what it has forked."""
+        forked, started = f" on {node}, ".encode(), f'"node": "{node}"'.encode()
+        return [
+            pid for pid in self.workers() if forked in read(pid, "cmdline") or started in read(pid, "environ")
+        ]
+
     def worker_on(self, node: str) -> int:
         """The process that trains on a node, not what it may have forked just now to run something else."""
-        forked, started = f" on {node}, ".encode(), f'"node": "{node}"'.encode()
-        found = {
-            pid for pid in self.workers() if forked in read(pid, "cmdline") or started in read(pid, "environ")
-        }
-        (pid,) = (pid for pid in found if _parent(pid) not in {*found, None})
+        found = set(self.workers_on(node))
+        (pid,) = (pid for pid in found if parent(pid) not in {*found, None})
         return pid
 
     def warm_on(self, node: str) -> int | None:
@@ -207,24 +208,6 @@ class Site:
         wanted = f"--node\0{node}\0".encode()
         (pid,) = (pid for pid in self.agents() if wanted in read(pid, "cmdline"))
         return pid
-
-
-def _pids() -> list[int]:
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal() and int(p.name) != os.getpid()]
-
-
-def _parent(pid: int) -> int | None:
-    """None: there is no such process any more."""
-    words = read(pid, "stat").rpartition(b")")[2].split()
-    return int(words[1]) if words else None
-
-
-def read(pid: int, what: str) -> bytes:
-    """A file of /proc/PID; b"" of a process that has ended."""
-    try:
-        return Path(f"/proc/{pid}/{what}").read_bytes()
-    except OSError:
-        return b""
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 _fork = multiprocessing.get_context("forkserver")
-_fork.set_forkserver_preload(["torch", "bftrainer.elastic", "tests.support.stage_scripts"])
+# the first optimizer that a process makes imports torch._dynamo, which takes as long as torch
+_fork.set_forkserver_preload(["torch._dynamo", "bftrainer.elastic", "tests.support.stage_scripts"])
 
 
 class Stage:
