@@ -1,4 +1,4 @@
-"""The ResNet as Elastic Horovod leads it: the state of those who stay survives in memory.
+"""The ResNet on Elastic Horovod: the state survives in the memory of workers that stay.
 
 By hand: horovodrun -np 2 python trainers/images/elastic_horovod.py, or plain python.
 """
@@ -23,7 +23,7 @@ args = parser.parse_args()
 torch.manual_seed(args.seed)
 train, test = task.data()
 model = task.ResNet()
-job = elastic.attach()  # waits for a place; the others train on meanwhile
+job = elastic.attach()  # waits for a place; the members train on meanwhile
 hvd.init()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
@@ -47,13 +47,13 @@ def save() -> None:
         partial = newest.with_suffix(".partial")
         kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": state.step}
         torch.save(kept, partial)
-        partial.replace(newest)  # either the old one or the new one is there, whoever is killed when
+        partial.replace(newest)  # a process killed at any moment leaves the old one or the new one
 
 
 @hvd.elastic.run
 def learn(state: hvd.elastic.TorchState) -> None:
-    state.save()  # what a newcomer was given is what it falls back to
-    scheduler.last_epoch = state.step  # all that the schedule has to know
+    state.save()  # a newcomer falls back to the state that it has received
+    scheduler.last_epoch = state.step  # the schedule has no other state
     saved_at = time.monotonic()
     while state.step < steps:
         if hvd.rank() == 0 and job.stopping:

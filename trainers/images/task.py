@@ -10,7 +10,7 @@ EPOCHS = 20
 
 
 def data() -> tuple[TensorDataset, TensorDataset]:
-    """1,408 images to learn from, 22 batches of 64, and 389 to be judged by."""
+    """1,408 images to learn from, 22 batches of 64, and 389 to judge it by."""
     pixels, labels = load_digits(return_X_y=True)
     images = torch.tensor(pixels, dtype=torch.float32).view(-1, 1, 8, 8) / 16
     targets = torch.tensor(labels)
@@ -18,7 +18,7 @@ def data() -> tuple[TensorDataset, TensorDataset]:
 
 
 class Block(nn.Module):
-    """Two convolutions and what goes past them."""
+    """Two convolutions and a connection past them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def quality(model: nn.Module, test: TensorDataset) -> dict[str, float]:
 
 
 def share(train: TensorDataset, step: int, rank: int, size: int) -> tuple[torch.Tensor, ...]:
-    """What one of `size` ranks takes of a step's batch: every sample of an epoch once, however many ranks."""
+    """The samples of one of `size` ranks in a step: every sample of an epoch once, on any number of ranks."""
     epoch, start = divmod(step * BATCH, len(train))
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(epoch))
     return train[order[start : start + BATCH][rank::size]]

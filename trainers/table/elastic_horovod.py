@@ -1,4 +1,4 @@
-"""The perceptron as Elastic Horovod leads it: the state of those who stay survives in memory.
+"""The perceptron on Elastic Horovod: the state survives in the memory of workers that stay.
 
 By hand: horovodrun -np 2 python trainers/table/elastic_horovod.py, or plain python.
 """
@@ -23,7 +23,7 @@ args = parser.parse_args()
 torch.manual_seed(args.seed)
 train, test = task.data()
 model = task.Model()
-job = elastic.attach()  # waits for a place; the others train on meanwhile
+job = elastic.attach()  # waits for a place; the members train on meanwhile
 hvd.init()
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
@@ -46,12 +46,12 @@ def save() -> None:
         partial = newest.with_suffix(".partial")
         kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": state.step}
         torch.save(kept, partial)
-        partial.replace(newest)  # either the old one or the new one is there, whoever is killed when
+        partial.replace(newest)  # a process killed at any moment leaves the old one or the new one
 
 
 @hvd.elastic.run
 def learn(state: hvd.elastic.TorchState) -> None:
-    state.save()  # what a newcomer was given is what it falls back to
+    state.save()  # a newcomer falls back to the state that it has received
     saved_at = time.monotonic()
     while state.step < steps:
         if hvd.rank() == 0 and job.stopping:

@@ -1,4 +1,4 @@
-"""A table of numbers of which half say nothing (Friedman's first problem), in plain PyTorch."""
+"""A table of numbers, half of them irrelevant (Friedman's first problem), in plain PyTorch."""
 
 import torch
 from sklearn.datasets import make_friedman1
@@ -10,7 +10,7 @@ EPOCHS = 10
 
 
 def data() -> tuple[TensorDataset, TensorDataset]:
-    """12,800 rows to learn from, 200 batches of 64, and 4,000 to be judged by: (10,) and (1,) each."""
+    """12,800 rows to learn from, 200 batches of 64, and 4,000 to judge it by: (10,) and (1,) each."""
     columns, target = make_friedman1(n_samples=16_800, noise=1.0, random_state=0)
     x = torch.tensor(columns, dtype=torch.float32) * 2 - 1
     y = (torch.tensor(target, dtype=torch.float32)[:, None] - 14) / 5
@@ -34,12 +34,12 @@ def loss(model: nn.Module, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
 
 @torch.no_grad()
 def quality(model: nn.Module, test: TensorDataset) -> dict[str, float]:
-    """The explained share of the target's variance; of what there is to explain: 0.96, the rest is noise."""
+    """The explained share of the target's variance. At most 0.96: the rest is noise."""
     return {"r2": 1 - (loss(model, test.tensors) / test.tensors[1].var()).item()}
 
 
 def share(train: TensorDataset, step: int, rank: int, size: int) -> tuple[torch.Tensor, ...]:
-    """What one of `size` ranks takes of a step's batch: every sample of an epoch once, however many ranks."""
+    """The samples of one of `size` ranks in a step: every sample of an epoch once, on any number of ranks."""
     epoch, start = divmod(step * BATCH, len(train))
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(epoch))
     return train[order[start : start + BATCH][rank::size]]

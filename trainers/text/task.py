@@ -15,7 +15,7 @@ LETTERS = 95  # printable ASCII
 
 
 def data() -> tuple[TensorDataset, TensorDataset]:
-    """Sequences to learn from, 350 batches of 32, and 1,000 to be judged by; each (33,), of 0..94."""
+    """Sequences to learn from, 350 batches of 32, and 1,000 to judge it by; each (33,), of 0..94."""
     text = " ".join(topics[name] for name in sorted(topics))
     text = re.sub(r"[^!-~]+", " ", text)  # what help() shows, without its layout
     text = re.sub(r"(.)\1{3,}", r"\1\1\1", text)
@@ -27,7 +27,7 @@ def data() -> tuple[TensorDataset, TensorDataset]:
 
 
 class Past(nn.Conv1d):
-    """Sees a place and the one `far` before it, and adds what it makes of them."""
+    """Sees a position and the one `far` before it, and adds a gated convolution of both."""
 
     def __init__(self, width: int, far: int) -> None:
         super().__init__(width, 2 * width, kernel_size=2, dilation=far)
@@ -51,7 +51,7 @@ class Model(nn.Module):
 
 
 def loss(model: nn.Module, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """The mean over a batch of what the next character comes as a surprise, in nats."""
+    """The mean cross-entropy of the next character over a batch, in nats."""
     (sequences,) = batch
     said = model(sequences[:, :-1]).float()
     return nn.functional.cross_entropy(said.flatten(0, 1), sequences[:, 1:].flatten())
@@ -64,7 +64,7 @@ def quality(model: nn.Module, test: TensorDataset) -> dict[str, float]:
 
 
 def share(train: TensorDataset, step: int, rank: int, size: int) -> tuple[torch.Tensor, ...]:
-    """What one of `size` ranks takes of a step's batch: every sample of an epoch once, however many ranks."""
+    """The samples of one of `size` ranks in a step: every sample of an epoch once, on any number of ranks."""
     epoch, start = divmod(step * BATCH, len(train))
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(epoch))
     return train[order[start : start + BATCH][rank::size]]

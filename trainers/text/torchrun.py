@@ -1,4 +1,4 @@
-"""The language model as torchrun leads it: checkpoint and restart whenever the number of ranks changes.
+"""The language model on torchrun: checkpoint and restart whenever the number of ranks changes.
 
 By hand: torchrun --standalone --nproc-per-node 2 trainers/text/torchrun.py
 """
@@ -51,7 +51,7 @@ def save() -> None:
         newest.parent.mkdir(parents=True, exist_ok=True)
         partial = newest.with_suffix(".partial")
         torch.save({"step": step, **{name: part.state_dict() for name, part in parts.items()}}, partial)
-        partial.replace(newest)  # either the old one or the new one is there, whoever is killed when
+        partial.replace(newest)  # a process killed at any moment leaves the old one or the new one
 
 
 ddp = DistributedDataParallel(model)

@@ -1,4 +1,4 @@
-"""Who trains with whom, as Horovod's driver decides it: a table of what happens and who is let go."""
+"""Which workers of Horovod train together: a table of events and of the workers that get their places."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_leavers_wait_for_newcomers_only_as_long_as_there_is_patience() -> None:
     assert set(assembly.turn_away()) == {"b"}
 
 
-def test_nobody_is_told_when_nobody_stays() -> None:
+def test_no_worker_is_told_when_none_stays() -> None:
     assembly = formed("a", "b")
     assembly.publish(World(2, ("c",)))
     assembly.asking.add("c")
@@ -66,7 +66,7 @@ def test_nobody_is_told_when_nobody_stays() -> None:
     assert set(assembly.turn_away()) == {"b"}
 
 
-def test_the_dead_hold_nobody_up_once_a_world_without_them_is_published() -> None:
+def test_dead_workers_delay_no_world_that_is_published_without_them() -> None:
     assembly = formed("a", "b")
     assert not assembly.lose("b")
     assembly.asking.add("a")

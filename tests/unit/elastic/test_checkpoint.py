@@ -1,4 +1,4 @@
-"""Checkpoints survive whatever happens to who writes them."""
+"""Checkpoints survive the death of the process that writes them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_collective_that_completes_is_waited_for() -> None:
         ((), ("a", "b"), False),
         (("a",), (), True),  # one was lost
         (("a", "c"), (), True),
-        (("a", "b"), (), True),  # the same once more: the group is broken for somebody
+        (("a", "b"), (), True),  # the same once more: the group is broken for one member
     ],
 )
 def test_when_a_group_is_given_up(members: tuple[str, ...], leaving: tuple[str, ...], expected: bool) -> None:

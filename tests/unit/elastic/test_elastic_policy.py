@@ -67,7 +67,7 @@ def test_the_factor_warms_up_from_old_to_new() -> None:
     assert pace.factor(101, 3) == 3.0 - 2.0 / 4
     again = Pace()
     again.load_state_dict(pace.state_dict())
-    again.turn_to(1.0, 102, 3)  # whoever enters late heads for the same target
+    again.turn_to(1.0, 102, 3)  # a newcomer moves to the same target
     assert again.factor(102, 3) == pace.factor(102, 3)
 
 

@@ -1,4 +1,4 @@
-"""The arithmetic of handing a state over: who has it, who sends to whom, and what comes when."""
+"""The arithmetic of handing a state over: which ranks have it, which send it where, and in which order."""
 
 from __future__ import annotations
 
