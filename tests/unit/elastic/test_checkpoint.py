@@ -46,6 +46,15 @@ def test_a_crash_in_mid_write_leaves_the_checkpoint_before_it(tmp_path: Path) ->
     assert not list(tmp_path.glob(".g*")), "what was half-written is cleared away"
 
 
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[bool] = []
+    monkeypatch.setattr("os.fsync", lambda fd: flushed.append(not list(tmp_path.glob("g*.pt"))))
+    assert Checkpoints(str(tmp_path)).save(snapshot(1), 1)
+    assert flushed == [True]
+
+
 def test_the_newest_that_can_be_read_counts_and_old_ones_go(tmp_path: Path) -> None:
     checkpoints = Checkpoints(str(tmp_path))
     for step in range(5):

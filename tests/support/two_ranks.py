@@ -1,0 +1,35 @@
+"""Two ranks of one process group, each in a thread of the test's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TypeVar
+
+import torch.distributed as dist
+
+from bftrainer.elastic.members.group import Group
+
+T = TypeVar("T")
+
+
+def on_two_ranks(work: Callable[[Group], T], generation: int = 1) -> tuple[T, T]:
+    """What `work` returns on rank 0 and on rank 1, which run it at the same time.
+
+    Raises:
+        whatever `work` raises on a rank; the other gets `GroupBroken` then.
+    """
+    store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally
+
+    def rank(number: int) -> T:
+        backend = dist.ProcessGroupGloo(store, number, 2, timedelta(seconds=60))
+        group = Group(generation, number, 2, backend)
+        try:
+            return work(group)
+        finally:
+            group.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(rank, 0), pool.submit(rank, 1)
+        return first.result(90), second.result(90)

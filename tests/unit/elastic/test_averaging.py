@@ -1,0 +1,87 @@
+"""Averaged gradients are those of the global batch, however large the ranks' shares of it are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.train import average
+from bftrainer.elastic.train.batches import Batches
+from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.policy import FixedGlobal
+from bftrainer.elastic.train.sampler import Position
+from tests.support.two_ranks import on_two_ranks
+
+BATCH, AT_ONCE = 7, 3
+DATA = torch.arange(20.0).reshape(20, 1)
+
+
+class Net(torch.nn.Module):
+    """One parameter that is used, one that never is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = torch.nn.Linear(1, 2)
+        self.unused = torch.nn.Linear(1, 1)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.fill_(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.used(x)
+
+
+def batches(policy: FixedGlobal, place: int | None, size: int) -> Batches:
+    source = Source(DATA, AT_ONCE, None, 0)
+    found = Batches(source, policy, epochs=None, budget=None, stand_in=False)
+    found.enter(Position(), place, size)
+    return found
+
+
+@pytest.mark.parametrize("ddp", [False, True])
+@pytest.mark.parametrize("batch", [BATCH, 1])  # with 1, rank 1 has no sample
+def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
+    def gradients(group: Group) -> list[torch.Tensor | None]:
+        net = Net()
+        own = batches(FixedGlobal(batch), group.rank, group.size)
+        averaging = average.chosen(net, ddp, average=True)
+        mine = own.share(Position())
+        averaging.begin(group, mine.weight)
+        parts = own.parts(mine)
+        if not parts:
+            averaging.absent()
+        for part in parts:
+            with averaging.micro_batch(last=part.last):
+                x = own.fetch(0, part)
+                (averaging.model(x).square().mean() * part.weight).backward()
+        averaging.finish()
+        return [p.grad for p in net.parameters()]
+
+    alone, source = Net(), Source(DATA, BATCH, None, 0)
+    alone(source.fetch(source.indices(0, 0, batch))).square().mean().backward()
+    for found in on_two_ranks(gradients):
+        for got, expected in zip(found, (p.grad for p in alone.parameters()), strict=True):
+            assert (got is None) == (expected is None)
+            if got is not None and expected is not None:
+                torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_weights_of_micro_batches_make_a_mean_of_the_share(place: int) -> None:
+    own = batches(FixedGlobal(BATCH * 3), place, 3)
+    parts = own.parts(own.share(Position()))
+    assert len(parts) == 3
+    assert sum(part.weight for part in parts) == pytest.approx(1.0)
+    assert [part.first for part in parts] == [True, False, False]
+    assert [part.last for part in parts] == [False, False, True]
+
+
+def test_a_rank_without_a_state_has_no_samples_and_a_stand_in_none_of_its_own() -> None:
+    shadow = batches(FixedGlobal(BATCH), None, 2)
+    assert shadow.parts(shadow.share(Position())) == []
+    source = Source(DATA, AT_ONCE, None, 0)
+    needy = Batches(source, FixedGlobal(1), epochs=None, budget=None, stand_in=True)
+    needy.enter(Position(), 1, 2)
+    (part,) = needy.parts(needy.share(Position()))
+    assert (part.start, part.stop) == (0, 1), "the step's last sample"

@@ -1,0 +1,113 @@
+"""A member among others: when it switches, what it reports as taken, and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer import elastic
+from bftrainer.elastic import loop, progress
+from bftrainer.elastic.member_group import MemberGroup
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.group import Group, Pending
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state.stream import ANY
+from bftrainer.elastic.train.rng import derived
+from bftrainer.elastic.train.sampler import Position
+from tests.support.agent_end import AgentEnd, agent_of, until
+
+Member = tuple[AgentEnd, MemberGroup, TrainingState]
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Member]:
+    """Rank 0 of two, both with a state, after step 7 of generation 3; reports are due at once."""
+    monkeypatch.setattr(progress, "REPORT_EVERY_S", 0.0)
+    model = torch.nn.Linear(1, 1)
+    state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+    state.position = Position(step=7, samples=70)
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        found = MemberGroup(orders, state, lambda: None, streams=True, device=torch.device("cpu"))
+        found.group = Group(3, 0, 2)
+        found._hand_over.working = (0, 1)
+        found._membership.channel.start()
+        yield agent, found, state
+
+
+def last(agent: AgentEnd, kind: str) -> dict[str, Any]:
+    until(lambda: any(m["type"] == kind for m in agent.hear()))
+    return [m for m in agent.hear() if m["type"] == kind][-1]
+
+
+def test_a_step_is_reported_when_all_have_taken_it(member: Member) -> None:
+    agent, found, _ = member
+    found.taken(Position(step=6, samples=60))
+    assert last(agent, "progress")["samples"] == 60, "another member may have missed step 7"
+    found.group = Group(4, 0, 1)
+    found.taken(Position(step=6, samples=60))
+    until(lambda: last(agent, "progress")["samples"] == 70)
+
+
+@pytest.mark.parametrize(("offers", "switched"), [((4, 4), [4]), ((3, 4), []), ((3, 3), [])])
+def test_members_switch_when_all_offer_the_same_generation(
+    member: Member, monkeypatch: pytest.MonkeyPatch, offers: tuple[int, int], switched: list[int]
+) -> None:
+    _, found, _ = member
+    entered: list[int] = []
+    monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
+    monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
+    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY])
+    found._flag = (flag, Pending(None))
+    found.taken(Position(step=6, samples=60))
+    assert entered == switched
+
+
+def run_of(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> elastic.Run:
+    monkeypatch.setattr(Orders, "from_environment", lambda: orders)
+    model = torch.nn.Linear(1, 1)
+    data = torch.arange(10.0).reshape(10, 1)
+    return elastic.Run(model, torch.optim.SGD(model.parameters(), lr=1e-3), data, batch_size=4)
+
+
+def train(run: elastic.Run) -> None:
+    for x in run:
+        run.backward(run.model(x).sum())
+        run.step()
+
+
+def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=13) as (agent, orders):
+        run = run_of(orders, monkeypatch)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        train(run)
+        assert last(agent, "finished")["samples"] == 13
+    (path,) = tmp_path.glob("g*.pt")
+    saved = torch.load(path, weights_only=True)
+    assert saved["position"] == {"step": 4, "samples": 13, "epoch": 1, "cursor": 3}
+    assert torch.equal(saved["parts"]["model"]["weight"], run.model.weight)
+    with agent_of(monkeypatch, tmp_path, samples=17) as (agent, orders):  # all nodes were lost meanwhile
+        again = run_of(orders, monkeypatch)
+        agent.say("regroup", generation=3, members=["a"], leaving=[])
+        train(again)
+        assert last(agent, "joined")["step"] == 4, "it goes on from the checkpoint"
+        assert last(agent, "finished")["samples"] == 17
+
+
+def test_every_rank_draws_random_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(loop, "reseed", lambda *given: drawn.append(given))
+    with agent_of(monkeypatch, tmp_path) as (_, orders):
+        run = run_of(orders, monkeypatch)
+        peers = run._peers
+        assert isinstance(peers, MemberGroup)
+        peers._membership.channel.start()
+        peers._hand_over.working = (0, 1)
+        for rank in (0, 1):
+            peers.group = Group(3, rank, 2)
+            run._joined()
+    assert drawn == [(0, 0, 0), (0, 0, 1)]
+    assert derived(0, 0, 0) != derived(0, 0, 1)

@@ -1,0 +1,111 @@
+"""Published memberships: only the newest counts, and all members switch to the same one."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.members.membership import Leave, Membership
+from tests.support.agent_end import AgentEnd, agent_of, until
+
+ALONE = {"members": ["a"], "leaving": []}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def agent_and_membership(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[AgentEnd, Membership]]:
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        membership = Membership(orders, CPU)
+        membership.channel.start()
+        yield agent, membership
+
+
+def test_an_older_membership_than_the_last_is_ignored(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+    agent.say("regroup", generation=5, **ALONE)
+    until(lambda: membership.offer(1) == 5)
+    agent.say("regroup", generation=4, members=[], leaving=["a"])
+    with pytest.raises(AssertionError):
+        until(lambda: membership.offer(1) != 5, timeout_s=0.3)
+    agent.say("regroup", generation=5, members=[], leaving=["a"])
+    agent.say("regroup", generation=6, **ALONE)
+    until(lambda: membership.offer(1) != 5)
+    assert membership.next(1).generation == 6
+    assert not membership.dissolved
+
+
+def test_entries_of_another_generation_are_dropped(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+
+    def said(generation: int) -> None:
+        value = base64.b64encode(b"x").decode()
+        agent.say("kv", generation=generation, key=f"of {generation}", value=value)
+
+    agent.say("regroup", generation=5, members=["a", "b"], leaving=[])
+    until(lambda: any(m["type"] == "kv" for m in agent.hear()))  # it forms a group
+    store = membership._rendezvous
+    assert store is not None
+    for generation in (4, 6, 5):
+        said(generation)
+    until(lambda: "of 5" in store.entries())
+    assert not {"of 4", "of 6"} & store.entries().keys()
+    agent.say("regroup", generation=6, **ALONE)  # calls the rendezvous off
+
+
+def test_a_generation_that_has_been_overtaken_cannot_be_entered(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+    agent.say("regroup", generation=5, **ALONE)
+    until(lambda: membership.offer(1) == 5)
+    agent.say("regroup", generation=6, **ALONE)
+    until(lambda: membership.offer(1) == 6)
+    with pytest.raises(GroupBroken, match="generation 5 has been overtaken"):
+        membership.switch(5)
+    assert membership.switch(6).generation == 6
+
+
+def test_a_group_that_lost_a_member_is_given_up(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+    agent.say("regroup", generation=5, **ALONE)
+    group = membership.next(1)
+    agent.say("regroup", generation=6, **ALONE)  # the same once more: it is broken for a member
+    until(lambda: group.failure is not None)
+    assert "generation 6" in str(group.failure)
+
+
+@pytest.mark.parametrize("order", ["leaving", "stop"])
+def test_a_worker_that_waits_is_told_to_leave(
+    agent_and_membership: tuple[AgentEnd, Membership], order: str
+) -> None:
+    agent, membership = agent_and_membership
+    left = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(Leave):
+            membership.next(1)
+        left.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    if order == "stop":
+        agent.say("stop")
+    else:
+        agent.say("regroup", generation=5, members=["b"], leaving=["a"])
+    assert left.wait(20)
+    waiter.join()
+    assert membership.dissolved is (order == "stop")
