@@ -18,7 +18,7 @@ from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
-    from bftrainer.replay.sweep.sweep import SweepRun
+    from bftrainer.replay.sweep.grid import SweepRun
 
 COLUMNS = {
     "efficiency_u": "U",
@@ -76,12 +76,13 @@ def command(
     An interrupted sweep goes on where it was when the same command is given again; runs that failed are
     tried again. Over nodes: mpiexec -n 9 bftrainer sweep GRID --executor mpi
     """
+    from bftrainer.replay.sweep import grid as description
     from bftrainer.replay.sweep import sweep
 
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # this process only did runs for the first one
             return
-        todo = sweep.read(grid, load({}, file=config), files)
+        todo = description.read(grid, load({}, file=config), files)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         reached = Reached(len(todo))

@@ -12,7 +12,7 @@ import paper  # of benchmarks/, see pythonpath in pyproject.toml
 import pytest
 import yaml
 
-from bftrainer.replay.sweep import sweep
+from bftrainer.replay.sweep import grid as description
 
 ROOT = Path(__file__).resolve().parents[2]
 GRIDS = sorted((ROOT / "benchmarks" / "paper").glob("*.yaml"))
@@ -27,7 +27,7 @@ def test_sweeps_are_of_runs_that_differ_on_files_in_one_folder(grid: Path, tmp_p
         for name in ("log", "workload", "curves"):
             for file in [given[name]] if isinstance(given.get(name), str) else given.get(name, []):
                 (tmp_path / file).touch()
-    runs = sweep.read(grid, files=tmp_path)
+    runs = description.read(grid, files=tmp_path)
     assert len(runs) == len({run.key for run in runs}) >= max(1, len(plain.get("runs", [])))
     for run in runs:
         what = run.scenario

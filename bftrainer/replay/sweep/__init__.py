@@ -1,1 +1,1 @@
-"""Many replays: a grid of scenarios on processes or MPI ranks."""
+"""Sweeps: one replay for every combination of parameters, in parallel, resumable."""

@@ -20,8 +20,9 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.replay import scenario, workload
-from bftrainer.replay.evaluate import chosen, evaluate
+from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.figures import figures_of
+from bftrainer.replay.inputs import chosen
 from bftrainer.replay.loop import replay
 from bftrainer.replay.record import storage
 from bftrainer.replay.tally import Result

@@ -15,8 +15,10 @@ from bftrainer.cli.sweep_command import command
 from bftrainer.replay import scenario
 from bftrainer.replay.evaluate import evaluate
 from bftrainer.replay.scenario import ScenarioError
-from bftrainer.replay.sweep import sweep
-from bftrainer.replay.sweep.sweep import Rows, SweepError, SweepRun
+from bftrainer.replay.sweep import execute, grid, sweep
+from bftrainer.replay.sweep.errors import SweepError
+from bftrainer.replay.sweep.grid import SweepRun
+from bftrainer.replay.sweep.pool import Rows
 from bftrainer.settings.values import Settings
 
 LOG = "idle_start,idle_end,node\n0,1000,a\n200,600,b\n300,1000,c\n"
@@ -36,13 +38,13 @@ def folder(tmp_path: Path) -> Path:
 
 def read(folder: Path, text: str) -> list[SweepRun]:
     (folder / "grid.yaml").write_text(text)
-    return sweep.read(folder / "grid.yaml")
+    return grid.read(folder / "grid.yaml")
 
 
 def at_once(jobs: Sequence[SweepRun], records: Path | None) -> Rows:
     """A pool without processes."""
     for job in jobs:
-        yield sweep.run(job, records)
+        yield execute.execute(job, records)
 
 
 # --- descriptions --------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def test_parameters_make_the_same_scenario_again(folder: Path) -> None:
 
 def test_settings_hold_where_nothing_is_said(folder: Path) -> None:
     (folder / "grid.yaml").write_text(BASE + "grid: {t_fwd_s: [10]}\n")
-    (job,) = sweep.read(folder / "grid.yaml", Settings(max_parallel=3, t_fwd_s=99))
+    (job,) = grid.read(folder / "grid.yaml", Settings(max_parallel=3, t_fwd_s=99))
     assert (job.scenario.settings.max_parallel, job.scenario.settings.t_fwd_s) == (3, 10.0)
 
 
@@ -203,7 +205,7 @@ def test_records_are_kept_on_demand_even_of_runs_that_are_done(folder: Path) -> 
 
 def test_an_interrupted_sweep_keeps_what_it_has(folder: Path) -> None:
     def interrupted(todo: Sequence[SweepRun], records: Path | None) -> Rows:
-        yield sweep.run(todo[0], records)
+        yield execute.execute(todo[0], records)
         raise KeyboardInterrupt
 
     jobs = read(folder, GRID)
@@ -220,7 +222,7 @@ def test_a_run_that_fails_is_a_row_and_is_tried_again(folder: Path) -> None:
     bad, good = sweep.sweep(jobs, folder / "out", at_once)
     assert bad["error"] == "--nodes 9: the log has 3 nodes; ask for at most that many"
     assert (bad["efficiency_u"], bad["nodes"], good["error"]) == (None, 9, None)
-    mended = sweep.run(jobs[1], None) | {"key": jobs[0].key}
+    mended = execute.execute(jobs[1], None) | {"key": jobs[0].key}
     assert sweep.sweep(jobs, folder / "out", lambda todo, records: (mended for _ in todo))[0]["error"] is None
     assert len(stored(folder / "out")) == 2
 
@@ -229,8 +231,8 @@ def test_a_run_that_crashes_is_a_row_too(folder: Path, monkeypatch: pytest.Monke
     def crash(*args: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(sweep, "evaluate", crash)
-    row = sweep.run(read(folder, BASE)[0], None)
+    monkeypatch.setattr(execute, "evaluate", crash)
+    row = execute.execute(read(folder, BASE)[0], None)
     assert "ZeroDivisionError: oh" in row["error"]
     assert row["log"] == str(folder / "log.csv")
 

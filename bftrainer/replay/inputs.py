@@ -1,0 +1,121 @@
+"""What a scenario names, read from its files: the log's span, and what happens to the chosen nodes in it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from bftrainer.model.events import NodesChanged
+from bftrainer.replay.scenario import Scenario
+from bftrainer.traces import intervals, logs
+from bftrainer.traces.intervals import LogError
+from bftrainer.traces.logs import Log, LogOptions
+
+SLACK_S = 3600.0
+"""How far a replay may reach beyond the log's last entry: the last state is taken to stay that long."""
+
+
+def load_log(scenario: Scenario) -> Log:
+    """The scenario's log. Replays of the same log in one process read it once.
+
+    Raises:
+        LogError: unreadable, or without any interval.
+    """
+    return _log(scenario.log, scenario.reading, stamp(scenario.log))
+
+
+def load_changes(scenario: Scenario, begin: float, end: float) -> list[NodesChanged]:
+    """What happens to the scenario's nodes in [begin, end) (Unix seconds).
+
+    Raises:
+        LogError: unreadable, fewer nodes than are asked for, or none of them is ever idle.
+    """
+    found = _changes(
+        scenario.log, scenario.reading, stamp(scenario.log), scenario.nodes, scenario.pick, begin, end
+    )
+    if not any(change.joined for change in found):
+        raise LogError(
+            f"{scenario.log}: none of the chosen nodes is idle from {_iso(begin)} to {_iso(end)} UTC; choose "
+            "other nodes by --pick, more of them, or other hours"
+        )
+    return found
+
+
+def span(scenario: Scenario, log: Log) -> tuple[float, float]:
+    """When the replay begins and ends (Unix seconds).
+
+    Raises:
+        LogError: outside of the log's span.
+    """
+    begin = log.begin if scenario.begin is None else scenario.begin
+    end = log.end if scenario.hours is None else begin + scenario.hours * 3600
+    if not (log.begin <= begin < log.end) or end <= begin:
+        raise LogError(
+            f"{scenario.log}: spans {_iso(log.begin)} to {_iso(log.end)} UTC; --from {_iso(begin)} is outside"
+        )
+    if end > log.end + SLACK_S:
+        hours = (log.end - begin) / 3600
+        raise LogError(
+            f"{scenario.log}: ends at {_iso(log.end)} UTC; --hours {scenario.hours:g} from {_iso(begin)} go "
+            f"beyond; ask for at most {hours:.4g}"
+        )
+    return begin, end
+
+
+def chosen(names: Sequence[str], nodes: int | None, pick: int | None) -> frozenset[str]:
+    """So many of the nodes: the first by name, or chosen at random by the seed `pick`; None: all.
+
+    Raises:
+        LogError: there are fewer nodes.
+    """
+    ordered = sorted(names)
+    if nodes is None:
+        return frozenset(ordered)
+    if nodes > len(ordered):
+        raise LogError(f"--nodes {nodes}: the log has {len(ordered)} nodes; ask for at most that many")
+    if pick is None:
+        return frozenset(ordered[:nodes])
+    return frozenset(random.Random(pick).sample(ordered, nodes))  # noqa: S311  not for secrets
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """A file's size and time of modification (ns): changes when the file does.
+
+    Raises:
+        LogError: there is no such file.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise LogError(f"{path}: {error.strerror}") from error
+    return found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def _log(path: Path, reading: LogOptions, stamp: tuple[int, int]) -> Log:
+    log = logs.load(path, reading)
+    if not log.intervals:
+        raise LogError(f"{path}: no intervals")
+    return log
+
+
+@lru_cache(maxsize=1)
+def _changes(
+    path: Path,
+    reading: LogOptions,
+    stamp: tuple[int, int],
+    nodes: int | None,
+    pick: int | None,
+    begin: float,
+    end: float,
+) -> list[NodesChanged]:
+    """Cached, as a sweep replays the same nodes and hours many times."""
+    log = _log(path, reading, stamp)
+    return intervals.changes(log.intervals, chosen(sorted(log.nodes), nodes, pick), begin, end)
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,0 +1,113 @@
+"""The description of a sweep, a YAML file, and the runs that it asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bftrainer import __version__
+from bftrainer.replay import scenario
+from bftrainer.replay.inputs import stamp
+from bftrainer.replay.scenario import Scenario
+from bftrainer.replay.sweep.errors import SweepError
+from bftrainer.settings.values import Settings
+
+FILES = ("log", "workload", "curves")
+PARTS = ("base", "grid", "runs")
+Values = dict[str, Any]
+"""Parameters of a scenario by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """One run of a sweep.
+
+    `key` tells it from all others; `name` and `differs` have the parameters in which it differs from the
+    sweep's base.
+    """
+
+    key: str
+    name: str
+    scenario: Scenario
+    differs: Mapping[str, str]
+
+
+def read(path: Path, settings: Settings | None = None, files: Path | None = None) -> list[SweepRun]:
+    """The runs that a YAML file describes, each once.
+
+    `base` has parameters (see `scenario`) of all runs; `grid` has lists of values, and every combination
+    of these is a run; `runs` lists further runs by what differs from the base. Paths of files begin in
+    the folder `files`, or beside the YAML file. `settings` hold for what the file leaves open.
+
+    Raises:
+        SweepError, ScenarioError: unreadable, not such a description, or a file in it does not exist.
+    """
+    try:
+        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SweepError(f"{path}: {error}") from error
+    base, grid, runs = _parts(plain, path)
+    points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    chosen = [*(points if grid or not runs else []), *runs]
+    found: dict[str, SweepRun] = {}
+    for overrides in chosen:
+        run = _run(path, base, overrides, settings, files or path.parent)
+        found.setdefault(run.key, run)
+    return list(found.values())
+
+
+def _run(path: Path, base: Values, overrides: Values, settings: Settings | None, folder: Path) -> SweepRun:
+    """The run with the parameters of `base` but for those of `overrides`; paths begin in `folder`."""
+    values = {**base, **overrides}
+    for name in FILES:
+        if isinstance(values.get(name), str):
+            values[name] = (folder / values[name]).absolute()
+    differs = {name: _short(value) for name, value in overrides.items()}
+    label = ", ".join(f"{name}={value}" for name, value in differs.items())
+    what = scenario.of(values, settings, f"{path}: {label}" if label else str(path))
+    for name in FILES:
+        file = getattr(what, name)
+        if file is not None and not file.is_file():
+            raise SweepError(f"{path}: {name}: {file}: there is no such file; paths begin in {folder}")
+    return SweepRun(_key(what), label or path.stem, what, differs)
+
+
+def _parts(plain: object, path: Path) -> tuple[Values, dict[str, list[Any]], list[Values]]:
+    """The parts base, grid and runs of a description, checked but for the values."""
+    if not isinstance(plain, dict):
+        raise SweepError(f"{path}: expected the parts {', '.join(PARTS)}, got {type(plain).__name__}")
+    for part in plain:
+        if part not in PARTS:
+            raise SweepError(f"{path}: unknown part {part!r}; there are: {', '.join(PARTS)}")
+    base, grid, runs = plain.get("base") or {}, plain.get("grid") or {}, plain.get("runs") or []
+    if not isinstance(base, dict) or not isinstance(grid, dict):
+        raise SweepError(f"{path}: base and grid must be lines of 'parameter: value'")
+    if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
+        raise SweepError(f"{path}: runs must be a list of lines of 'parameter: value'")
+    for where, names in (("base", base), ("grid", grid), *(("runs", run) for run in runs)):
+        scenario.check(names, f"{path}: {where}")
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise SweepError(f"{path}: grid: {name}: {values!r} is no list of values such as [1, 2]")
+    return base, grid, runs
+
+
+def _short(value: object) -> str:
+    return value.name if isinstance(value, Path) else str(value)
+
+
+def _key(what: Scenario) -> str:
+    """The same for the same parameters of the same files with the same version."""
+    stamps = [
+        stamp(path) if path is not None and path.exists() else None
+        for path in (what.log, what.workload, what.curves)
+    ]
+    plain = json.dumps([what.parameters, stamps, __version__], sort_keys=True)
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]

@@ -1,0 +1,45 @@
+"""A sweep's runs on the MPI processes that mpiexec or srun started."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from bftrainer.replay.sweep.errors import SweepError
+from bftrainer.replay.sweep.grid import SweepRun
+from bftrainer.replay.sweep.pool import Pool, Rows, few_at_once
+
+
+@contextmanager
+def ranks(workers: int) -> Iterator[Pool | None]:
+    """A pool of all MPI processes but the first, however many `workers` are asked for.
+
+    Only the first process gets it. The others work within this call, and get None when all is done.
+
+    Raises:
+        SweepError: no MPI here, or too few processes.
+    """
+    try:
+        from mpi4py import MPI  # noqa: PLC0415  an extra, and it starts MPI
+        from mpi4py.futures import MPICommExecutor  # noqa: PLC0415
+    except (ImportError, RuntimeError) as error:
+        raise SweepError(
+            f"no MPI: {error}; install the extra 'mpi' (pip install 'bftrainer[mpi]') and an MPI library"
+        ) from error
+    size = MPI.COMM_WORLD.size
+    if size < 2:
+        raise SweepError(
+            f"MPI has {size} process; start 2 or more: mpiexec -n 3 bftrainer sweep ... --executor mpi"
+        )
+    with MPICommExecutor(MPI.COMM_WORLD, root=0) as executor:
+        yield None if executor is None else partial(_on_ranks, cast(Executor, executor), size - 1)
+
+
+def _on_ranks(executor: Executor, workers: int, runs: Sequence[SweepRun], records: Path | None) -> Rows:
+    for _, future in few_at_once(executor, deque(runs), workers, records):
+        yield future.result()

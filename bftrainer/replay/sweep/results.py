@@ -1,0 +1,84 @@
+"""The rows of a sweep: a table in `results.sqlite`, and `results.csv`."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from bftrainer.replay.sweep.errors import SweepError
+from bftrainer.replay.sweep.execute import Row
+
+
+class Results:
+    """The table `runs` of `results.sqlite` in a folder: a row for every run that ended, by its key.
+
+    It gets a column for every name that a row brings. Rows of former sweeps stay.
+
+    Raises:
+        SweepError: the folder or the file cannot be opened.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(folder / "results.sqlite", timeout=60)
+            self._db.execute("CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, name, error)")
+        except (OSError, sqlite3.Error) as error:
+            raise SweepError(f"{folder}: {error}; choose another folder with --out") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def finished(self) -> set[str]:
+        """The keys of the runs that did not fail."""
+        return {key for (key,) in self._db.execute("SELECT key FROM runs WHERE error IS NULL")}
+
+    def add(self, row: Row) -> None:
+        """Store a row, in place of one that the run had before.
+
+        Raises:
+            SweepError: it cannot be stored.
+        """
+        try:
+            with self._db:
+                known = {column for _, column, *_ in self._db.execute("PRAGMA table_info(runs)")}
+                for name in (name for name in row if name not in known):
+                    self._db.execute(f"ALTER TABLE runs ADD COLUMN {_quoted(name)}")
+                names = ", ".join(map(_quoted, row))
+                marks = ", ".join("?" * len(row))
+                self._db.execute(f"REPLACE INTO runs ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+        except sqlite3.Error as error:
+            raise SweepError(f"the results cannot be stored: {error}") from error
+
+    def rows(self, keys: Iterable[str]) -> list[Row]:
+        """The rows of these runs, as far as they ended; a column that a row does not have is None."""
+        cursor = self._db.execute("SELECT * FROM runs")
+        names = [column[0] for column in cursor.description]
+        found = {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
+        return [found[key] for key in keys if key in found]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """Write one line per row, under the names of all columns. The file appears when it is complete.
+
+    Raises:
+        SweepError: the file cannot be written.
+    """
+    names = list(rows[0]) if rows else []
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names)
+            writer.writeheader()
+            writer.writerows(rows)
+        partial.replace(path)
+    except OSError as error:
+        raise SweepError(f"{path}: {error.strerror or error}") from error
