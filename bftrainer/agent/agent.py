@@ -1,8 +1,8 @@
 """The agent: one per pilot. It obeys the daemon, and goes on without it for a while.
 
-Daemon -> agent: warm, start, go, regroup, kv, stop, kill, exit. Agent -> daemon: hello (with everything
-that runs here), what workers say, exited. Orders carry the trainer's generation; older ones than what is
-running are ignored. One worker at a time trains on a node: the next starts when the last has left.
+It starts, stops and watches the workers of its node, and passes on what they say; `wire.messages` has all
+messages. Orders carry the trainer's generation, and an order that is older than what runs is ignored. One
+worker at a time trains on a node: the next starts when the last has left.
 """
 
 from __future__ import annotations
@@ -14,41 +14,36 @@ import signal
 from collections.abc import Coroutine
 from typing import Any
 
-import aiohttp
-
+from bftrainer.agent.connection import Connection, running
 from bftrainer.agent.process import Program, adopt_orphans
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
-from bftrainer.wire import seal as secrets
-from bftrainer.wire.seal import Seal
+from bftrainer.model.reports import Message
+from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 0.2
-HEARTBEAT_S = 10.0
-CONNECT_S = 20.0
 TERM_S = 0.3
-"""How long workers have to let go when the pilot is told to end: the host waits for the node."""
+"""How long workers have to leave when the pilot is told to end: the host waits for the node."""
 GIVE_UP_S = 15.0
 """How long workers have to write checkpoints when there is no daemon any more."""
-Message = dict[str, Any]
+GONE_S = 0.2
+"""How often to check whether they have."""
 
 
 class Agent:
-    """`daemon` is the path of its Unix socket, or host:port; `address` is where this node's workers listen
-    for their peers, by default where the node meets the daemon."""
+    """`daemon` is the path of its Unix socket, or host:port. `address` is where this node's workers listen
+    for their peers, by default where the node meets the daemon. Without a daemon for `orphan_s`, it ends."""
 
     def __init__(
         self, *, node: str, tag: str, secret: str, daemon: str, orphan_s: float, address: str = ""
     ) -> None:
-        self._node, self._tag, self._secret, self._daemon = node, tag, secret, daemon
-        self._address, self._orphan_s = address, orphan_s
+        self._node = node
+        self._connection = Connection(
+            node=node, tag=tag, secret=secret, daemon=daemon, orphan_s=orphan_s, address=address
+        )
         self._workers: dict[int, Worker] = {}  # trainer -> its worker here
         self._queue: list[Message] = []  # starts that wait for the node to be free
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
-        self._connected = False
-        self._unsaid: list[Message] = []  # ends that happened while nobody listened
-        self._heard_at = 0.0  # when our daemon was last there
         self._exit = asyncio.Event()
         self._parting = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +55,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self._say_goodbye)
-        connection = asyncio.create_task(self._keep_connected())
+        connection = asyncio.create_task(self._connection.keep(self))
         await self._exit.wait()
         for worker in self._workers.values():
             worker.kill()
@@ -72,117 +67,38 @@ class Agent:
     def _say_goodbye(self) -> None:
         """The node is wanted: the daemon takes our workers out of their trainers, if it is quick."""
         loop = asyncio.get_running_loop()
-        if self._connected and self._workers and not self._parting:
+        if self._connection.connected and self._workers and not self._parting:
             self._parting = True
-            self._tell({"type": "bye"})
+            self._connection.tell({"type": "bye"})
             loop.call_later(TERM_S, self._exit.set)
         else:
             self._exit.set()
 
-    # the connection
+    # what the connection needs
 
-    async def _keep_connected(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._heard_at = loop.time()
-        local = "/" in self._daemon
-        connector = aiohttp.UnixConnector(path=self._daemon) if local else None
-        host = "bftrainer" if local else self._daemon
-        async with aiohttp.ClientSession(connector=connector) as session:
-            while not self._exit.is_set():
-                try:
-                    async with session.ws_connect(
-                        f"http://{host}/v1/agent", heartbeat=HEARTBEAT_S, max_msg_size=0
-                    ) as ws:
-                        if not self._address:
-                            here = ws.get_extra_info("sockname")
-                            self._address = "127.0.0.1" if local else here[0]
-                        if seals := await self._introduce(ws):
-                            await self._converse(ws, *seals)
-                            self._heard_at = loop.time()
-                except secrets.ForgedError as error:
-                    log.warning("%s; connecting again", error)
-                except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
-                    pass  # no daemon at the moment, or not ours; try again below
-                if loop.time() - self._heard_at > self._orphan_s:
-                    log.warning("no daemon for %.0f s: giving up", self._orphan_s)
-                    await self._give_up()
-                await asyncio.sleep(RETRY_S)
-
-    async def _introduce(self, ws: aiohttp.ClientWebSocketResponse) -> tuple[Seal, Seal] | None:
-        """Say who is here and what runs here; our seal and the daemon's, if it has time for us."""
-        self._outbox = asyncio.Queue()
-        challenge = await ws.receive_json(timeout=CONNECT_S)
-        # those that ended unheard are listed too: the daemon hears their ends next
-        there = [
-            *(_worker(w.trainer, w.generation, w.run, w.phase, w.joined) for w in self._workers.values()),
-            *(_worker(o["trainer"], o["generation"], 0, "starting") for o in self._queue),
-            *(_worker(m["trainer"], m["started"], m["run"], m["phase"]) for m in self._unsaid),
+    def running(self) -> list[Message]:
+        """The workers of this node, as a hello lists them."""
+        return [
+            *(running(w.trainer, w.generation, w.run, w.phase, w.joined) for w in self._workers.values()),
+            *(running(o["trainer"], o["generation"], 0, Phase.STARTING) for o in self._queue),
         ]
-        self._connected = True  # what is said from now on waits in the outbox for the hello to be sent
-        nonce = secrets.nonce()
-        try:
-            ours, theirs = secrets.seals(self._secret, str(challenge["nonce"]), nonce)
-            hello = {"type": "hello", "node": self._node, "tag": self._tag, "workers": there, "nonce": nonce}
-            await ws.send_str(ours.put(hello))
-            answer = theirs.take(await ws.receive_str(timeout=CONNECT_S))
-            if answer["type"] == "welcome":
-                return ours, theirs
-        except secrets.ForgedError:
-            log.warning("who answers at %s does not know our secret", self._daemon)
-        except BaseException:
-            self._unsay()
-            raise
-        else:  # it is there, but has just been started
-            self._heard_at = asyncio.get_running_loop().time()
-        self._unsay()
-        return None
 
-    def _unsay(self) -> None:
-        """Nobody has listened."""
-        self._connected = False
-        while not self._outbox.empty():
-            self._tell(self._outbox.get_nowait())
-
-    async def _converse(self, ws: aiohttp.ClientWebSocketResponse, ours: Seal, theirs: Seal) -> None:
-        for message in self._unsaid:
-            self._outbox.put_nowait(message)
-        self._unsaid = []
-        sender = asyncio.create_task(self._send_all(ws, ours))
-        try:
-            async for frame in ws:
-                if frame.type is aiohttp.WSMsgType.TEXT:
-                    self._obey(theirs.take(frame.data))
-        finally:
-            self._connected = False
-            sender.cancel()
-
-    async def _send_all(self, ws: aiohttp.ClientWebSocketResponse, ours: Seal) -> None:
-        with contextlib.suppress(ConnectionError):
-            while True:
-                await ws.send_str(ours.put(await self._outbox.get()))
-
-    def _tell(self, message: Message) -> None:
-        """Send when connected; otherwise the next hello says what matters, but for ends."""
-        if self._connected:
-            self._outbox.put_nowait(message)
-        elif message["type"] == "exited":
-            self._unsaid.append(message)
-
-    async def _give_up(self) -> None:
-        """Nobody will ever take us over: let the workers checkpoint, then end."""
+    async def give_up(self) -> None:
+        """No daemon will ever take the workers over: let them write checkpoints, then end."""
         dissolved = {"type": "regroup", "generation": 1 << 60, "members": [], "leaving": [self._node]}
         for worker in list(self._workers.values()):
             worker.send(dissolved)
             worker.stop(GIVE_UP_S) if worker.order["gated"] else worker.leave_within(GIVE_UP_S)
-        for _ in range(100):
+        for _ in range(round((GIVE_UP_S + 5.0) / GONE_S)):
             if not self._workers:
                 break
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(GONE_S)
         self._exit.set()
 
     # orders
 
-    def _obey(self, order: Message) -> None:
+    def obey(self, order: Message) -> None:
+        """Carry out an order; unknown kinds, and orders about workers that are not here, are ignored."""
         kind = order["type"]
         worker = self._workers.get(order.get("trainer", 0))
         if kind == "start":
@@ -210,7 +126,7 @@ class Agent:
         """Whatever waits to be started for a trainer ends without having begun."""
         for waiting in [o for o in self._queue if o["trainer"] == trainer]:
             self._queue.remove(waiting)
-            self._tell(_exited(trainer, waiting["generation"], 0, "leaving", 0))
+            self._connection.tell(_exited(trainer, waiting["generation"], 0, Phase.LEAVING, 0))
 
     def _start(self, order: Message) -> None:
         old = self._workers.get(order["trainer"])
@@ -218,20 +134,20 @@ class Agent:
             return  # said twice
         self._queue = [o for o in self._queue if o["trainer"] != order["trainer"]] + [order]
         for worker in self._workers.values():
-            if worker.phase != "leaving":  # overtaken by this order: it has no business here any more
+            if worker.phase != Phase.LEAVING:  # overtaken by this order: it has no business here any more
                 worker.stop(order["grace_s"])
         self._start_next()
 
     def _start_next(self) -> None:
         if not self._workers and self._queue:
             order = self._queue.pop(0)
-            worker = Worker(order, self._node, self._address, self._warm, self._said, self._over)
+            worker = Worker(order, self._node, self._connection.address, self._warm, self._said, self._over)
             self._workers[worker.trainer] = worker
             self._do(self._spawn(worker))
 
     async def _spawn(self, worker: Worker) -> None:
         await asyncio.sleep(worker.order["delay_s"])
-        if worker.phase == "leaving":
+        if worker.phase == Phase.LEAVING:
             self._over(worker, 0)
             return
         try:
@@ -247,9 +163,9 @@ class Agent:
             if waiting["trainer"] == order["trainer"]:
                 waiting["go"] = order
                 return
-        if worker is None or worker.generation != order["generation"] or worker.phase == "leaving":
+        if worker is None or worker.generation != order["generation"] or worker.phase == Phase.LEAVING:
             return
-        if worker.phase == "starting" and worker.pid is None:
+        if worker.phase == Phase.STARTING and worker.pid is None:
             worker.order["go"] = order
             return
         try:
@@ -270,7 +186,7 @@ class Agent:
 
     def _said(self, worker: Worker, message: Message) -> None:
         about = {"trainer": worker.trainer, "started": worker.generation, "run": worker.run}
-        self._tell({**message, **about})
+        self._connection.tell({**message, **about})
         if self._parting and message["type"] == "left":
             worker.kill()  # it has said all that it had: its own end would take longer
 
@@ -278,7 +194,7 @@ class Agent:
         if self._workers.get(worker.trainer) is worker:
             del self._workers[worker.trainer]
         ended = _exited(worker.trainer, worker.generation, worker.run, worker.phase, code)
-        self._tell({**ended, "reason": reason, "last": worker.last})
+        self._connection.tell({**ended, "reason": reason, "last": worker.last})
         if self._parting and not self._workers:
             asyncio.get_running_loop().call_soon(self._exit.set)
         elif not self._exit.is_set():
@@ -296,8 +212,3 @@ def _exited(trainer: int, started: int, run: int, phase: str, code: int) -> Mess
         "reason": "",
         "last": {},
     }
-
-
-def _worker(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:
-    """An entry of the inventory in a hello."""
-    return {"trainer": trainer, "generation": generation, "run": run, "phase": phase, "joined": joined}

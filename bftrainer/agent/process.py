@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a spec says is to be run."""
+    """What a spec says is to be run. `env` is added to the agent's environment."""
 
     command: tuple[str, ...]
     workdir: str
@@ -31,11 +31,12 @@ class Program:
 
     @classmethod
     def of(cls, order: Mapping[str, Any]) -> Program:
+        """The program of an order to start a worker, or to get warm for one."""
         return cls(command=tuple(order["command"]), workdir=order["workdir"], env=order["env"])
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """What follows the interpreter, if it is this one that runs a script or a module."""
+        """The words after the interpreter, if the command runs a script or module with this interpreter."""
         found = shutil.which(self.command[0], path=self.environment()["PATH"])
         rest = tuple(word for word in self.command[1:] if word != "-u")
         if found is None or not rest or not (rest[0].endswith(".py") or (rest[0] == "-m" and rest[1:])):
@@ -46,17 +47,18 @@ class Program:
 
     @property
     def script(self) -> str | None:
-        """The path of the script that it runs, if it is one of this interpreter's."""
+        """The path of the script, if the command runs one with this interpreter."""
         words = self.words
         return str(Path(self.workdir) / words[0]) if words and words[0] != "-m" else None
 
     def environment(self) -> dict[str, str]:
+        """The environment that the command gets, with this interpreter first on its PATH."""
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **self.env}
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parents end: nothing escapes, nothing stays a zombie."""
+    """Become the parent of descendants whose own parents end, so that none escapes or stays a zombie."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -90,7 +92,7 @@ def kill_group(pid: int) -> None:
 
 
 def ended(pid: int) -> asyncio.Future[int]:
-    """The exit code of a child, once it has ended; what it leaves behind in its group is killed."""
+    """The exit code of a child, once it has ended; the rest of its process group is killed then."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[int] = loop.create_future()
 
@@ -101,7 +103,7 @@ def ended(pid: int) -> asyncio.Future[int]:
     def wait() -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         kill_group(pid)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and the code not wanted any more
             loop.call_soon_threadsafe(tell, code)
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -112,7 +114,7 @@ def ended(pid: int) -> asyncio.Future[int]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process stands still because of SIGSTOP or its like."""
+    """Whether a process is stopped, by SIGSTOP or the like; not if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

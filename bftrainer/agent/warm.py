@@ -17,12 +17,15 @@ from bftrainer.agent.process import Program, ended, spawn
 log = logging.getLogger(__name__)
 
 UNSAFE = 3
-"""Its exit code where imports cannot be done before forking, see `elastic.programs.warm`."""
+"""The process's exit code where imports cannot be done before forking, see `elastic.programs.warm`."""
 UP_S = 120.0
 
 
 class WarmPool:
-    """Keeps one warm process, with the environment that a spec asks for and its imports done."""
+    """Keeps one warm process, with the environment that a spec asks for and its imports done.
+
+    `of`: what the process table shows as its owner.
+    """
 
     def __init__(self, of: str) -> None:
         self._of = of
@@ -35,7 +38,7 @@ class WarmPool:
         self._watcher: asyncio.Task[None] | None = None
 
     async def prepare(self, program: Program) -> None:
-        """Have a process ready from which this program can be forked, as far as that is possible."""
+        """Have a process ready from which this program can be forked, if it is one of this interpreter."""
         async with self._turn:
             if program.words is None:
                 return
@@ -54,7 +57,11 @@ class WarmPool:
         channel: int,
         output: int,
     ) -> int | None:
-        """The pid of a new worker; None where it has to be started the slow way."""
+        """Fork a worker and return its pid; None if it cannot be forked and has to be started afresh.
+
+        `title`: what the process table shows; `gated`: wait for `go` before the script; `channel` and
+        `output`: file descriptors of the worker's socket and log.
+        """
         async with self._turn:
             words = program.words
             if words is None or not self.pid or self._socket is None or self._env != dict(program.env):

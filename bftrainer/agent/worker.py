@@ -15,18 +15,23 @@ from typing import Any
 
 from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
 from bftrainer.agent.warm import WarmPool
+from bftrainer.wire.phases import Phase
 
 MAX_LINE = 16 * 1024 * 1024
-LOOK_S = 0.5
+POLL_S = 0.5
 STOPPED_S = 2.0
-"""Who stands still (SIGSTOP) for so long is killed: its peers wait for it, and nobody would say so."""
+"""A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
+
+
+PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.FINISHED}
+"""The phase of a worker that has said this."""
 
 
 class Worker:
-    """Starts at `start`, reports through `said` and, once, `over`.
+    """Starts at `start`; calls `said` with every message of the script and `over`, once, at the end.
 
-    `phase` follows what the worker says: starting, ready, member, finished; leaving is our order. A gated
-    worker stands warm, ready, until `go`.
+    `phase` follows what the worker says, until it is told to leave. A gated worker waits before its script,
+    warm, until `go`.
     """
 
     def __init__(
@@ -41,8 +46,8 @@ class Worker:
         self.order = order
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
-        self.run = 0  # that it was told to take part in, for who is gated
-        self.phase = "starting"
+        self.run = 0  # that a gated worker was told to take part in
+        self.phase = Phase.STARTING
         self.joined = 0  # the last generation that it became a member of
         self.last: dict[str, Any] = {}  # its last progress
         self.pid: int | None = None
@@ -57,7 +62,7 @@ class Worker:
         self._reason, self._doomed = "", False
 
     async def start(self) -> None:
-        """Start the command; if it is gated, only as far as it can be without being told to go.
+        """Start the command; a gated one only as far as that is possible before `go`.
 
         Raises:
             OSError: no such command or working directory, or no log can be written.
@@ -82,7 +87,7 @@ class Worker:
             if pid is not None:
                 self._started(pid)
                 return
-        if gated and self.phase == "leaving":
+        if gated and self.phase == Phase.LEAVING:
             self._end(0)
         elif gated:
             self._hear({"type": "ready"})
@@ -90,9 +95,13 @@ class Worker:
             self._start_cold(environ)
 
     def go(self, order: dict[str, Any]) -> None:
-        """Run the script, with what `order` adds to its environment. Raises `OSError` as `start` does."""
+        """Run the script of a gated worker, with the environment that `order` adds.
+
+        Raises:
+            OSError: as `start`.
+        """
         self.run = self.joined = order["run"]
-        self.phase = "member"
+        self.phase = Phase.MEMBER
         environ = self._environment(order["env"])
         if self.pid is None:
             self._start_cold(environ)
@@ -100,12 +109,13 @@ class Worker:
             self.send({"type": "go", "env": environ})
 
     def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the script; nothing happens if it has ended."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
 
     def stop(self, grace_s: float) -> None:
-        """Tell the worker to end; a script that is not ours to talk to gets a signal."""
-        waited = self.phase == "ready"
+        """Tell the worker to end, and kill it after `grace_s`; a gated one gets SIGTERM, if it has begun."""
+        waited = self.phase == Phase.READY
         self.leave_within(grace_s)
         if not self.order["gated"]:
             self.send({"type": "stop"})
@@ -116,19 +126,19 @@ class Worker:
             self._end(0)
 
     def leave_within(self, grace_s: float) -> None:
-        """The worker has been told to leave: kill it if it does not."""
-        self.phase = "leaving"
+        """The worker has been told to leave: kill it if it has not ended after `grace_s`."""
+        self.phase = Phase.LEAVING
         if self._kill_timer is None:
             self._kill_timer = asyncio.get_running_loop().call_later(grace_s, self.kill)
 
     def kill(self, reason: str = "") -> None:
-        """Kill the worker and all its children that stayed in its process group."""
+        """Kill the worker and its process group. The first `reason` given is reported with its end."""
         self._reason, self._doomed = self._reason or reason, True
         if self.pid is not None:
             kill_group(self.pid)
 
     def fail(self, reason: str) -> None:
-        """It could not be started."""
+        """End it, as it could not be started for this reason."""
         self._reason = reason
         self._end(127)
 
@@ -155,12 +165,12 @@ class Worker:
     def _started(self, pid: int) -> None:
         self.pid = pid
         self._release()
-        if self._doomed or (self.phase == "leaving" and self.order["gated"]):
+        if self._doomed or (self.phase == Phase.LEAVING and self.order["gated"]):
             kill_group(pid)
         self._tasks += [asyncio.create_task(self._wait(pid)), asyncio.create_task(self._watch(pid))]
 
     def _release(self) -> None:
-        """Close what is the worker's."""
+        """Close the worker's end of the channel and its log."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -189,8 +199,9 @@ class Worker:
                 self._hear(json.loads(line))
 
     def _hear(self, message: dict[str, Any]) -> None:
-        phase = {"ready": "ready", "joined": "member", "finished": "finished"}.get(message["type"])
-        if phase and self.phase != "leaving" and (phase != "ready" or self.phase == "starting"):
+        phase = PHASE_AFTER.get(message["type"])
+        late = phase == Phase.READY and self.phase != Phase.STARTING
+        if phase is not None and self.phase != Phase.LEAVING and not late:
             self.phase = phase
         if message["type"] == "joined":
             self.joined = message["generation"]
@@ -199,11 +210,11 @@ class Worker:
         self._said(self, message)
 
     async def _watch(self, pid: int) -> None:
-        """Kill who stands still: `STOPPED_S` is long enough for nobody to do it by mistake."""
+        """Kill the worker if it is stopped: `STOPPED_S` is too long to be a mistake."""
         stopped = 0.0
         while True:
-            await asyncio.sleep(LOOK_S)
-            stopped = stopped + LOOK_S if is_stopped(pid) else 0.0
+            await asyncio.sleep(POLL_S)
+            stopped = stopped + POLL_S if is_stopped(pid) else 0.0
             if stopped >= STOPPED_S:
                 self.kill(f"stood still for {STOPPED_S:g} s (SIGSTOP) and was killed")
 
@@ -225,7 +236,11 @@ class Worker:
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that nobody else can look into. Raises `OSError`, also if it is somebody else's."""
+    """Make a folder that only this user can read.
+
+    Raises:
+        OSError: it cannot be made, or belongs to another user.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user", str(folder))

@@ -1,8 +1,7 @@
-"""What a pilot and its daemon know and nobody else: a secret per pilot, and how each proves, with every
-message, to know it.
+"""A secret per pilot, known to the pilot and its daemon alone, with which both prove the origin of messages.
 
-The secret itself never crosses the network and stands on no command line. It follows from a key that only
-the daemon has and from the pilot's tag, so that a restarted daemon knows those of all pilots that it finds.
+The secret itself never crosses the network and stands on no command line. It follows from a key that only the
+daemon has and from the pilot's tag, so a restarted daemon knows the secrets of all pilots that it finds.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "BFTRAINER_SECRET"
-"""The variable of a pilot's environment that has it; the agent takes it out before anything else runs."""
+"""The environment variable with a pilot's secret; its agent removes it before it starts anything."""
 KEY_BYTES = 32
 MAC_CHARACTERS = 64
 
 
 def load_key(path: Path) -> bytes:
-    """The daemon's key, made at the first start and readable by its owner only.
+    """The daemon's key: `KEY_BYTES` random bytes, made at the first start, which only the owner can read.
 
     Raises:
-        OSError: it can be neither read nor made.
+        OSError: it can neither be read nor be made.
     """
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -33,7 +32,7 @@ def load_key(path: Path) -> bytes:
         key = path.read_bytes()
         if len(key) == KEY_BYTES:
             return key
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC)  # cut off by a full disk when it was made
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC)  # a full disk cut it off when it was made
     key = secrets.token_bytes(KEY_BYTES)
     with os.fdopen(fd, "wb") as file:
         file.write(key)
@@ -41,37 +40,38 @@ def load_key(path: Path) -> bytes:
 
 
 def of_pilot(key: bytes, tag: str) -> str:
-    """The secret of the pilot with this tag."""
+    """The secret of the pilot with this tag, as hexadecimal digits."""
     return hmac.new(key, f"pilot {tag}".encode(), hashlib.sha256).hexdigest()
 
 
 def nonce() -> str:
-    """A challenge that nobody has seen before."""
+    """A random text that was never used before."""
     return secrets.token_hex(16)
 
 
 class ForgedError(ValueError):
-    """A message that the other side has not sent, or not now."""
+    """A message that the other side did not send, or not now and on this connection."""
 
 
 class Seal:
-    """All that one side says on one connection: before each message stands its MAC, of its number and itself.
-    So none can be made up, changed, repeated, left out or moved without the other side's notice."""
+    """The messages of one side of one connection. Each begins with a MAC of its number and its text, so the
+    other side notices one that is made up, changed, repeated, left out or moved."""
 
     def __init__(self, secret: str, *parts: str) -> None:
         self._key = hmac.digest(secret.encode(), " ".join(parts).encode(), "sha256")
         self._count = 0
 
     def put(self, message: Any) -> str:
-        """The next message, as it is to be sent."""
+        """Seal the next message, which can be written as JSON."""
         text = json.dumps(message)
         return self._mac(text) + text
 
     def take(self, sealed: str) -> Any:
-        """The next message, as it has come.
+        """Read the next message.
 
         Raises:
-            ForgedError: who sent it does not know the secret, or it is not the next.
+            ForgedError: the sender does not know the secret, or this is not the next message.
+            ValueError: it is not JSON.
         """
         mac = self._mac(sealed[MAC_CHARACTERS:])
         if not hmac.compare_digest(sealed[:MAC_CHARACTERS].encode(), mac.encode()):
@@ -84,11 +84,14 @@ class Seal:
 
 
 def seals(secret: str, challenge: str, nonce: str) -> tuple[Seal, Seal]:
-    """The agent's seal and the daemon's, of one connection: the daemon has made up `challenge` for it, the
-    agent `nonce`. So whose first message is right knows the secret and is there now."""
+    """The agent's seal and the daemon's, for one connection.
+
+    The daemon made up `challenge` for it and the agent `nonce`, so a side whose first message is right knows
+    the secret and is there now.
+    """
     return Seal(secret, "agent", challenge, nonce), Seal(secret, "daemon", challenge, nonce)
 
 
 def unchecked(sealed: str) -> Any:
-    """What a sealed message says, whoever may have sent it."""
+    """What a message says, before its seal is checked. Raises `ValueError` if it is not JSON."""
     return json.loads(sealed[MAC_CHARACTERS:])

@@ -13,13 +13,13 @@ def start(trainer: int, generation: int) -> dict[str, Any]:
 
 def test_a_start_that_is_called_off_while_it_waits_for_the_node_ends_for_whoever_ordered_it() -> None:
     agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
-    agent._connected = True
+    agent._connection.connected = True
     agent._workers[1] = busy = _Leaving()  # type: ignore[assignment]
-    agent._obey(start(2, 7))
-    agent._obey({"type": "stop", "trainer": 2, "grace_s": 1.0})
-    said = agent._outbox.get_nowait()
+    agent.obey(start(2, 7))
+    agent.obey({"type": "stop", "trainer": 2, "grace_s": 1.0})
+    said = agent._connection._outbox.get_nowait()
     assert (said["type"], said["trainer"], said["started"], said["run"]) == ("exited", 2, 7, 0)
-    assert agent._outbox.empty() and agent._queue == [] and agent._workers == {1: busy}
+    assert agent._connection._outbox.empty() and agent._queue == [] and agent._workers == {1: busy}
 
 
 class _Leaving:

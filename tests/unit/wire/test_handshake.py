@@ -15,7 +15,7 @@ from aiohttp import web
 
 from bftrainer.agent.agent import Agent
 from bftrainer.api.listen import bind
-from bftrainer.wire import seal as secret
+from bftrainer.wire import seal
 from bftrainer.wire.hub import Hub
 
 
@@ -43,7 +43,7 @@ class Desk:
     def __init__(self, key: bytes = b"key") -> None:
         self.came: list[tuple[str, str]] = []
         self.gone: list[str] = []
-        self.hub = Hub(lambda tag: secret.of_pilot(key, tag))
+        self.hub = Hub(lambda tag: seal.of_pilot(key, tag))
         self.hub.listen(self)
         self.address = ""
         self.opened = True
@@ -82,7 +82,7 @@ def agent(desk: Desk, known: str, orphan_s: float = 60.0) -> Agent:
     return Agent(node="n1", tag="abc", secret=known, daemon=desk.address, orphan_s=orphan_s)
 
 
-KNOWN = secret.of_pilot(b"key", "abc")
+KNOWN = seal.of_pilot(b"key", "abc")
 
 
 def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
@@ -106,7 +106,7 @@ def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> N
         waiting = agent(desk, KNOWN, orphan_s=0.5)
         serving = asyncio.create_task(waiting.serve())
         began = asyncio.get_running_loop().time()
-        while waiting._heard_at < began + 1.0:  # heard from it after it would have given up
+        while waiting._connection.heard_at < began + 1.0:  # heard from it after it would have given up
             assert not serving.done()
             await asyncio.sleep(0.01)
         assert desk.came == []
@@ -118,7 +118,7 @@ def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> N
     at(desk, scenario)
 
 
-@pytest.mark.parametrize("known", ["", "guessed", secret.of_pilot(b"key", "other")])
+@pytest.mark.parametrize("known", ["", "guessed", seal.of_pilot(b"key", "other")])
 def test_an_agent_that_does_not_know_it_never_gets_in(known: str, caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
 
@@ -138,9 +138,9 @@ def test_an_agent_takes_no_orders_from_who_does_not_know_its_secret() -> None:
 
     async def scenario() -> None:
         honest = agent(impostor, "wrong", orphan_s=0.5)
-        honest._secret = KNOWN
-        original = honest._obey
-        honest._obey = lambda order: (took.append(order["type"]), original(order))[1]  # type: ignore[method-assign]
+        honest._connection._secret = KNOWN
+        original = honest.obey
+        honest.obey = lambda order: (took.append(order["type"]), original(order))[1]  # type: ignore[method-assign]
         await honest.serve()
 
     at(impostor, scenario)
@@ -148,33 +148,33 @@ def test_an_agent_takes_no_orders_from_who_does_not_know_its_secret() -> None:
 
 
 def test_what_is_changed_repeated_left_out_moved_or_of_another_connection_is_refused() -> None:
-    one, two = secret.nonce(), secret.nonce()
+    one, two = seal.nonce(), seal.nonce()
     messages = [{"type": "start", "n": n, "text": "ü"} for n in range(3)]
 
     def sent() -> list[str]:
-        agent_, _ = secret.seals(KNOWN, one, two)
+        agent_, _ = seal.seals(KNOWN, one, two)
         return [agent_.put(message) for message in messages]
 
-    theirs, _ = secret.seals(KNOWN, one, two)
+    theirs, _ = seal.seals(KNOWN, one, two)
     assert [theirs.take(text) for text in sent()] == messages
     first, second, third = sent()
     for texts in (
         [first.replace("start", "stopp")],
-        [first[: secret.MAC_CHARACTERS] + second[secret.MAC_CHARACTERS :]],
+        [first[: seal.MAC_CHARACTERS] + second[seal.MAC_CHARACTERS :]],
         [first, first],
         [second],
         [first, third, second],
         [first.removeprefix(first[:1])],
         ["", first],
     ):
-        theirs, _ = secret.seals(KNOWN, one, two)
-        with pytest.raises(secret.ForgedError):
+        theirs, _ = seal.seals(KNOWN, one, two)
+        with pytest.raises(seal.ForgedError):
             for text in texts:
                 theirs.take(text)
-    ours = secret.seals(KNOWN, one, two)[1]
-    for seal in (ours, secret.seals(KNOWN, one, one)[0], secret.seals("guessed", one, two)[0]):
-        with pytest.raises(secret.ForgedError):
-            seal.take(first)
+    ours = seal.seals(KNOWN, one, two)[1]
+    for other in (ours, seal.seals(KNOWN, one, one)[0], seal.seals("guessed", one, two)[0]):
+        with pytest.raises(seal.ForgedError):
+            other.take(first)
 
 
 class Between:
@@ -237,8 +237,8 @@ def test_an_order_that_somebody_puts_in_on_the_way_is_never_obeyed(
 
     async def scenario() -> None:
         async with Between(desk, change).agent() as (honest, serving):
-            obey = honest._obey
-            honest._obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
+            obey = honest.obey
+            honest.obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
             await until(lambda: desk.hub.connected("n1"))
             desk.hub.send("n1", {"type": "kill", "trainer": 7})
             await until(lambda: len(desk.came) >= 2 or serving.done())  # it has come again
@@ -269,7 +269,7 @@ def test_what_somebody_changes_in_an_agents_words_on_the_way_is_never_heard(
         async with Between(desk, change).agent() as (honest, _):
             if which == FIRST_REPORT:
                 await until(lambda: desk.hub.connected("n1"))
-                honest._tell({"type": "bye"})
+                honest._connection.tell({"type": "bye"})
             await until(lambda: caplog.messages)
 
     with caplog.at_level(logging.WARNING):
@@ -315,8 +315,8 @@ def test_an_agent_killed_while_it_connects_is_no_error(
 
 def test_the_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    key = secret.load_key(path)
-    assert secret.load_key(path) == key and len(key) == secret.KEY_BYTES
+    key = seal.load_key(path)
+    assert seal.load_key(path) == key and len(key) == seal.KEY_BYTES
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_bytes(key[:5])  # the disk was full
-    assert len(secret.load_key(path)) == secret.KEY_BYTES
+    assert len(seal.load_key(path)) == seal.KEY_BYTES
