@@ -126,6 +126,12 @@ class LaunchedTrainer:
             kind = self.kinds[generation] = PauseKind.LOSS
         return kind
 
+    @property
+    def completed(self) -> bool:
+        """Whether the work is done and the last member that did it has exited."""
+        at_work = (Phase.MEMBER, Phase.FINISHED)
+        return self.finished and not any(view.phase in at_work for view in self._workers.values())
+
     def fell_short(self) -> str:
         """The reason for a loss where a program ended with exit code 0 and work left."""
         return f"the program ended by itself after {self.samples} of {self.spec.samples} samples"

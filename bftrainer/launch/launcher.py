@@ -208,17 +208,8 @@ class AgentLauncher(ABC, Generic[T]):
         view, spec = launched.workers[node], launched.spec
         if self._link.serves(node, spec):
             view.sent = True
-            order = orders.start(
-                launched.id,
-                spec,
-                node,
-                view,
-                self._folders,
-                grace_s=self._grace_s,
-                gated=self.gated,
-                warm=self._warm_pool,
-            )
-            self._link.send(node, order)
+            how = orders.Start(grace_s=self._grace_s, gated=self.gated, warm=self._warm_pool)
+            self._link.send(node, orders.start(launched, node, self._folders, how))
 
     def _warm(self, node: str) -> None:
         """Tell an agent of one program that may be started, so that it does the imports before.
@@ -296,9 +287,8 @@ class AgentLauncher(ABC, Generic[T]):
         self._check_finished(launched)
 
     def _check_finished(self, launched: T) -> None:
-        """A finished trainer is over when the last member that finished has exited."""
-        at_work = (Phase.MEMBER, Phase.FINISHED)
-        if launched.finished and not any(view.phase in at_work for view in launched.workers.values()):
+        """Report a trainer's end if this was it."""
+        if launched.completed:
             self._reports.completed(launched)
 
 

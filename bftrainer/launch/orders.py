@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bftrainer.launch.folders import Folders
-from bftrainer.launch.job import WorkerView
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.model.actions import Regroup
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
@@ -19,18 +20,18 @@ def warm(spec: TrainerSpec) -> Message:
     return {"type": "warm", **_program(spec)}
 
 
-def start(
-    trainer: int,
-    spec: TrainerSpec,
-    node: str,
-    view: WorkerView,
-    folders: Folders,
-    *,
-    grace_s: float,
-    gated: bool,
-    warm: bool,
-) -> Message:
-    """Start a worker; later with every attempt that failed before."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a launcher starts all its workers, see `wire.messages.to_agent.Start`."""
+
+    grace_s: float
+    gated: bool
+    warm: bool
+
+
+def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) -> Message:
+    """Start a trainer's worker; the more attempts have failed before, the later."""
+    trainer, spec, view = launched.id, launched.spec, launched.workers[node]
     return {
         "type": "start",
         "trainer": trainer,
@@ -38,9 +39,9 @@ def start(
         **_program(spec),
         "log": str(folders.logs(trainer, spec) / f"{node}.log"),
         "delay_s": min(MAX_DELAY_S, 2.0 ** (view.attempt - 1)) if view.attempt else 0.0,
-        "grace_s": grace_s,
-        "gated": gated,
-        "warm": warm,
+        "grace_s": how.grace_s,
+        "gated": how.gated,
+        "warm": how.warm,
         "worker": {
             "samples": spec.samples,
             "checkpoint_dir": str(folders.checkpoints(trainer, spec)),

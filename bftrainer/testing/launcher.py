@@ -1,214 +1,25 @@
 """The contract of launchers: one story of joins, leaves and faults, told in worlds real and simulated.
 
-A world is a daemon with its store, nodes that come and go at will, and one trainer. Write a
-`LauncherWorld` for a launcher, give `LauncherContract` a fixture `world` of it, and every story below is
-told there. Each ends alike: the number of samples trained on is right, no process is left, and the store
-tells what happened.
+A world is a daemon with its store, nodes that come and go at will, and one trainer. Write a `LauncherWorld`
+for a launcher and give `LauncherContract` a fixture `world` of it: then every story below is told there. Each
+ends alike: the number of samples trained on is right, no process is left, and the store has what happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
-
-from bftrainer.model.reports import Row
 from bftrainer.model.trainer import TrainerStatus
-
-Moment = Literal["start", "step"]
-"""Where a worker can be held: before it is ready to join, or in its first step as a member."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerView:
-    """The trainer as `bftrainer show` has it: `members` in rank order, `workers` node -> phase."""
-
-    status: TrainerStatus
-    samples: int
-    work: int
-    members: tuple[str, ...]
-    workers: Mapping[str, str]
-    ended: bool
-
-
-class LauncherWorld(Protocol):
-    """Verbs order, at once; `until` waits for what follows. Nodes are a, b, c and d; none is idle at first.
-
-    `keeps_steps`: whether the members that stay keep every step when another joins, leaves or dies. A
-    launcher that restarts its workers instead repeats what came after the last checkpoint.
-    """
-
-    keeps_steps: bool
-
-    # the user
-
-    def submit(self) -> None:
-        """Submit the trainer: 1 to 4 nodes, as many as there are; slow until `finish`."""
-        ...
-
-    def cancel(self) -> None: ...
-
-    def finish(self) -> None:
-        """From now on steps take no longer than they must."""
-        ...
-
-    def rival(self, size: int) -> None:
-        """Submit another trainer that needs `size` nodes, and far heavier: the plan takes them from ours."""
-        ...
-
-    def rival_ends(self) -> None: ...
-
-    # the main scheduler
-
-    def change(self, *, give: Collection[str] = (), take: Collection[str] = ()) -> None:
-        """Nodes become idle, and others are taken with all that runs there, without notice. One change."""
-        ...
-
-    # faults
-
-    def kill_worker(self, *nodes: str) -> None:
-        """SIGKILL."""
-        ...
-
-    def kill_agent(self, node: str) -> None:
-        """SIGKILL; the node stays idle."""
-        ...
-
-    def freeze(self, node: str) -> None:
-        """SIGSTOP the worker."""
-        ...
-
-    def end_early(self, *nodes: str) -> None:
-        """Have the workers' programs end with exit code 0, whatever work is left."""
-        ...
-
-    def kill_daemon(self) -> None:
-        """SIGKILL."""
-        ...
-
-    def start_daemon(self) -> None: ...
-
-    # moments
-
-    def hold(self, node: str, moment: Moment) -> None:
-        """Hold the next worker on `node` when it comes to `moment`."""
-        ...
-
-    def held(self, node: str, moment: Moment) -> bool:
-        """Whether a worker is being held there now."""
-        ...
-
-    def release(self, node: str, moment: Moment) -> None: ...
-
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        """Let time pass until the condition holds. Fails after a reasonable time, saying `what` and why."""
-        ...
-
-    # what there is to see
-
-    def trainer(self) -> TrainerView: ...
-
-    def events(self) -> list[Row]:
-        """The store's events, oldest first."""
-        ...
-
-    def pauses(self) -> list[Row]:
-        """The store's pauses of the trainer, oldest first."""
-        ...
-
-    def audit(self) -> None:
-        """Assert from the workers' own notes, where there are any, that every sample was used once."""
-        ...
-
-    def stop(self) -> None:
-        """Stop the daemon as an operator would, and wait until it has gone."""
-        ...
-
-    def processes(self) -> Collection[object]:
-        """What runs of this world now: agents, workers, their children."""
-        ...
-
-
-# --- telling a story ------------------------------------------------------------------------------
-
-
-def told(world: LauncherWorld, kind: str, **data: object) -> list[Row]:
-    """The stored events of a kind whose data have these values; of a list of nodes, one is enough."""
-
-    def fits(found: object, wanted: object) -> bool:
-        return wanted in found if isinstance(found, list) else found == wanted
-
-    return [
-        row
-        for row in world.events()
-        if row["kind"] == kind and all(fits(row["data"][key], wanted) for key, wanted in data.items())
-    ]
-
-
-def trains_on(world: LauncherWorld, *nodes: str) -> bool:
-    """Whether exactly these nodes are members, and all have joined."""
-    view = world.trainer()
-    joined = {node for node, phase in view.workers.items() if phase == "member"}
-    return set(view.members) == joined == set(nodes)
-
-
-def until_trains_on(world: LauncherWorld, *nodes: str) -> None:
-    world.until(lambda: trains_on(world, *nodes), f"the trainer trains on {', '.join(nodes)}")
-
-
-def until_progress(world: LauncherWorld) -> None:
-    before = world.trainer().samples
-    world.until(lambda: world.trainer().samples > before, f"it gets beyond {before} samples")
-
-
-def begin(world: LauncherWorld, *nodes: str) -> None:
-    """A trainer that trains on these nodes."""
-    world.submit()
-    world.change(give=nodes)
-    until_trains_on(world, *nodes)
-    until_progress(world)
-
-
-def until_lost(world: LauncherWorld, node: str) -> None:
-    """The engine has been told of the loss of a worker, with a reason."""
-    world.until(lambda: told(world, "WorkerLost", node=node), f"the loss of {node}'s worker is told")
-    assert all(row["data"]["reason"] for row in told(world, "WorkerLost", node=node))
-
-
-def until_phase(world: LauncherWorld, node: str, phase: str) -> None:
-    world.until(lambda: world.trainer().workers.get(node) == phase, f"{node}'s worker is {phase}")
-
-
-def ends_well(world: LauncherWorld, *kinds: str) -> None:
-    """The work is done, exactly; nothing runs on; the store tells the end and pauses of these kinds.
-
-    Who replaces a lost one may come before the others have met: one pause, of all members, is then both.
-    """
-    members = len(world.trainer().members)
-    world.finish()
-    world.until(lambda: world.trainer().ended, "the trainer has ended")
-    view = world.trainer()
-    assert view.status is TrainerStatus.COMPLETED
-    assert view.samples == view.work
-    assert len(told(world, "TrainerEnded", status="completed")) >= 1
-    pauses = world.pauses()
-    if world.keeps_steps:
-        found = {pause["kind"] for pause in pauses}
-        if any((pause["kind"], pause["size"]) == ("loss", members) for pause in pauses):
-            found.add("join")
-        assert set(kinds) <= found, [*pauses, *told(world, "WorkerLost")]
-        lossy = [p for p in pauses if p["kind"] != "restart" and p["lost_steps"]]
-        assert not lossy, lossy
-    else:
-        assert pauses
-    world.audit()
-    leaves_nothing(world)
-
-
-def leaves_nothing(world: LauncherWorld) -> None:
-    world.until(lambda: not world.trainer().workers, "the trainer's workers have gone")
-    world.stop()
-    assert not list(world.processes())
+from bftrainer.testing.launcher_story import (
+    begin,
+    ends_well,
+    leaves_nothing,
+    told,
+    trains_on,
+    until_lost,
+    until_phase,
+    until_progress,
+    until_trains_on,
+)
+from bftrainer.testing.launcher_world import LauncherWorld
 
 
 class LauncherContract:
@@ -446,7 +257,7 @@ class LauncherContract:
         world.start_daemon()
         if world.keeps_steps:
             until_lost(world, "b")
-        else:  # all start anew after a loss: whoever is heard of first was lost
+        else:  # all start anew after a loss: the first that is reported was lost
             world.until(lambda: told(world, "WorkerLost"), "a loss is told")
         until_trains_on(world, "a", "b")
         ends_well(world)

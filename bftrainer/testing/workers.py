@@ -5,7 +5,7 @@
         workers.regroup("a")
         workers.wait("a", "joined")
 
-Good for tests and benchmarks of `bftrainer.elastic` that have to time every change themselves.
+For tests and benchmarks of `bftrainer.elastic` that time every change themselves.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Workers:
         self.generation += 1
         self._members = members
         order = {"generation": self.generation, "members": list(members), "leaving": list(leaving)}
-        # in one turn of the loop: who has not heard of a generation yet drops what others say in it
+        # in one turn of the loop: a worker drops what others say in a generation that it has not heard of yet
         self._loop.call_soon_threadsafe(self._tell, (*members, *leaving), {"type": "regroup", **order})
         return self.generation
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """Kill a node's worker (SIGKILL), if it has one."""
         pid = self._workers[node].pid if node in self._workers else None
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -111,7 +111,11 @@ class Workers:
     def wait(
         self, node: str, kind: str, seconds: float = 60.0, where: Callable[[Message], bool] = bool
     ) -> Message:
-        """The first message of a kind from `node` for which `where` holds; waits for it."""
+        """Wait for the first message of a kind from `node` for which `where` holds, and return it.
+
+        Raises:
+            TimeoutError: it did not come within `seconds`.
+        """
 
         def first() -> Message | None:
             return next((m for m in self.said[node] if m["type"] == kind and where(m)), None)
@@ -122,10 +126,10 @@ class Workers:
         return found
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait for something that a message can bring about.
+        """Wait for a condition that changes with a message.
 
         Raises:
-            TimeoutError: it did not happen; with the ends of all logs.
+            TimeoutError: it does not hold after `seconds`; the text has the ends of all logs.
         """
         with self._news:
             if self._news.wait_for(condition, timeout=seconds):

@@ -80,7 +80,7 @@ class Hub:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Handle an agent's connection, for as long as it lives."""
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
-        with contextlib.suppress(ConnectionError):  # killed while it connected: nobody is there to answer
+        with contextlib.suppress(ConnectionError):  # the agent was killed while it connected
             await ws.prepare(request)
         if not ws.prepared:
             return web.Response()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.testing.launcher import LauncherContract, begin, ends_well, until_lost, until_trains_on
+from bftrainer.testing.launcher import LauncherContract
+from bftrainer.testing.launcher_story import begin, ends_well, until_lost, until_trains_on
 from tests.support.live_world import LiveWorld, live
 from tests.support.simulated_world import SimulatedWorld
 from tests.support.stories import EVERY_COMMIT, NIGHTLY, nightly_but, stories

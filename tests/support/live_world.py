@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.testing.launcher import Moment, TrainerView
+from bftrainer.testing.launcher_world import Moment, TrainerView
 from tests.support.audit import audit
 from tests.support.processes import alive, until_ended
 from tests.support.site import Site

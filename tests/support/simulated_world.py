@@ -35,7 +35,7 @@ from bftrainer.model.trainer import Cost, RescaleCosts, TrainerSpec
 from bftrainer.replay.clock import VirtualClock
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.store.sql import SqlStore
-from bftrainer.testing.launcher import Moment, TrainerView
+from bftrainer.testing.launcher_world import Moment, TrainerView
 
 TICK_S = 0.02
 PATIENCE_S = 300.0

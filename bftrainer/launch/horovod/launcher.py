@@ -79,7 +79,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             return
         if launched.broken and not launched.has_state(members):
             stranded = [node for node in members if node in launched.present()]
-            self._kill(launched, stranded, "nobody is left who has the state")
+            self._kill(launched, stranded, "no worker is left that has the state")
             members = [node for node in members if node not in stranded]
         if not launched.port or not members:
             return

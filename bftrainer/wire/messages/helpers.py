@@ -10,7 +10,7 @@ from bftrainer.wire.messages.fields import Schema
 
 
 class World(Schema):
-    """The workers, by Horovod's names for them, that are to train together next; empty: nobody is."""
+    """The workers, by Horovod's names for them, that are to train together next; empty: none are."""
 
     type: Literal["world"]
     generation: int
