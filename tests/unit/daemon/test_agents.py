@@ -1,0 +1,105 @@
+"""Which agents may stay, which trainers they may have, and where their messages go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from bftrainer.daemon.agents import AgentLink, AgentReports
+from bftrainer.model.machine import Pilot
+from bftrainer.model.reports import Message
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.telemetry.telemetry import Telemetry
+from tests.support.nodes_world import World
+
+
+class Heard:
+    """The launcher and the way back, as far as agents reach them."""
+
+    def __init__(self) -> None:
+        self.up: list[tuple[str, set[int]]] = []
+        self.words: list[Message] = []
+        self.calls: list[tuple[str, str]] = []
+
+    def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
+        self.up.append((node, set(wanted)))
+
+    def said(self, node: str, message: Message) -> None:
+        self.words.append(message)
+
+    def agent_leaves(self, node: str) -> None:
+        self.calls.append(("leaves", node))
+
+    def agent_down(self, node: str) -> None:
+        self.calls.append(("down", node))
+
+
+class Connections:
+    """A hub to which every node is connected."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Message]] = []
+
+    def connected(self, node: str) -> bool:
+        return node != "n9"
+
+    def send(self, node: str, message: Message) -> None:
+        self.sent.append((node, message))
+
+
+def spec(user: str) -> TrainerSpec:
+    return TrainerSpec(name="a", command=("x",), n_min=1, n_max=2, user=user)
+
+
+@pytest.fixture
+def desk(tmp_path: Any) -> tuple[AgentReports, AgentLink, Heard, World]:
+    world, heard = World(tmp_path, 2), Heard()
+    link = AgentLink(Connections(), world.pilots, lambda spec: spec.user)  # type: ignore[arg-type]
+    there = {1: spec("ann"), 2: spec("bob")}
+    reports = AgentReports(
+        *(link, world.pilots, heard, heard),  # type: ignore[arg-type]
+        *(lambda node: there if node == "n0" else {}, Telemetry()),
+    )
+    world.pilots.adopt(Pilot(tag="a", node="n0", user="ann"))
+    return reports, link, heard, world
+
+
+Desk = tuple[AgentReports, AgentLink, Heard, World]
+
+
+def test_an_agent_may_stay_only_in_a_pilot_of_ours_that_is_not_released(desk: Desk) -> None:
+    reports, _, heard, world = desk
+    assert not reports.up("n0", "other", []) and not reports.up("n1", "a", [])
+    world.pilots.releasing["n0"] = world.time
+    assert not reports.up("n0", "a", [])
+    world.pilots.releasing.clear()
+    assert heard.up == [] and not world.pilots.held["n0"].reported
+    assert reports.up("n0", "a", [])
+    assert heard.up == [("n0", {1})], "another user's trainer may not run there"
+    assert world.pilots.held["n0"].reported
+
+
+def test_agents_come_in_only_once_the_pilots_are_known(desk: Desk) -> None:
+    reports = desk[0]
+    assert not reports.is_open()
+    reports.opened = True
+    assert reports.is_open()
+
+
+def test_a_link_serves_a_trainer_where_an_agent_of_its_user_is_connected(desk: Desk) -> None:
+    link, world = desk[1], desk[3]
+    world.pilots.adopt(Pilot(tag="b", node="n9", user="ann"))
+    assert link.serves("n0", spec("ann"))
+    assert not link.serves("n0", spec("bob")), "another user's agent"
+    assert not link.serves("n9", spec("ann")), "no agent"
+
+
+def test_a_goodbye_is_the_agents_own_and_all_else_the_launchers(desk: Desk) -> None:
+    reports, _, heard, _ = desk
+    reports.said("n0", {"type": "bye"})
+    reports.said("n0", {"type": "ready", "trainer": 1})
+    reports.down("n0")
+    assert heard.calls == [("leaves", "n0"), ("down", "n0")]
+    assert heard.words == [{"type": "ready", "trainer": 1}]

@@ -1,0 +1,57 @@
+"""The order in which events reach the engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bftrainer.daemon.mailbox import Mailbox
+from bftrainer.model.events import Event, NodesChanged, PolicyChanged, Resync, TrainerCancelled
+
+
+class Clock:
+    def now(self) -> float:
+        return 100.0
+
+
+def cancelled(time: float, trainer: int) -> TrainerCancelled:
+    return TrainerCancelled(time=time, trainer=trainer)
+
+
+def test_events_that_wait_together_come_by_time_then_priority_then_arrival() -> None:
+    mailbox = Mailbox(Clock())
+    policy, nodes = PolicyChanged(time=50.0), NodesChanged(time=50.0)
+    for event in (cancelled(60.0, 2), policy, cancelled(50.0, 1), cancelled(50.0, 0), nodes):
+        mailbox.emit(event)
+    expected: list[Event] = [nodes, cancelled(50.0, 1), cancelled(50.0, 0), policy, cancelled(60.0, 2)]
+    assert mailbox.waiting() == expected
+    assert mailbox.waiting() == []
+
+
+def test_an_event_of_the_future_comes_when_it_is_due() -> None:
+    async def scenario() -> None:
+        mailbox = Mailbox(Clock())
+        mailbox.emit(Resync(time=100.05, trainer=1, generation=1))
+        mailbox.emit(cancelled(100.0, 1))
+        assert [type(event) for event in mailbox.waiting()] == [TrainerCancelled]
+        async with asyncio.timeout(10):
+            assert [type(event) for event in await mailbox.batch()] == [Resync]
+
+    asyncio.run(scenario())
+
+
+def test_it_is_idle_only_when_the_last_batch_has_been_acted_on() -> None:
+    async def scenario() -> None:
+        mailbox = Mailbox(Clock())
+        assert mailbox.idle
+        mailbox.emit(cancelled(1.0, 1))
+        assert not mailbox.idle
+        assert len(await mailbox.batch()) == 1
+        assert not mailbox.idle, "the batch is in work"
+        more = asyncio.create_task(mailbox.batch())
+        await asyncio.sleep(0)
+        assert mailbox.idle
+        mailbox.emit(cancelled(1.0, 2))
+        mailbox.emit(cancelled(1.0, 1))
+        assert [event.trainer for event in await more] == [2, 1]  # type: ignore[union-attr]
+
+    asyncio.run(scenario())
