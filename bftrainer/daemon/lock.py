@@ -24,8 +24,7 @@ def make_state_dir(path: Path, *, private: bool) -> None:
         raise BftrainerError(f"--state-dir {path}: {error.strerror}; take another") from error
     if private and mode & 0o077:
         raise BftrainerError(
-            f"state_dir {path} is open to others (mode {mode:o}) and has what users must not know; say: "
-            f"chmod 700 {path}"
+            f"state_dir {path} is open to others (mode {mode:o}) and has secrets in it; say: chmod 700 {path}"
         )
 
 

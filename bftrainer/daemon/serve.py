@@ -1,4 +1,4 @@
-"""A daemon as a service: signals, what systemd is told, and settings that are read again on SIGHUP."""
+"""The daemon as a service: signals, what systemd is told, and settings that are read again on SIGHUP."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a service tells systemd, by the protocol of sd_notify(3): datagrams of NAME=value lines.
+"""What the daemon tells systemd, by the protocol of sd_notify(3): datagrams of NAME=value lines.
 
-Without systemd (no NOTIFY_SOCKET) everything here does nothing. The socket is non-blocking and errors
-are ignored: the daemon never waits for its supervisor, and never fails because of it.
+Without systemd (no NOTIFY_SOCKET) nothing here has an effect. The socket is non-blocking and errors are
+ignored: the daemon never waits for its supervisor, and never fails because of it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ class Systemd:
 
     @classmethod
     def of(cls, environ: Mapping[str, str], pid: int) -> Systemd:
-        """As systemd's variables say; a watchdog that is meant for another process is not ours to feed."""
+        """From systemd's variables in `environ`, for the process `pid`; a watchdog of another process is not
+        ours to feed."""
         usec, meant = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
         expected = usec.isdecimal() and int(usec) > 0 and meant == str(pid)
         return cls(environ.get("NOTIFY_SOCKET") or None, int(usec) / 1e6 if expected else None)
 
     def ready(self) -> None:
+        """The daemon serves, or has finished reloading."""
         self._send("READY=1")
 
     def reloading(self) -> None:
@@ -37,10 +39,11 @@ class Systemd:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
+        """The daemon has begun to stop."""
         self._send("STOPPING=1")
 
     def ping(self) -> None:
-        """Not doing so for `watchdog_s` gets this process killed and started anew."""
+        """Tell that the daemon is alive: without that for `watchdog_s`, systemd kills and restarts it."""
         self._send("WATCHDOG=1")
 
     def status(self, text: str) -> None:
@@ -68,6 +71,7 @@ class Pulse:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
+        """Around one piece of work."""
         self._since = self._clock()
         try:
             yield
@@ -81,7 +85,7 @@ class Pulse:
 
 
 TICK_S = 5.0
-"""How often the status is looked at where no watchdog asks for more."""
+"""How often the status is sent where no watchdog asks for more."""
 
 
 async def report(systemd: Systemd, pulse: Pulse, status: Callable[[], str]) -> None:

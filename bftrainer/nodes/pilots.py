@@ -1,8 +1,8 @@
-"""The pilots that hold nodes for us: which there should be, and what became of those that were ordered.
+"""The pilots that hold nodes for us: which to submit and to cancel, and what became of them.
 
-A node is held while a trainer is to run on it, by a pilot of the user as whom the trainer runs. Orders are
-slow and may fail, and their answers may get lost; so what counts in the end is what the scheduler lists.
-A pilot that it lists and that nobody here knows is cancelled; one that it does not list is gone.
+A node is held while a trainer is to run on it, by a pilot of the user as whom the trainer runs. A submission
+is slow and may fail, and its answer may get lost; so what counts in the end is what the scheduler lists. A
+pilot that is listed and not known here is cancelled; a known one that is not listed is gone.
 """
 
 from __future__ import annotations
@@ -20,38 +20,39 @@ from bftrainer.ports import Clock, Scheduler
 from bftrainer.wire import seal
 
 AT_ONCE = 8
-"""So many orders are under way at a time."""
+"""So many submissions are under way at a time."""
 LISTED_S = 5.0
-"""A pilot that was submitted so long ago and is not listed does not exist."""
+"""A pilot that is not listed so long after its submission does not exist."""
 IN_A_ROW = 3
-"""So many submissions refused in a row are not their nodes' fault."""
+"""If so many submissions are refused in a row, the cause is not their nodes."""
 GONE = "its pilot is gone"
 BACKOFF_S = 5.0
-"""What failed is tried again so much later, twice as much at every failure, and `MAX_BACKOFF_S` at most: a
-submission that was refused, and a cancellation after which the pilot is still listed."""
+"""A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most.
+This holds for submissions that were refused and for cancellations after which the pilot is still listed."""
 MAX_BACKOFF_S = 300.0
 
 
 @dataclass(slots=True)
 class Held:
-    """A pilot that was ordered for a node."""
+    """A pilot that was submitted for a node, or is about to be."""
 
     pilot: Pilot
-    since: float  # when its submission was answered, or given up
+    since: float  # when its submission was answered or given up; inf before
     listed: bool = False
     reported: bool = False  # its agent has been there
-    unused: float | None = None  # since when nobody needs it
+    unused: float | None = None  # since when no trainer needs it
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Why and until when something is not tried again."""
+    """How often something was refused in a row, why, and until when it is not tried again."""
 
     count: int = 0
     until: float = 0.0
     reason: str = ""
 
     def more(self, now: float, reason: str) -> None:
+        """It was refused once more."""
         self.count += 1
         self.until = now + min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self.count - 1))
         self.reason = reason
@@ -59,10 +60,12 @@ class Refusals:
 
 @dataclass(slots=True)
 class Pilots:
-    """Orders pilots and keeps count of them. Everything but `order` and `cancel` returns at once.
+    """Submits and cancels pilots, and keeps account of them. Only `order` and `cancel` wait for the
+    scheduler.
 
-    `connected` says whether a node's agent is, `tell` hears what becomes of pilots. `start_s` is how long an
-    agent may take until it connects, `spare_s` how long a pilot is kept that nobody needs.
+    `connected` says whether a node's agent is, `tell` is told what becomes of pilots. `start_s` is how long
+    an agent may take until it connects, `spare_s` how long a pilot is kept that no trainer needs,
+    `per_minute` the most submissions in a minute.
     """
 
     scheduler: Scheduler
@@ -82,13 +85,14 @@ class Pilots:
     _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
     _everywhere: Refusals = field(default_factory=Refusals)
     _failed: int = 0  # submissions in a row
-    _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # that are still listed, as far as known
+    _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # those that are still listed
 
     def secret_of(self, tag: str) -> str:
+        """The secret of the pilot with this tag."""
         return seal.of_pilot(self.key, tag)
 
     def known(self, node: str, tag: str) -> Held | None:
-        """The pilot that an agent says to be in, if there should be one."""
+        """The pilot that an agent claims to be in; None if we have no such pilot there."""
         held = self.held.get(node)
         return held if held is not None and held.pilot.tag == tag else None
 
@@ -98,7 +102,7 @@ class Pilots:
         return held is not None and held.pilot.user == user
 
     def adopt(self, pilot: Pilot) -> None:
-        """Take a pilot over that an earlier daemon ordered."""
+        """Take over a pilot that an earlier daemon submitted."""
         self.held[pilot.node] = Held(pilot, self.clock.now(), listed=True)
 
     def take_over(self, listed: Collection[Pilot]) -> list[Pilot]:
@@ -116,22 +120,22 @@ class Pilots:
         return strays
 
     def reports(self, node: str) -> None:
-        """A node's agent has connected: its pilot runs, and whatever was wrong there is over."""
+        """A node's agent has connected: its pilot runs, and earlier refusals there no longer count."""
         self.held[node].listed = self.held[node].reported = True
         self._refused.pop(node, None)
 
     def forget(self, node: str) -> Pilot | None:
-        """The pilot of a node is gone, or is to go: whoever lists it from now on is asked to cancel it."""
+        """A node's pilot is gone, or is to go: if a later poll lists it, it is cancelled. Returns it."""
         held = self.held.pop(node, None)
         return held.pilot if held else None
 
     # what the scheduler lists
 
     def strays(self, listed: Collection[Pilot], time: float) -> list[Pilot]:
-        """Reconcile with what a look at the scheduler at `time` has found: the pilots that should not be.
+        """Reconcile with the pilots that a poll at `time` has listed. Returns those that should not exist.
 
-        Everybody can read a tag in the scheduler's list and submit a job that carries it: a pilot counts
-        only with its node and user.
+        Any user can read a tag in the scheduler's list and submit a job that carries it: a pilot is ours only
+        if its node and user are right, too.
         """
         shown = {pilot: pilot for pilot in listed}
         for held in self.held.values():
@@ -144,7 +148,7 @@ class Pilots:
         return [pilot for pilot in shown.values() if pilot not in ours and pilot not in waiting]
 
     def lost(self, listed: Collection[Pilot], time: float) -> dict[str, str]:
-        """The nodes whose pilots are gone or were never born, as of a look at `time`, with the reason."""
+        """The nodes whose pilots are gone or never began, as of a poll at `time`, with the reason."""
         found: dict[str, str] = {}
         for node, held in self.held.items():
             age = time - held.since
@@ -158,18 +162,18 @@ class Pilots:
         return found
 
     def refuse(self, node: str, reason: str) -> None:
-        """No more pilots for a node for a while."""
+        """Submit no pilots for a node for a while."""
         self._refused.setdefault(node, Refusals()).more(self.clock.now(), reason)
 
     def refused(self) -> dict[str, str]:
-        """Node -> why no pilot is ordered for it at the moment."""
+        """Node -> why no pilot is submitted for it at the moment."""
         now = self.clock.now()
         return {node: r.reason for node, r in self._refused.items() if r.until > now}
 
     # what is to be done
 
     def to_cancel(self, wanted: Mapping[str, str], busy: Callable[[str], bool]) -> list[str]:
-        """The nodes whose pilots can go: nobody needs them any more, or another user does."""
+        """The nodes whose pilots can go: no trainer has needed them for `spare_s`, or another user's does."""
         now = self.clock.now()
         found = []
         for node, held in self.held.items():
@@ -183,7 +187,7 @@ class Pilots:
         return found
 
     def to_submit(self, wanted: Mapping[str, str]) -> list[Pilot]:
-        """The pilots that are to be ordered now, within what may be submitted in a minute."""
+        """The pilots to submit now, within `per_minute`; `wanted` is node -> user."""
         now = self.clock.now()
         while self._submitted and now - self._submitted[0] >= 60.0:
             self._submitted.popleft()
@@ -197,9 +201,9 @@ class Pilots:
         return [Pilot(tag=uuid.uuid4().hex, node=node, user=wanted[node]) for node in nodes[:room]]
 
     async def order(self, pilots: Iterable[Pilot], limit_s: Callable[[str], float | None]) -> list[str]:
-        """Submit pilots, several at a time; `limit_s` of a node is for how long.
+        """Submit pilots, several at a time; `limit_s` says for how long a node's may be there.
 
-        Returns the nodes that get none.
+        Returns the nodes whose pilots were refused.
         """
         turn = asyncio.Semaphore(AT_ONCE)
         failed: list[str] = []
@@ -207,7 +211,7 @@ class Pilots:
         async def submit(pilot: Pilot) -> None:
             async with turn:
                 if self.known(pilot.node, pilot.tag) is None:
-                    return  # called off meanwhile
+                    return  # no longer wanted
                 try:
                     await self.scheduler.submit(pilot, self.secret_of(pilot.tag), limit_s(pilot.node))
                     self._everywhere, self._failed = Refusals(), 0
@@ -241,8 +245,8 @@ class Pilots:
         return failed
 
     async def cancel(self, pilots: Collection[Pilot]) -> None:
-        """Cancel pilots; as long as they are listed it is tried again, less and less often: somebody's job
-        that looks like a pilot may be one that we cannot end."""
+        """Cancel pilots. While they stay listed, `strays` returns them again, less and less often: a job that
+        only looks like a pilot may be one that we cannot end."""
         if not pilots:
             return
         for pilot in pilots:

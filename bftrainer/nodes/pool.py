@@ -1,8 +1,8 @@
-"""snapshot x snapshot -> event: which nodes joined and left the pool. Pure.
+"""Which nodes join and leave the pool from one poll to the next. Pure.
 
-A node joins only after it has been idle for `debounce_s`: between the end of one job and the start
-of the next a node looks idle for a moment (the paper drops these records too, section 2.1). It
-leaves at once. A failed poll never gets here: the pool stays as it was.
+A node joins only after it has been idle for `debounce_s`: between the end of one job and the start of the
+next a node is idle for a moment (the paper drops these records too, section 2.1). It leaves at once. After a
+failed poll the pool stays as it was.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bftrainer.model.machine import NodeInfo, Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The nodes that are ours to use, since when the idle others have been seen idle, and until when
-    the scheduler has said that nodes of ours are expected to stay."""
+    """The `nodes` that we may use, since when other nodes have been idle, and until when the scheduler
+    expects nodes of ours to stay."""
 
     nodes: frozenset[str] = frozenset()
     idle_since: Mapping[str, float] = field(default_factory=dict)
@@ -35,8 +35,8 @@ def observe(
 ) -> tuple[Pool, NodesChanged | None]:
     """Take one poll in. Returns the new pool and its changes as one event, None if there are none.
 
-    A node does not join where its hole is expected to end within `min_hole_s`; none joins a `closed` pool.
-    Nodes of `given_up` leave though they could stay, and do not join.
+    A node does not join if its hole is expected to end within `min_hole_s`. No node joins a `closed` pool.
+    Nodes of `given_up` leave, though they could stay, and do not join.
     """
     idle = snapshot.idle - given_up
     brief = {
@@ -71,8 +71,8 @@ def observe(
 def lose(
     pool: Pool, node: str, time: float, reason: str, *, vacated: bool = False
 ) -> tuple[Pool, NodesChanged | None]:
-    """A node is gone before a poll says so (its agent died), or about to be (`vacated`): then its workers
-    can still be told. It may join again like any other."""
+    """Take a node out before a poll shows that it is gone. `vacated`: it is about to be gone, and its workers
+    can still be told. It may join again like any other node."""
     if node not in pool.nodes:
         return pool, None
     after = replace(pool, nodes=pool.nodes - {node})

@@ -1,7 +1,7 @@
 """Which of our nodes to give up for jobs of the main scheduler that could start on them. Pure.
 
-What a node is worth to its trainer is what its speed would be without it; nodes that train nothing yet
-cost nothing. So the main jobs get all that they need, at once, and trainers lose as little as that allows.
+The price of a node is the speed that its trainer loses without it; nodes that train nothing yet cost nothing.
+So the main jobs get all that they need, at once, and trainers lose as little as that allows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def choose(
     curves: Mapping[int, Points],
     releasing: Collection[str] = (),
 ) -> frozenset[str]:
-    """The nodes of `held` to let go, for each claim the cheapest `count` that are left.
+    """The nodes of `held` to give up: for each claim the cheapest `count` of those that are left.
 
-    A claim for which too few are left gets none: its job could not start anyway. `curves` has the samples/s
-    by nodes of each of the trainers. Those of `held` that are `releasing` already cost nothing more.
+    A claim for which too few are left gets none, as its job could not start anyway. `curves` has each
+    trainer's samples/s by nodes. Nodes of `held` that we are `releasing` already cost nothing more.
     """
     owner = {node: t for t in trainers for node in t.nodes}
     size = {t.id: len(t.nodes) for t in owner.values()}

@@ -1,7 +1,7 @@
 """One line for every event, with fields, readable by people (`text`) or by journald (`logfmt`).
 
-`note` writes such a line; ordinary log calls come out in the same form. Whatever a user has a hand in
-is quoted and escaped: no text can begin a new line or a field of its own.
+`note` writes such a line; ordinary log calls come out in the same form. Texts that users can influence are
+quoted and escaped, so that none can begin a new line or a field of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Format = Literal["auto", "text", "logfmt"]
 PLAIN = re.compile(r"[\w.:/@+,%*-]+", re.ASCII)
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 MAX_VALUE = 2_000
-MAX_TRACE = 16_000  # journald cuts lines at 48 KiB, and what follows would look like a line of its own
+MAX_TRACE = 16_000  # journald cuts lines at 48 KiB, and the rest would look like a line of its own
 MAX_NAMES = 20
 PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 """Levels and syslog's numbers for them; what is below is 7, debug."""
@@ -39,7 +39,7 @@ def names(nodes: Iterable[str]) -> str | None:
 
 
 def configure(form: Format, *, verbose: bool = False, stream: IO[str] | None = None) -> None:
-    """Send the whole process's log to its standard error, in a form; `auto` asks who reads there."""
+    """Send the whole process's log to its standard error; the form `auto` follows from what reads there."""
     out = sys.stderr if stream is None else stream
     logfmt = form == "logfmt" or (form == "auto" and read_by_journald(out, os.environ))
     handler = logging.StreamHandler(out)
@@ -65,10 +65,12 @@ class Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
+        """The message with its fields."""
         record.message = " ".join([_visible(record.message), *_fields(_of(record))])
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:  # noqa: N802
+        """The traceback, each line marked."""
         lines = super().formatException(ei).splitlines()  # type: ignore[arg-type]
         return "\n".join(f"  | {_visible(line)}" for line in lines)
 
@@ -77,6 +79,7 @@ class Logfmt(logging.Formatter):
     """`<6>event=nodes_changed joined=3 reason=poll`: syslog's priority, then nothing but fields."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The whole record as one line."""
         priority = next((number for level, number in PRIORITIES if record.levelno >= level), 7)
         event = getattr(record, "event", None)
         said: dict[str, object] = {"event": event or "message"}

@@ -66,12 +66,13 @@ def render(
 
 
 class _Snapshot(Collector):
-    """One moment as metrics; whoever has ended is not in it any more."""
+    """One moment as metrics, without trainers that have ended."""
 
     def __init__(self, status: Mapping[str, Any], trainers: list[Mapping[str, Any]]) -> None:
         self._status, self._trainers = status, trainers
 
     def collect(self) -> Iterator[Metric]:
+        """All metrics of the moment."""
         status = self._status
         pool = GaugeMetricFamily("bftrainer_pool_nodes", "Nodes of the pool.", labels=["state"])
         pool.add_metric(["used"], status["pool"] - status["unused"])

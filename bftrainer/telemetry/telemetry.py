@@ -1,6 +1,7 @@
-"""What the daemon tells of itself: for everything that happens, a line in the log and counts for Prometheus.
+"""What the daemon reports of itself: for each thing that happens, a line in the log and counts for
+Prometheus.
 
-One call for each kind of thing, made where it happens; nothing here decides or acts.
+Each kind of thing has one method, called where it happens; nothing here decides or acts.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from bftrainer.telemetry.troubles import Part, Trouble, Troubles
 log = logging.getLogger("bftrainer")
 
 FAILURES = frozenset({"refused", "unsure", "lost", "cancel_failed"})
-"""What becomes of pilots and should not."""
+"""The events of pilots that are failures."""
 
 
 class Telemetry:
-    """The daemon's voice and its counters."""
+    """The daemon's log lines, counters, and the register of what is wrong."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(__version__)
@@ -37,7 +38,7 @@ class Telemetry:
         self._rescaled: dict[int, int] = {}  # trainer -> the last generation that was counted
 
     def took(self, event: Event, plan: Plan | None, actions: Sequence[Action], ended: Ended | None) -> None:
-        """An event was taken and decided upon."""
+        """The engine took an event and decided."""
         kind, known = _snake(event), _told(event)
         self.metrics.events.labels(kind).inc()
         if plan is not None:
@@ -85,7 +86,7 @@ class Telemetry:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Around a look at the scheduler."""
+        """Around a poll of the scheduler: counts it, and how long it took."""
         began, result = time.perf_counter(), "failed"
         try:
             yield
@@ -95,7 +96,8 @@ class Telemetry:
             self.metrics.polls.labels(result).inc()
 
     def pilot(self, event: str, pilots: Iterable[Pilot], reason: str = "") -> None:
-        """Something was done to pilots, or happened to them: submitted, refused, cancelled, lost ..."""
+        """Something was done to pilots, or happened to them, such as submitted, refused, cancelled or
+        lost."""
         concerned = tuple(pilots)
         if concerned:
             self.metrics.pilots.labels(event).inc(len(concerned))
@@ -112,7 +114,7 @@ class Telemetry:
             )
 
     def vacated(self, jobs: Iterable[str], nodes: Iterable[str], seconds: float) -> None:
-        """Nodes were given up, for main jobs where such are named, `seconds` after that had been decided."""
+        """Nodes were given up, for main jobs if `jobs` names some, `seconds` after the decision."""
         jobs, nodes = tuple(jobs), tuple(nodes)
         if jobs:
             self.metrics.claims.inc(len(jobs))
@@ -135,7 +137,7 @@ class Telemetry:
                 note(log, "degraded", logging.ERROR, part=part, reason=trouble.text)
 
     def ordered(self, order: str, user: str, **more: object) -> None:
-        """What a person has ordered, and who."""
+        """A user or admin has ordered something."""
         note(log, "ordered", order=order, user=user, **more)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.pilot import PilotJob
-from bftrainer.schedulers.slurm.text import JobRow
+from bftrainer.schedulers.slurm.rows import JobRow
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "slurm"
 MARK = "0123456789abcdef"  # of the recorded squeue

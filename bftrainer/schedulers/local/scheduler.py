@@ -1,9 +1,8 @@
 """One machine as a cluster: its "nodes" are slots, their idleness is played from a log.
 
-The log plays the main scheduler's part: at the moment when it says that a node is taken, the pilot
-there is killed with SIGKILL, agent, workers and all, without notice. Pilots are ordinary processes
-in sessions of their own; they survive the daemon as a batch job would, and a restarted daemon finds
-them in the process table, whatever it had written down before.
+The log takes the part of the main scheduler: when it says that a node is taken, the pilot there is killed
+with SIGKILL, with its agent and workers, without notice. Pilots are ordinary processes in sessions of their
+own. They survive the daemon as a batch job would, and a restarted daemon finds them in the process table.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 AGENT = "bftrainer.agent"
 MAX_PASSES = 20
 SETTLED_S = 10.0
-"""So long after the start a pilot that an earlier daemon had just started may still have to get its name."""
+"""For so long after our start, a pilot that an earlier daemon had just started may not have its name yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +42,16 @@ class Playback:
     speed: float
 
     def log_time(self, now: float) -> float:
+        """The log time at `now`."""
         return self.begin + (now - self.origin) * self.speed
 
     def wall_time(self, log_time: float) -> float:
+        """When it is `log_time`, in Unix seconds."""
         return self.origin + (log_time - self.begin) / self.speed
 
 
 class LocalScheduler:
-    """Implements `ports.Scheduler` with processes of this machine."""
+    """Implements `ports.Scheduler` with processes of this machine: `changes` make `nodes` idle and busy."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class LocalScheduler:
         self._player: asyncio.Task[None] | None = None
 
     async def poll(self) -> Snapshot:
+        """The slots as the log has them now. The first poll begins to play the log."""
         self._advance()
         if self._player is None:
             self._player = asyncio.create_task(self._play())
@@ -86,9 +88,16 @@ class LocalScheduler:
         )
 
     async def pilots(self) -> tuple[Pilot, ...]:
+        """Our pilots in the process table."""
         return tuple(pilot for _, pilot in self._running())
 
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        """Start a pilot as a process; `limit_s` is ignored, the log ends pilots.
+
+        Raises:
+            NoRoomError: the node is busy.
+            SchedulerError: the process cannot be started.
+        """
         self._advance()
         if pilot.node not in self._idle:
             raise NoRoomError(f"{pilot.node} is busy")
@@ -112,15 +121,18 @@ class LocalScheduler:
         self._children.append((child, pilot))
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        """Kill pilots with all their processes."""
         for pid, running in self._running():
             if running in pilots:
                 _kill_session(pid)
         self._reap()
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        return {}  # their logs, on this machine, have it
+        """Nothing is known here: pilots' log files, on this machine, say why they failed."""
+        return {}
 
     async def close(self) -> None:
+        """Stop playing the log; pilots go on."""
         if self._player is not None:
             self._player.cancel()
         self._reap()
@@ -147,7 +159,7 @@ class LocalScheduler:
         self._reap()
 
     def _running(self) -> list[tuple[int, Pilot]]:
-        """Our pilots in the process table: (pid, pilot), whoever started them."""
+        """Our pilots in the process table: (pid, pilot), of this daemon and earlier ones."""
         self._reap()
         settled = time.monotonic() - self._born > SETTLED_S
         found = ((pid, self._pilot(pid)) for pid in (self._inherited if settled else _pids()))
@@ -179,9 +191,9 @@ def _pids() -> list[int]:
 
 
 def _kill_session(leader: int) -> None:
-    """SIGKILL to every process of a pilot's session: nothing of it may stay on a node that is taken.
+    """Send SIGKILL to every process of a pilot's session: none may stay on a node that is taken.
 
-    Again until nothing is found: a process may have forked while we looked.
+    Repeat until none is found, as a process may fork meanwhile.
     """
     found = [leader]
     for _ in range(MAX_PASSES):
@@ -194,7 +206,7 @@ def _kill_session(leader: int) -> None:
 
 
 def _session(pid: int) -> int | None:
-    """The session of a living process; the dead that nobody has reaped yet have none."""
+    """The session of a living process; None for a process that is dead and not reaped yet."""
     try:
         state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
 """Which pending main jobs could start now, and what of ours they would need. Pure.
 
 This follows what Slurm's scheduler does with the queue, as far as squeue shows it: jobs in the order of
-their partition's tier and their priority; whoever cannot start keeps its nodes from those behind it, unless
-they end in time (backfill). What squeue does not show (topology, licences, limits still to come) can make
-this wrong in both directions: a claim that leads to no start lapses, see `schedulers.slurm`, and for a job
-that is not recognised Slurm preempts our pilots by itself.
+their partition's tier and their priority; a job that cannot start keeps its nodes from those behind it,
+unless they end in time (backfill). What squeue does not show (topology, licences, limits still to come) can
+make this wrong in both directions. A claim that leads to no start lapses, see `scheduler.py`; for a job that
+is not recognised, Slurm preempts our pilots by itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.text import JobRow, NodeRow, Partition
+from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 
 DEPTH = 500  # as many jobs as Slurm's backfill looks at by default (bf_max_job_test)
 WAITING = (
@@ -41,11 +41,14 @@ class Rooms:
 
     @property
     def all(self) -> frozenset[str]:
+        """All of them."""
         return self.free | self.coming | self.held
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
+    """What pending main jobs would need: nodes of ours, and free nodes."""
+
     claims: tuple[Claim, ...] = ()
     taken: Mapping[str, str] = field(
         default_factory=dict
@@ -58,6 +61,7 @@ class Claims:
 
 
 def waits_for_nodes(job: JobRow) -> bool:
+    """Whether a pending job waits for nodes only, of those that could be ours."""
     return (
         job.state == "PENDING"
         and job.priority > 0  # 0: held
@@ -68,7 +72,7 @@ def waits_for_nodes(job: JobRow) -> bool:
 
 
 def in_order(jobs: Collection[JobRow], partitions: Mapping[str, Partition]) -> list[JobRow]:
-    """In the order in which Slurm tries to start them."""
+    """The jobs in the order in which Slurm tries to start them."""
 
     def tier(job: JobRow) -> int:
         return max((partitions[name].tier for name in job.partitions if name in partitions), default=0)
@@ -86,7 +90,8 @@ def claims(
     rooms: Rooms,
     now: float,
 ) -> Claims:
-    """Walk `jobs`, main jobs that wait for nodes, in their order."""
+    """Which of `jobs`, main jobs that wait for nodes, could start, and where; they are tried in their
+    order."""
     walk = _Walk(nodes, partitions, rooms, now)
     for job in jobs[:DEPTH]:
         for _ in range(job.tasks):
@@ -141,8 +146,8 @@ class _Walk:
             self.claims.append(Claim(job=job.id, nodes=frozenset(candidates), count=len(used)))
 
     def _block(self, job: JobRow, eligible: frozenset[str]) -> None:
-        """It waits: its nodes are kept for it from its expected start on. Before Slurm has planned it,
-        nobody behind it starts where it could."""
+        """Keep the nodes of a job that waits, from its expected start on. Before Slurm has planned it, no job
+        behind it starts where this one could."""
         if job.planned and job.start is not None:
             for name in self.rooms.intersection(job.planned):
                 self._kept[name] = min(self._kept.get(name, inf), job.start)

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.slurm.text import NODE_NAME, End
+from bftrainer.schedulers.slurm.rows import End
+from bftrainer.schedulers.slurm.text import NODE_NAME
 
 PREFIX = "bftrainer-"
 MINUTE_S = 60.0
 START_S = 15.0
-"""Between the end of a pilot's time limit and that of its hole: Slurm starts it a little later."""
+"""A pilot's time limit ends so long before its hole does, as Slurm starts the job a little later."""
 TAG = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
-"""What pilots are called, whichever daemon's they are: any other job is a main job."""
+"""The names of pilots, of any daemon: every other job is a main job."""
 NOT_FOUND = 127
 """How a shell says that there is no such program."""
 FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
@@ -69,7 +70,7 @@ def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float |
 
 
 def log_of(job: PilotJob, pilot: Pilot) -> Path:
-    """Where a pilot prints to; another user's may not write into our folder."""
+    """The file that a pilot prints to; a pilot of another user may not write into our folder."""
     return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
 
 
@@ -156,7 +157,7 @@ def as_user(job: PilotJob, user: str, words: Sequence[str]) -> list[str]:
     the command would need a rule that allows env, and with it every program.
 
     Raises:
-        SchedulerError: there is no way to become somebody else, or `user` is no name.
+        SchedulerError: we cannot run commands as other users, or `user` is no name.
     """
     if not user:
         return list(words)

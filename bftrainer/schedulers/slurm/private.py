@@ -1,14 +1,14 @@
-"""Whether Slurm shows us everybody's jobs and nodes. Jobs that its PrivateData hides are not in the queue,
-which does not say so, and main jobs that we do not see would never be vacated for. Pure."""
+"""Whether Slurm shows us all users' jobs and nodes. squeue silently omits the jobs that PrivateData hides,
+and we would never give nodes up for main jobs that we do not see. Pure."""
 
 from __future__ import annotations
 
 import re
 
-from bftrainer.schedulers.slurm.text import TextError
+from bftrainer.schedulers.slurm.values import TextError
 
 NEEDED = ("jobs", "nodes", "partitions")
-"""The words of PrivateData that make us blind; "all" stands for all of them."""
+"""The words of PrivateData that hide what we need; "all" stands for all of them."""
 SEES_ALL = frozenset({"Operator", "Administrator"})
 """Levels, as sacctmgr has them, from which nothing is hidden."""
 

@@ -1,7 +1,7 @@
-"""Slurm through its commands: this module alone has them run.
+"""Slurm through its commands; no other module runs them.
 
-Whatever a command does not answer clearly is an error, never an empty machine: with slurmctld down some
-versions exit with 0 and print nothing.
+An answer that is not clear is an error, never an empty machine: with slurmctld down, some versions exit with
+0 and print nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
 from bftrainer.schedulers.slurm.pilot import PilotJob
-from bftrainer.schedulers.slurm.text import JobRow, TextError
+from bftrainer.schedulers.slurm.rows import JobRow
+from bftrainer.schedulers.slurm.values import TextError
 from bftrainer.schedulers.slurm.view import Ours, View
 
 log = logging.getLogger(__name__)
@@ -35,18 +36,22 @@ UNANSWERED = (
     "Zero Bytes were transmitted",
     "reset by peer",
 )
-"""What sbatch says when the job may have been accepted nonetheless."""
+"""What sbatch says when Slurm may have accepted the job nonetheless."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
 AGAIN = 10  # a claim that lapsed counts again after so many times the patience
 
 
 def own_name() -> str:
-    """Who we are to Slurm, whatever LOGNAME says."""
+    """The user as whom Slurm knows us, whatever LOGNAME says."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
 class SlurmScheduler:
-    """Implements `ports.Scheduler`."""
+    """Implements `ports.Scheduler`; methods without another docstring do what it says there.
+
+    `watch` are the partitions whose nodes are seen; empty: the one of the pilots. Every command may take
+    `command_timeout_s`. Nodes are kept free for a main job that should start for `claim_patience_s`.
+    """
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class SlurmScheduler:
         self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
 
     async def poll(self) -> Snapshot:
+        """The machine as scontrol and squeue show it now."""
         if not self._sees_all:
             await self._see_all()
         self._sees_all = False  # after a poll that fails Slurm may come back with another configuration
@@ -95,7 +101,7 @@ class SlurmScheduler:
         now = self._clock.now()
         self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
         try:
-            view = slurm_view.look(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+            view = slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
         except TextError as error:
             raise SchedulerError(str(error)) from error
         self._remember(view)
@@ -103,12 +109,20 @@ class SlurmScheduler:
         return view.snapshot
 
     async def pilots(self) -> tuple[Pilot, ...]:
+        """Our pilots in the queue."""
         jobs = await self._queue()
         pilots = slurm_view.pilots(jobs, self._ours)
         self._note(pilots)
         return pilots
 
     async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        """Submit a pilot with sbatch, as its user.
+
+        Raises:
+            NoRoomError: the last poll showed the node in use, or its hole is too short.
+            UnsureError: the job may have been accepted.
+            SchedulerError: it was refused.
+        """
         if pilot.node in self._busy:
             raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
         words, script = self.request(pilot, secret, limit_s)
@@ -136,17 +150,23 @@ class SlurmScheduler:
         return self._as(pilot.user, words), slurm_pilot.script(self._job, pilot, secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        """Cancel pilots with scancel, each as its user.
+
+        Raises:
+            SchedulerError: some could not be cancelled; the others were.
+        """
         if any(not pilot.job and not self._jobs.get(pilot) for pilot in pilots):
             await self.pilots()  # a submission that was never confirmed: by its name
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        # all at once: nobody's pilots are to wait for a user as whom nothing can be run
+        # all at once: one user's pilots do not wait for another user as whom nothing can be run
         failed = await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
         if reasons := list(dict.fromkeys(filter(None, failed))):
             raise SchedulerError("; ".join(reasons))
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs."""
         numbers = {pilot: self._number(pilot) for pilot in pilots}
         asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
         if not asked:
@@ -156,12 +176,12 @@ class SlurmScheduler:
         return {pilot: why for pilot, why in found.items() if why}
 
     def _number(self, pilot: Pilot) -> str:
-        """The job of a pilot, even of one that no look has found; "" if it is not known."""
+        """The job of a pilot, even of one that no poll has shown; "" if it is not known."""
         last, number = self._submitted.get(pilot.node, (None, ""))
         return pilot.job or (number if last == pilot else "")
 
     async def close(self) -> None:
-        pass
+        """Nothing to stop: commands do not outlive their calls."""
 
     async def _scancel(self, user: str, jobs: Collection[str]) -> str:
         """End a user's jobs; returns why that failed, "" if it did not."""
@@ -177,7 +197,7 @@ class SlurmScheduler:
         return slurm_pilot.as_user(self._job, user, words)
 
     async def _see_all(self) -> None:
-        """Raises SchedulerError if Slurm hides from us what we need to see."""
+        """Check that Slurm hides nothing from us that we need. Raises `SchedulerError` if it does."""
         done = await self._run(["scontrol", "show", "config"], hopeless=HOPELESS)
         try:
             hidden = private.hidden(done.out, os.geteuid())
@@ -233,6 +253,6 @@ class SlurmScheduler:
 
 
 def names_of_here() -> frozenset[str]:
-    """What this machine is called."""
+    """The names of this machine."""
     name = socket.gethostname()
     return frozenset({name, name.partition(".")[0]})

@@ -1,5 +1,5 @@
-"""What Slurm shows, reduced to what bftrainer knows: nodes that are ours to use or not and why, our pilots,
-and the claims of main jobs. Pure."""
+"""From what Slurm shows to what bftrainer works with: nodes that may be ours or why not, our pilots, and the
+claims of main jobs. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.slurm import claims
 from bftrainer.schedulers.slurm.claims import Rooms
 from bftrainer.schedulers.slurm.pilot import NAME, TAG, job_name
-from bftrainer.schedulers.slurm.text import JobRow, Machine, NodeRow, TextError
+from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
+from bftrainer.schedulers.slurm.values import TextError
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
@@ -26,10 +27,10 @@ GONE = frozenset({"COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "
 class Ours:
     """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>` of these users.
 
-    `users` None: of any user. `partition` is where pilots go, "" the default one; only nodes of the
-    partitions in `watch` are looked at, those of `partition` if it is empty. With `preempted` pilots only go
-    where main jobs may take their nodes. `here`: agents reach the daemon only from this machine, which has
-    these names; empty: from everywhere.
+    `users` None: of any user. Pilots go to `partition`, "" the default one. Only nodes of the partitions in
+    `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
+    may take their nodes. `here`: agents reach the daemon only from this machine, which has these names;
+    empty: from everywhere.
     """
 
     instance: str
@@ -43,12 +44,14 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class View:
+    """One poll: the snapshot, and what the scheduler object needs to remember of it."""
+
     snapshot: Snapshot
     expected: frozenset[str]  # main jobs that should start now; see `claim_patience_s`
     pilot_partition_max_s: float | None
 
 
-def look(
+def interpret(
     machine: Machine, jobs: Sequence[JobRow], ours: Ours, *, now: float, lapsed: Collection[str] = ()
 ) -> View:
     """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them.
@@ -88,12 +91,12 @@ def look(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, or a host:port, is this machine from wherever one looks."""
+    """Whether a host, or a host:port, is a loopback address: on every machine it means that machine."""
     return host.startswith("127.") or host.partition(":")[0] == "localhost"
 
 
 def pilot_partition(machine: Machine, ours: Ours) -> str:
-    """Where pilots go: the one of the settings, or the default one."""
+    """The partition that pilots go to: the one of the settings, or the default one."""
     default = (name for name, partition in machine.partitions.items() if partition.default)
     return ours.partition or next(default, "")
 
@@ -115,7 +118,7 @@ def _pilot(job: JobRow, ours: Ours) -> Pilot | None:
         return None
     where = job.nodes or job.required
     if len(where) != 1:
-        return None  # somebody's joke: a pilot is on one node
+        return None  # a job that only has the name: a pilot is on one node
     running = job.state == "RUNNING"
     return Pilot(
         tag=tag,

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from bftrainer.schedulers.slurm import text
+from bftrainer.schedulers.slurm import text, values
 from bftrainer.schedulers.slurm.claims import waits_for_nodes
-from bftrainer.schedulers.slurm.text import FIELDS, SEPARATOR, JobRow
-from bftrainer.schedulers.slurm.view import Ours, View, look, unfit
+from bftrainer.schedulers.slurm.rows import JobRow
+from bftrainer.schedulers.slurm.text import FIELDS, SEPARATOR
+from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit
 from tests.support.slurm_samples import MARK, scontrol_24
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples" / "slurm-24.11"
@@ -68,7 +69,7 @@ def running() -> list[JobRow]:
 def seen(*jobs: JobRow) -> View:
     now = recorded_jobs()["2"]["last_sched_evaluation"]["number"]
     ours = Ours("0a1b2c3d", "root", frozenset({"root"}), "backfill")
-    return look(text.machine(scontrol_24()), jobs, ours, now=float(now))
+    return interpret(text.machine(scontrol_24()), jobs, ours, now=float(now))
 
 
 def test_what_its_sinfo_calls_idle_is_exactly_what_we_take() -> None:
@@ -91,7 +92,7 @@ def test_a_pending_job_in_text_says_what_its_json_says() -> None:
     assert (job.name, job.reason, job.count) == ("mainB", "Resources", known["node_count"]["number"])
     assert job.start == known["start_time"]["number"]
     assert job.limit_s == 60 * known["time_limit"]["number"]
-    assert job.planned == text.expand(known["scheduled_nodes"])
+    assert job.planned == values.expand(known["scheduled_nodes"])
     assert len(job.planned) == job.count
 
 

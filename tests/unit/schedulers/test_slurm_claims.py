@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.slurm.claims import Claims, Rooms, claims, features, in_order, waits_for_nodes
-from bftrainer.schedulers.slurm.text import JobRow, NodeRow, Partition
+from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

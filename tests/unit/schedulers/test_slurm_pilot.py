@@ -15,7 +15,7 @@ from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.pilot import as_user, command, failure, limit_minutes, script
-from bftrainer.schedulers.slurm.text import End
+from bftrainer.schedulers.slurm.rows import End
 from tests.support.slurm_samples import PILOT_JOB
 
 TAG = "c0ffee" + "0" * 26

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.schedulers.slurm import text as slurm_text
-from bftrainer.schedulers.slurm.text import SEPARATOR, TextError
+from bftrainer.schedulers.slurm import values
+from bftrainer.schedulers.slurm.text import SEPARATOR
+from bftrainer.schedulers.slurm.values import TextError
 from tests.support.slurm_samples import DATA, MARK, scontrol_22, scontrol_24
 
 
@@ -117,7 +119,7 @@ def test_one_odd_line_hides_no_other_job() -> None:
 
 @given(st.text())
 def test_nothing_but_a_text_error_comes_out(text: str) -> None:
-    for parse in (slurm_text.machine, lambda t: slurm_text.jobs(t, MARK), slurm_text.expand):
+    for parse in (slurm_text.machine, lambda t: slurm_text.jobs(t, MARK), values.expand):
         with suppress(TextError):
             parse(text)
 
@@ -135,15 +137,15 @@ def test_no_field_breaks_the_queue(fields: list[str]) -> None:
 @given(st.sets(st.integers(1, 400), min_size=1), st.sampled_from(["n{}", "r1n{:03}", "rack{}-a"]))
 def test_node_lists_mean_what_clustershell_says(numbers: set[int], form: str) -> None:
     names = {form.format(n) for n in numbers}
-    assert set(slurm_text.expand(str(NodeSet.fromlist(sorted(names))))) == names
+    assert set(values.expand(str(NodeSet.fromlist(sorted(names))))) == names
 
 
 def test_node_lists_of_several_forms() -> None:
-    assert slurm_text.expand("r[1-2]n[01-02],gpu7") == ("r1n01", "r1n02", "r2n01", "r2n02", "gpu7")
-    assert slurm_text.expand("(null)") == slurm_text.expand("") == ()
+    assert values.expand("r[1-2]n[01-02],gpu7") == ("r1n01", "r1n02", "r2n01", "r2n02", "gpu7")
+    assert values.expand("(null)") == values.expand("") == ()
     for text in ("n[1-999999999]", "n[0-99999][0-99999]", "n[x]"):
         with pytest.raises(TextError):
-            slurm_text.expand(text)
+            values.expand(text)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_node_lists_of_several_forms() -> None:
     ],
 )
 def test_gpus(text: str, count: int) -> None:
-    assert slurm_text.gpus(text) == count
+    assert values.gpus(text) == count
 
 
 @pytest.mark.parametrize(
@@ -175,4 +177,4 @@ def test_gpus(text: str, count: int) -> None:
     ],
 )
 def test_durations(text: str, seconds: float | None) -> None:
-    assert slurm_text.duration_s(text) == seconds
+    assert values.duration_s(text) == seconds

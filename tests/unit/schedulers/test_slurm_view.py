@@ -8,8 +8,9 @@ import pytest
 
 from bftrainer.model.machine import Claim, Pilot
 from bftrainer.schedulers.slurm import text as slurm_text
-from bftrainer.schedulers.slurm.text import JobRow, Machine, NodeRow, Partition, Reservation, TextError
-from bftrainer.schedulers.slurm.view import Ours, View, look, unfit
+from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition, Reservation
+from bftrainer.schedulers.slurm.values import TextError
+from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK, scontrol_22, scontrol_24
 
 NOW = 1795289515.0
@@ -44,7 +45,7 @@ def why(view: View) -> dict[str, str]:
 
 
 def see(machine_: Machine, *jobs: JobRow, ours: Ours = OURS, **others: object) -> View:
-    return look(machine_, jobs, ours, now=NOW, **others)  # type: ignore[arg-type]
+    return interpret(machine_, jobs, ours, now=NOW, **others)  # type: ignore[arg-type]
 
 
 def test_nodes_from_which_no_agent_could_call_are_left_alone() -> None:

@@ -194,7 +194,12 @@ def test_the_page_names_every_event_of_the_log() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in files)
     said = set(re.findall(r"""\bnote\(\s*log,\s*"(\w+)\"""", source))
     said |= {f"{part}_failed" for part in re.findall(r"""\.trouble\(\s*"(\w+)\"""", source)}
-    pilots = set(re.findall(r"""(?:\.tell|telemetry\.pilot)\(\s*"(\w+)\"""", source)) | FAILURES
+    of_pilots = "".join(
+        path.read_text(encoding="utf-8")
+        for room in ("nodes", "daemon")
+        for path in (ROOT / "bftrainer" / room).glob("*.py")
+    )
+    pilots = set(re.findall(r"""(?:\.tell|telemetry\.pilot)\(\s*"(\w+)\"""", of_pilots)) | FAILURES
     said |= {"_".join(re.findall("[A-Z][a-z]+", kind.__name__)).lower() for kind in get_args(Event)}
     assert {"ready", "degraded", "agent_failed", "nodes_changed"} <= said
     assert {"submitted", "refused", "adopted"} <= pilots

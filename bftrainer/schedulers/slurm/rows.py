@@ -1,0 +1,89 @@
+"""What Slurm's commands show, as frozen dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node: the base of its state such as IDLE, and what is said besides, such as PLANNED."""
+
+    name: str
+    base: str
+    flags: frozenset[str]
+    partitions: tuple[str, ...]
+    features: tuple[str, ...]
+    gres: str
+    gpus: int
+    cpus: int
+    memory_mb: int
+    hosts: tuple[str, ...] = ()  # the address that Slurm calls it by, and its machine's name
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition; jobs of a higher `tier` start first. `max_s` None: no time limit."""
+
+    name: str
+    tier: int
+    up: bool
+    default: bool
+    max_s: float | None
+    preempted: bool = True  # whether main jobs may take the nodes of its jobs, as far as it says
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are reserved from `start` to `end` (Unix seconds)."""
+
+    name: str
+    start: float
+    end: float
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What `scontrol` shows, by name."""
+
+    nodes: Mapping[str, NodeRow]
+    partitions: Mapping[str, Partition]
+    reservations: tuple[Reservation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job of the queue. `tasks`: how many of an array's tasks this line stands for, at most."""
+
+    id: str
+    tasks: int
+    partitions: tuple[str, ...]
+    user: str
+    state: str
+    start: float | None  # when it started, or is expected to
+    end: float | None
+    limit_s: float | None  # None: unlimited, or not known
+    count: int  # nodes
+    planned: tuple[str, ...]  # the nodes on which it is expected to start
+    nodes: tuple[str, ...]  # that it holds
+    required: tuple[str, ...]
+    excluded: tuple[str, ...]
+    features: str
+    priority: int
+    reservation: str
+    cpus: int  # on each node, at least
+    memory_mb: int  # on each node, at least
+    gpus: int  # on each node
+    reason: str
+    name: str  # its first line
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a job has ended. `code`: of its script; 0 also if that was killed."""
+
+    state: str
+    code: int
+    reason: str

@@ -1,0 +1,127 @@
+"""Single values as Slurm's commands print them: numbers, times, memory, lists of nodes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice, product
+
+NOTHING = frozenset({"", "(null)", "N/A", "none"})
+"""What stands for no value."""
+MAX_NODES = 100_000
+"""The most nodes of one list."""
+
+
+class TextError(ValueError):
+    """What a command printed is not what it prints when it works."""
+
+
+def plain(text: str) -> str:
+    """A text, empty where it stands for no value."""
+    return "" if text in NOTHING else text
+
+
+@lru_cache(maxsize=4096)
+def words(text: str) -> tuple[str, ...]:
+    """The words of a,b,c."""
+    return () if text in NOTHING else tuple(text.split(","))
+
+
+@lru_cache(maxsize=4096)
+def count(text: str) -> int:
+    """A number as Slurm prints it: 2048 is 2K; 0 if it is none."""
+    match = re.match(r"(\d+)([KM]?)", text)
+    return int(match[1]) * {"": 1, "K": 1024, "M": 1024**2}[match[2]] if match else 0
+
+
+def moment(text: str) -> float | None:
+    """A time in seconds since the Unix epoch; None for N/A and the like."""
+    return float(text) if text.isdecimal() else None
+
+
+@lru_cache(maxsize=4096)
+def megabytes(text: str) -> int:
+    """Memory as squeue prints it: 100M, 4G, 1.5T; without a letter it is MB."""
+    match = re.match(r"([\d.]+)([KMGTP]?)", text)
+    if not match:
+        return 0
+    unit = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
+    try:
+        return int(float(match[1]) * unit)
+    except ValueError:
+        return 0
+
+
+@lru_cache(maxsize=4096)
+def duration_s(text: str) -> float | None:
+    """Slurm's [days-][hours:]minutes:seconds in seconds; None for UNLIMITED and what is no duration."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if not match:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+@lru_cache(maxsize=4096)
+def gpus(gres: str) -> int:
+    """GPUs in a list of generic resources: gpu:a100:4(S:0-1),nvme:1 -> 4; also gres/gpu:4 and gres:gpu:4."""
+    total = 0
+    for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
+        words = re.split(r"[:=]", entry.removeprefix("gres/").removeprefix("gres:"))
+        if words[0] == "gpu":
+            last = re.fullmatch(r"(\d+)([Kk]?)", words[-1])
+            total += int(last[1]) * (1024 if last[2] else 1) if last else 1
+    return total
+
+
+def tasks(identity: str) -> int:
+    """How many tasks `12_[1-5,8%2]` stands for: as many as may run at once."""
+    if "_[" not in identity:
+        return 1
+    listed, _, most = identity.partition("_[")[2].rstrip("]").partition("%")
+    total = 0
+    for part in listed.split(","):
+        bounds = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        if bounds:
+            first, last, step = int(bounds[1]), int(bounds[2] or bounds[1]), int(bounds[3] or 1)
+            total += max(0, last - first) // max(step, 1) + 1
+    return max(1, min(total, count(most) or total))
+
+
+@lru_cache(maxsize=8192)
+def expand(text: str) -> tuple[str, ...]:
+    """The nodes of Slurm's short form: rack[1-2]n[01-03],gpu7.
+
+    Raises:
+        TextError: it cannot be read.
+    """
+    if text in NOTHING:
+        return ()
+    names: list[str] = []
+    for word in _split(text):
+        if "[" not in word:
+            names.append(word)
+            continue
+        pieces = re.split(r"\[([^\]]*)\]", word)
+        choices = [[piece] if i % 2 == 0 else list(_numbers(piece)) for i, piece in enumerate(pieces)]
+        names.extend("".join(choice) for choice in islice(product(*choices), MAX_NODES + 1))
+        if len(names) > MAX_NODES:
+            raise TextError(f"{text[:80]!r} are more than {MAX_NODES} nodes")
+    return tuple(names)
+
+
+def _split(text: str) -> list[str]:
+    """The words between commas that are not inside brackets."""
+    return re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text)
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        bounds = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if not bounds:
+            raise TextError(f"{text[:80]!r} are no numbers of nodes")
+        first, last = bounds[1], bounds[2] or bounds[1]
+        if int(last) - int(first) > MAX_NODES:
+            raise TextError(f"{part!r} are more than {MAX_NODES} nodes")
+        yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
