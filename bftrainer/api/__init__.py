@@ -1,1 +1,1 @@
-"""HTTP between command line, agents and daemon, on a Unix socket that only its owner can open."""
+"""HTTP between users and the daemon, on a Unix socket and over TCP; agents connect on the same ports."""

@@ -1,4 +1,4 @@
-"""Who is calling: the kernel says so on the Unix socket, munge over TCP."""
+"""Which user sent a request: the kernel tells on the Unix socket, munge over TCP."""
 
 from __future__ import annotations
 
@@ -17,40 +17,41 @@ from bftrainer.api.munge import Munge, MungeError, digest
 from bftrainer.errors import BftrainerError
 
 SCHEME = "Munge"
+"""The scheme of the header `Authorization` with a credential."""
 
 
-class StrangerError(BftrainerError):
-    """Nobody vouches for who is calling."""
+class UnauthenticatedError(BftrainerError):
+    """Neither the kernel nor munge tells which user sent the request."""
 
 
 class NotAllowedError(BftrainerError):
-    """It is known who is calling, and that they may not."""
+    """The user is known, and may not do this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user of this machine. Admins see and cancel what is everybody's."""
+    """A user of this machine. Admins see and cancel the trainers of all users."""
 
     user: str
     uid: int
     admin: bool = False
 
     def may_see(self, owner: str) -> bool:
-        """Whether this caller may know of, and end, what belongs to `owner`."""
+        """Return whether this caller may see and end the trainers of `owner`."""
         return self.admin or self.user == owner
 
 
 NOBODY = Caller("-", -1)
-"""Who is not known: what is told to them may be told to everybody."""
+"""A caller that is not known: it learns only what every user may know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callers:
-    """Tells callers apart.
+    """Finds out which user sent a request, and whether it is an admin.
 
-    Without `site`, there is one: the user whose daemon this is (or root), who may do everything. With it,
-    everybody who has a name on this machine is let in; admins are root, the daemon's own account and
-    whom `admins` names at the moment: users and @groups. `munge` None: nobody is known over TCP.
+    Without `site`, the daemon serves its own user and root, both as admins. With it, the daemon serves every
+    user that has a name on this machine. Then admins are root, the daemon's own account, and the users and
+    @groups that `admins` returns at the moment. Without `munge`, no caller is known over TCP.
     """
 
     site: bool = False
@@ -58,21 +59,25 @@ class Callers:
     munge: Munge | None = None
 
     async def of(self, request: web.Request) -> Caller:
-        """Who sent a request.
+        """Return the user that sent a request.
 
         Raises:
-            StrangerError: nobody can say.
-            NotAllowedError: this daemon does not serve them.
+            UnauthenticatedError: The user is not known.
+            NotAllowedError: This daemon does not serve the user.
         """
         peer = request.get_extra_info("socket")
         if peer is not None and peer.family == socket.AF_UNIX:
             uid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         else:
-            uid = await self._vouched_for(request)
-        return await asyncio.to_thread(self.known, uid)  # a directory service may be asked for the name
+            uid = await self._authenticated(request)
+        return await asyncio.to_thread(self.known, uid)  # looking up the name may ask a directory service
 
     def known(self, uid: int) -> Caller:
-        """The caller of a user number; raises `NotAllowedError` as `of` does."""
+        """Return the caller with a user number.
+
+        Raises:
+            NotAllowedError: This daemon does not serve the user.
+        """
         trusted = uid in (0, os.geteuid())
         try:
             entry = pwd.getpwuid(uid)
@@ -91,20 +96,23 @@ class Callers:
             bool(groups) and any(_group(gid) in groups for gid in os.getgrouplist(user, group))
         )
 
-    async def _vouched_for(self, request: web.Request) -> int:
+    async def _authenticated(self, request: web.Request) -> int:
         if self.munge is None:
-            raise StrangerError("over TCP nobody is known here: the daemon's setting munge is off")
+            raise UnauthenticatedError("over TCP nobody is known here: the daemon's setting munge is off")
         scheme, _, credential = request.headers.get("Authorization", "").partition(" ")
         if scheme != SCHEME:
-            raise StrangerError("show a munge credential; bftrainer does so where its setting server is set")
+            raise UnauthenticatedError(
+                "show a munge credential; bftrainer does so where its setting server is set"
+            )
         try:
             wanted = digest(request.method, request.raw_path, await request.read())
             return await self.munge.decode(credential, wanted)
         except MungeError as error:
-            raise StrangerError(str(error)) from error
+            raise UnauthenticatedError(str(error)) from error
 
 
 def _group(gid: int) -> str:
+    """Return a group's name; empty if it has none."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:

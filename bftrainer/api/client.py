@@ -1,4 +1,4 @@
-"""The command line's side: one request to the daemon's socket."""
+"""The client: one request to a daemon, on its Unix socket or over TCP."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
+"""An answer may take so long."""
 
 
 class DaemonError(BftrainerError):
-    """The daemon cannot be reached, or refused."""
+    """The daemon cannot be reached, or it refused the request."""
 
 
 class Client:
-    """Calls a daemon; every method of the API is `call`ed by its route.
-
-    The daemon is at the path of a Unix socket, or at host:port: then munge vouches for the caller.
-    """
+    """Calls a daemon at the path of a Unix socket, or at host:port with a credential of munge."""
 
     def __init__(self, where: Path | str, munge: Munge | None = None) -> None:
         self._where, self._munge = where, munge
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
-        """One request; returns the answer's JSON.
+        """Send one request to the route `path` under /v1 and return the answer's JSON.
 
         Raises:
-            DaemonError: nobody listens, or the daemon's own words for what is wrong.
+            DaemonError: No daemon answers, or the daemon refuses; then the message is the daemon's.
             MungeError: munge makes no credential.
         """
         return asyncio.run(self._call(method, path, body, query))[0]
 
     def trainers(self, ended: int | None) -> tuple[list[dict[str, Any]], int]:
-        """All trainers that have not ended and `ended` (None: all) of those that ended last, in order of
-        arrival; and how many more have ended. Raises as `call` does."""
+        """Return all trainers that have not ended and `ended` (None: all) of those that ended last.
+
+        They come in order of arrival, with the number of those that ended and are left out. Raises as `call`.
+        """
         found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
         skip, left_out = 0, 0
         while True:

@@ -1,4 +1,4 @@
-"""The HTTP server: JSON in and out, every answer from one call of the service."""
+"""How errors become HTTP answers: a status code and a JSON object with the message."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from bftrainer.api.callers import SCHEME, NotAllowedError, StrangerError
+from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
 from bftrainer.errors import BftrainerError
 
 MAX_BODY = 1024 * 1024
+"""A request's body has at most so many bytes."""
 
 
 class UnknownTrainerError(BftrainerError, LookupError):
-    """The caller has no trainer of this name or number; whether somebody else has is not told."""
+    """The caller can see no trainer of this name or number; so also for other users' trainers."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
 STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
-    (StrangerError, 401),
+    (UnauthenticatedError, 401),
     (NotAllowedError, 403),
     (UnknownTrainerError, 404),
     (BftrainerError, 400),
 )
+"""The first kind that an error is of gives the status code."""
 
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer a request with its handler, or with the error that the handler raised."""
     try:
         return await handler(request)
     except BftrainerError as error:
@@ -40,8 +41,9 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": said}, status=413)
     except web.HTTPException as error:  # no such route, or not with this method
         said = f"{request.method} {request.path}: {error.reason}"
-        return web.json_response({"error": said}, status=error.status, headers=allowed(error))
+        return web.json_response({"error": said}, status=error.status, headers=_allow(error))
 
 
-def allowed(error: web.HTTPException) -> dict[str, str]:
+def _allow(error: web.HTTPException) -> dict[str, str]:
+    """Return the header that names the methods of a route, if the error has it."""
     return {key: value for key, value in error.headers.items() if key == "Allow"}

@@ -1,4 +1,4 @@
-"""The HTTP server: JSON in and out, every answer from one call of the service."""
+"""Where the HTTP server listens: a Unix socket, a TCP port, and a loopback port for metrics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ LOOPBACK = "127.0.0.1"
 
 
 async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
-    """Serve /metrics as `caller` may read them, and probes, on a port of the loopback address.
+    """Serve /metrics, as far as `caller` may read them, and the probes on a port of the loopback address.
 
     Raises:
-        BftrainerError: the port is taken.
+        BftrainerError: The port is taken.
     """
 
     async def metrics(request: web.Request) -> web.Response:
+        """Return the metrics."""
         return metrics_response(service, caller)
 
     app = web.Application()
@@ -42,7 +43,7 @@ async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
 
 
 async def listen_tcp(app: web.Application, bound: socket_.socket) -> web.AppRunner:
-    """Serve `app` on a bound socket: to agents, which prove to know their pilots' secrets, and to users."""
+    """Serve `app` on a bound socket: to users, and to agents, which prove that they know a secret."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, bound).start()
@@ -50,10 +51,10 @@ async def listen_tcp(app: web.Application, bound: socket_.socket) -> web.AppRunn
 
 
 def bind(address: str) -> socket_.socket:
-    """A listening socket at host:port; port 0 takes any that is free.
+    """Return a listening socket at host:port; port 0 takes any that is free.
 
     Raises:
-        BftrainerError: the address is not this machine's, or the port is taken.
+        BftrainerError: The address is not this machine's, or the port is taken.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -64,10 +65,10 @@ def bind(address: str) -> socket_.socket:
 
 
 async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.AppRunner:
-    """Serve `app` on a Unix socket, for its owner only or for all users; a stale socket file is replaced.
+    """Serve `app` on a Unix socket, for its owner only or for all users; replace a stale socket file.
 
     Raises:
-        BftrainerError: there can be no socket, or all users are to reach it and cannot.
+        BftrainerError: The path allows no socket, or not all users can reach it although `for_all`.
     """
     if len(str(socket).encode()) > 100:
         raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
@@ -76,7 +77,7 @@ async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.Ap
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     listener = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
-    before = os.umask(0o111 if for_all else 0o177)  # it has its rights from its first moment on
+    before = os.umask(0o111 if for_all else 0o177)  # no moment without the right permissions
     try:
         with contextlib.suppress(FileNotFoundError):
             socket.unlink()
@@ -92,7 +93,7 @@ async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.Ap
 
 
 def _require_way_to(folder: Path) -> None:
-    """Raises `BftrainerError` where not everybody can go to a folder."""
+    """Raise a `BftrainerError` if not every user may enter a folder and those above it."""
     for place in (folder, *folder.parents):
         try:
             open_to_all = place.stat().st_mode & stat.S_IXOTH

@@ -1,8 +1,8 @@
-"""Bounds of `GET /v1/trainers`: all that have not ended are listed, and pages of those that ended last."""
+"""Bounds of `GET /v1/trainers`, which lists all trainers that have not ended, and the others in pages."""
 
 ENDED = 100
-"""So many trainers that ended are listed where no `limit` is given."""
+"""Without `limit`, so many trainers that ended are listed."""
 MAX_ENDED = 1000
-"""At most so many are in one answer; `skip` leads to the next ones."""
+"""At most so many are in one answer; `skip` leads to the next page."""
 LEFT_OUT = "Bftrainer-Left-Out"
-"""The answer's header that says how many more have ended."""
+"""The header of the answer that tells how many trainers that ended are left out."""

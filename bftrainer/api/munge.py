@@ -1,7 +1,7 @@
-"""Credentials of munge: a host's munged says who made them, and a cluster's hosts believe each other.
+"""Credentials of munge: the hosts of a cluster share a key, so each can tell which user of another made one.
 
-A credential is bound to one request, serves once (munged refuses it the second time), and not for long.
-It travels through pipes: nothing of it stands on a command line.
+A credential is bound to one request, lives for a minute, and is accepted once: munged refuses a second use.
+It goes to munge through a pipe, so that it never appears on a command line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from pathlib import Path
 from bftrainer.errors import BftrainerError
 
 MAX_AGE_S = 60
+"""A credential is accepted for so long."""
 AHEAD_S = 5
 """How far another host's clock may be ahead of ours."""
 MAX_LENGTH = 4096
+"""A longer text is no credential."""
 COMMAND_S = 10.0
+"""A command of munge may take so long."""
 AT_ONCE = 8
+"""So many commands run at a time."""
 
 _METADATA = re.compile(
     r"STATUS:\s+Success \(0\)\nENCODE_TIME:\s+.*\((\d+)\)\nUID:\s+.*\((\d+)\)\n\n(.*)", re.DOTALL
@@ -30,11 +34,11 @@ _REFUSED = re.compile(r"STATUS:\s+(.*) \(\d+\)\n")
 
 
 class MungeError(BftrainerError):
-    """No credential can be made, or one is not to be believed."""
+    """No credential can be made, or one is not valid."""
 
 
 def digest(method: str, target: str, body: bytes) -> str:
-    """What a credential for one request says: the request, so that it serves for no other.
+    """Return the payload of a credential for one request, so that it is valid for no other.
 
     `target` is path and query as they are sent.
     """
@@ -44,24 +48,28 @@ def digest(method: str, target: str, body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Munge:
-    """Asks the munged that listens at `socket`."""
+    """Makes and checks credentials with the munged that listens at `socket`."""
 
     socket: Path
     now: Callable[[], float] = time.time
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def encode(self, payload: str) -> str:
-        """A credential of the user whose process this is. Raises `MungeError`."""
+        """Return a credential of this process's user.
+
+        Raises:
+            MungeError: munged does not answer, or refuses.
+        """
         code, said = await self._run("munge", payload, "--ttl", str(MAX_AGE_S))
         if code:
             raise MungeError(f"munge makes no credential: {said.strip()}; does munged run on this machine?")
         return said.strip()
 
     async def decode(self, credential: str, payload: str) -> int:
-        """The number of the user who made a credential that says `payload`.
+        """Return the number of the user that made a credential for `payload`.
 
         Raises:
-            MungeError: it is false, used, too old, or says something else.
+            MungeError: The credential is forged, used, too old, or for another payload.
         """
         if not credential or len(credential) > MAX_LENGTH:
             raise MungeError("that is no munge credential")
@@ -80,7 +88,7 @@ class Munge:
         return uid
 
     async def _run(self, command: str, text: str, *options: str) -> tuple[int, str]:
-        """Exit code of a command of munge, and what it said."""
+        """Run a command of munge; return its exit code and output."""
         async with self._turn:
             try:
                 process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The HTTP server: JSON in and out, every answer from one call of the service."""
+"""Probes for a supervisor: whether the daemon is alive, and whether it is ready."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from bftrainer.api.errors import Handler
 from bftrainer.api.service import Service
 
 
 def probes(service: Service) -> list[web.RouteDef]:
-    """/healthz: whether the daemon is alive (else restart it); /readyz: whether it can do its work (else
-    wait, or look). Both answer 200, or 503 with the reasons."""
+    """Return the routes of the probes. Both answer 200, or 503 with the reasons.
 
-    def probe(path: str, good: str, bad: str, reasons: Callable[[], list[str]]) -> web.RouteDef:
-        async def answer(request: web.Request) -> web.Response:
-            found = reasons()
-            state = {"state": bad if found else good, "reasons": found}
-            return web.json_response(state, status=503 if found else 200)
-
-        return web.get(path, answer)
-
+    /healthz: is the daemon alive? If not, restart it. /readyz: can it do its work? If not, wait, or read why.
+    """
     return [
-        probe("/healthz", "alive", "stuck", service.liveness_problems),
-        probe("/readyz", "ready", "not ready", service.readiness_problems),
+        web.get("/healthz", _probe("alive", "stuck", service.liveness_problems)),
+        web.get("/readyz", _probe("ready", "not ready", service.readiness_problems)),
     ]
+
+
+def _probe(good: str, bad: str, problems: Callable[[], list[str]]) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        """Answer with the state in a word, and the reasons if it is bad."""
+        found = problems()
+        state = {"state": bad if found else good, "reasons": found}
+        return web.json_response(state, status=503 if found else 200)
+
+    return answer

@@ -1,4 +1,4 @@
-"""The HTTP server: JSON in and out, every answer from one call of the service."""
+"""The HTTP routes: each reads a request, calls the service once and answers in JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, StrangerError
+from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
 from bftrainer.api.errors import MAX_BODY, errors
 from bftrainer.api.listing import ENDED, LEFT_OUT, MAX_ENDED
 from bftrainer.api.probes import probes
@@ -20,64 +20,20 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def application(service: Service, hub: Hub, callers: Callers) -> web.Application:
-    """All routes, under /v1; what Prometheus reads under /metrics; probes."""
+    """Return the server: the API and the agents' connections under /v1, /metrics, and probes."""
     app = web.Application(middlewares=[errors], client_max_size=MAX_BODY)
-
-    async def submit(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        body = await _body(request)
-        text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
-        return web.json_response(await service.submit(caller, text, name, base), status=201)
-
-    async def listing(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        ended = _number(request, "limit", ENDED, 0, MAX_ENDED)
-        found, left_out = service.trainers(caller, ended, _number(request, "skip", 0, 0, 2**53))
-        return web.json_response(found, headers={LEFT_OUT: str(left_out)})
-
-    async def show(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        return web.json_response(service.show(caller, request.match_info["trainer"]))
-
-    async def cancel(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        return web.json_response(await service.cancel(caller, request.match_info["trainer"]))
-
-    async def pool(request: web.Request) -> web.Response:
-        return web.json_response(service.pool(await callers.of(request)))
-
-    async def rows(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        what, trainer = request.match_info["what"], request.query.get("trainer")
-        return web.json_response(
-            service.rows(caller, what, _number(request, "limit", 20, 1, MAX_ROWS), trainer)
-        )
-
-    async def status(request: web.Request) -> web.Response:
-        return web.json_response(service.status(await callers.of(request)))
-
-    async def administer(request: web.Request) -> web.Response:
-        caller = await callers.of(request)
-        return web.json_response(service.administer(caller, request.match_info["order"]))
-
-    async def metrics(request: web.Request) -> web.Response:
-        try:
-            caller = await callers.of(request)
-        except (StrangerError, NotAllowedError):
-            caller = NOBODY
-        return metrics_response(service, caller)
-
+    routes = Routes(service, callers)
     app.add_routes(
         [
-            web.get("/metrics", metrics),
-            web.post("/v1/trainers", submit),
-            web.get("/v1/trainers", listing),
-            web.get("/v1/trainers/{trainer}", show),
-            web.delete("/v1/trainers/{trainer}", cancel),
-            web.get("/v1/pool", pool),
-            web.get("/v1/{what:events|pauses|reports}", rows),
-            web.get("/v1/status", status),
-            web.post("/v1/admin/{order:pause|drain|resume}", administer),
+            web.get("/metrics", routes.metrics),
+            web.post("/v1/trainers", routes.submit),
+            web.get("/v1/trainers", routes.trainers),
+            web.get("/v1/trainers/{trainer}", routes.show),
+            web.delete("/v1/trainers/{trainer}", routes.cancel),
+            web.get("/v1/pool", routes.pool),
+            web.get("/v1/{what:events|pauses|reports}", routes.rows),
+            web.get("/v1/status", routes.status),
+            web.post("/v1/admin/{order:pause|drain|resume}", routes.administer),
             web.get("/v1/agent", hub.serve),
             *probes(service),
         ]
@@ -85,11 +41,72 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
     return app
 
 
+class Routes:
+    """The handlers of the API. Each may raise a `BftrainerError`, which `errors` turns into an answer."""
+
+    def __init__(self, service: Service, callers: Callers) -> None:
+        self._service, self._callers = service, callers
+
+    async def submit(self, request: web.Request) -> web.Response:
+        """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder."""
+        caller = await self._callers.of(request)
+        body = await _body(request)
+        text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
+        return web.json_response(await self._service.submit(caller, text, name, base), status=201)
+
+    async def trainers(self, request: web.Request) -> web.Response:
+        """List trainers; of those that ended the last `limit`, without the last `skip`."""
+        caller = await self._callers.of(request)
+        ended = _number(request, "limit", ENDED, 0, MAX_ENDED)
+        found, left_out = self._service.trainers(caller, ended, _number(request, "skip", 0, 0, 2**53))
+        return web.json_response(found, headers={LEFT_OUT: str(left_out)})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Return all about one trainer."""
+        caller = await self._callers.of(request)
+        return web.json_response(self._service.show(caller, request.match_info["trainer"]))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """End a trainer; it writes a checkpoint first."""
+        caller = await self._callers.of(request)
+        return web.json_response(await self._service.cancel(caller, request.match_info["trainer"]))
+
+    async def pool(self, request: web.Request) -> web.Response:
+        """List the nodes."""
+        return web.json_response(self._service.pool(await self._callers.of(request)))
+
+    async def rows(self, request: web.Request) -> web.Response:
+        """List the last `limit` events, pauses or reports, of one `trainer` if the query names it."""
+        caller = await self._callers.of(request)
+        what, trainer = request.match_info["what"], request.query.get("trainer")
+        limit = _number(request, "limit", 20, 1, MAX_ROWS)
+        return web.json_response(self._service.rows(caller, what, limit, trainer))
+
+    async def status(self, request: web.Request) -> web.Response:
+        """Return the state of the daemon."""
+        return web.json_response(self._service.status(await self._callers.of(request)))
+
+    async def administer(self, request: web.Request) -> web.Response:
+        """Carry out an admin's order: pause, drain or resume."""
+        caller = await self._callers.of(request)
+        return web.json_response(self._service.administer(caller, request.match_info["order"]))
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Return the metrics; a caller that is not known gets the totals only."""
+        try:
+            caller = await self._callers.of(request)
+        except (UnauthenticatedError, NotAllowedError):
+            caller = NOBODY
+        return metrics_response(self._service, caller)
+
+
 def metrics_response(service: Service, caller: Caller) -> web.Response:
+    """Return the metrics that a caller may read, in the text format of Prometheus."""
     return web.Response(body=service.metrics(caller), headers={"Content-Type": METRICS_TYPE})
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
+    """Read a JSON object from a request; raise `BftrainerError` if there is none."""
     try:
         body = await request.json()
     except (ValueError, UnicodeDecodeError) as error:
@@ -100,6 +117,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _text(body: dict[str, Any], key: str) -> str:
+    """Return the text of a key; raise `BftrainerError` if it is missing or no text."""
     value = body.get(key)
     if not isinstance(value, str) or "\0" in value:
         raise BftrainerError(f"{key!r} must be a text")
@@ -107,6 +125,7 @@ def _text(body: dict[str, Any], key: str) -> str:
 
 
 def _number(request: web.Request, key: str, default: int, least: int, most: int) -> int:
+    """Return a number of the query; raise `BftrainerError` if it is out of bounds."""
     text = request.query.get(key, str(default))
     if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
         raise BftrainerError(f"{key}={text}: give a whole number from {least} to {most}")

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, StrangerError
+from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, UnauthenticatedError
 from bftrainer.api.listen import export
 from bftrainer.api.routes import MAX_BODY, application
 from bftrainer.daemon.daemon import Daemon
@@ -47,7 +47,7 @@ class FakeCallers:
     async def of(self, request: web.Request) -> Caller:
         name = request.headers.get("X-Caller")
         if name is None:
-            raise StrangerError("who are you?")
+            raise UnauthenticatedError("who are you?")
         if name not in CALLERS:
             raise NotAllowedError(f"not {name}")
         return CALLERS[name]
