@@ -22,7 +22,7 @@ from paper_results import Results
 from paper_tables import TABLES
 from PIL import Image
 
-from bftrainer.replay.report.pictures import LOOK
+from bftrainer.replay.report.drawing import LOOK
 
 HERE = Path(__file__).parent
 GRIDS = sorted((HERE / "paper").glob("*.yaml"))

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter, PercentFormatter
 from paper_results import Results, left_within, node_hours_until_done, per_decision, together_rows, weeks
 from paper_tables import BY_SPEED, EQUAL
 
-from bftrainer.replay.report.pictures import COLOURS
+from bftrainer.replay.report.drawing import COLOURS
 
 
 def panels(columns: int, rows: int = 1, height: float = 3.6) -> tuple[Figure, list[Axes]]:

@@ -26,7 +26,7 @@ from matplotlib.ticker import PercentFormatter
 sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ is not installed
 
 from bftrainer.errors import BftrainerError
-from bftrainer.replay.report.pictures import COLOURS
+from bftrainer.replay.report.drawing import COLOURS
 from slurm.testbed import Testbed
 from slurm.testbed.harvest import Harvest, Outcome
 from slurm.testbed.probe import MainRun, busy, spread, waits, with_room

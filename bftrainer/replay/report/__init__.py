@@ -1,1 +1,1 @@
-"""Replay results as a page with pictures."""
+"""Reports: a page with tables and pictures of one or more replays."""

@@ -22,7 +22,7 @@ from bftrainer.replay.record import storage
 from bftrainer.replay.record.data import ReportData, Stays
 from bftrainer.replay.record.recorder import Recorder
 from bftrainer.replay.record.windows import window_s
-from bftrainer.replay.report import pictures, report
+from bftrainer.replay.report import course, drawing, report, summary, timeline
 from bftrainer.replay.report.report import Report, ReportError
 from bftrainer.replay.workload import Submission
 from bftrainer.traces import intervals
@@ -128,31 +128,31 @@ def test_odd_replays_make_a_page_too() -> None:
 
 def test_what_legends_say() -> None:
     nothing = replace(ONE, figures={**ONE.figures, "rescale_samples": 0.0, "preemption_samples": 0.0})
-    assert pictures._losses(nothing) == "one: 0 samples by rescales, 0 by nodes taken away"
-    assert re.fullmatch(r"one: U [\d.]+%, E [\d.]+%", pictures._efficiencies(ONE))
+    assert course._losses(nothing) == "one: 0 samples by rescales, 0 by nodes taken away"
+    assert re.fullmatch(r"one: U [\d.]+%, E [\d.]+%", course._efficiencies(ONE))
 
 
 def test_windows_without_samples_are_0_and_without_nodes_a_gap() -> None:
     idle, empty = (replace(ONE.windows[0], efficiency_u=None, nodes=nodes) for nodes in (2.0, 0.0))
-    shares = pictures._shares(replace(ONE, windows=(idle, empty)), "efficiency_u")
+    shares = course._shares(replace(ONE, windows=(idle, empty)), "efficiency_u")
     assert shares == [0.0, pytest.approx(np.nan, nan_ok=True)]
 
 
 def test_no_two_runs_look_alike_and_neighbours_have_other_dashes() -> None:
-    styles = [style for style, _ in zip(pictures._styles(), range(pictures.MOST), strict=False)]
-    assert len({str(style) for style in styles}) == pictures.MOST
+    styles = [style for style, _ in zip(drawing.styles(), range(drawing.MOST), strict=False)]
+    assert len({str(style) for style in styles}) == drawing.MOST
     assert all(a["linestyle"] != b["linestyle"] for a, b in itertools.pairwise(styles))
 
 
 @pytest.mark.parametrize(("hours", "window"), [(1, "7.5 minutes"), (16, "2 hours"), (72, "6 hours")])
 def test_the_windows_of_short_replays_are_short(hours: float, window: str) -> None:
     first = replace(ONE.windows[0], begin=0.0, end=window_s(hours * 3600))
-    assert pictures._window([replace(ONE, windows=(first,))]) == window
+    assert course.window_words([replace(ONE, windows=(first,))]) == window
 
 
 def test_parameters_as_people_read_them() -> None:
     run = recorded(max_parallel=None, ageing_s=None, hours=None, begin=86_400.0, node_classes={})
-    assert report._parameters(run) == {
+    assert summary.parameters(run) == {
         "nodes": "3",
         "max_parallel": "auto",
         "ageing_s": "never",
@@ -164,7 +164,7 @@ def test_runs_of_one_name_can_be_told_apart_even_where_it_is_cut() -> None:
     names = ["x" * 60, "x" * 60, "one", "one", "one (1)"]
     found = [run.name for run in report._distinct([replace(ONE, name=name) for name in names])]
     assert found == [f"{names[0]} (1)", f"{names[0]} (2)", "one (2)", "one (3)", "one (1)"]
-    assert len({pictures._cut(name) for name in found}) == 5
+    assert len({drawing.cut(name) for name in found}) == 5
 
 
 def test_a_page_goes_into_a_folder_that_is_there(tmp_path: Path) -> None:
@@ -186,15 +186,14 @@ def test_the_timeline_has_nodes_by_name_and_the_right_colours_at_the_right_time(
         nodes=("n1", "n2", "n10"),
         stays=Stays(*np.array(stays, dtype=float).T),
     )
-    image = pictures.raster(found)
-    assert image.shape == (3, pictures.COLUMNS, 3)
+    image = timeline.raster(found)
+    assert image.shape == (3, timeline.COLUMNS, 3)
 
     def at(line: int, time: float) -> tuple[float, ...]:
-        return tuple(image[line, int(time / 9e4 * pictures.COLUMNS)])
+        return tuple(image[line, int(time / 9e4 * timeline.COLUMNS)])
 
     first, second, unused = (
-        pytest.approx(to_rgb(c), abs=1e-6)
-        for c in (pictures.COLOURS[0], pictures.COLOURS[1], pictures.UNUSED)
+        pytest.approx(to_rgb(c), abs=1e-6) for c in (drawing.COLOURS[0], drawing.COLOURS[1], drawing.UNUSED)
     )
     assert at(0, 100) == at(0, 8.9e4) == first
     assert at(1, 1.9e4) == (1, 1, 1)
@@ -207,12 +206,12 @@ def test_the_timeline_has_nodes_by_name_and_the_right_colours_at_the_right_time(
 
 def test_a_timeline_of_many_nodes_has_no_more_lines_than_can_be_seen() -> None:
     log = [Interval(0, 1000, f"n{i}") for i in range(1500)]
-    assert pictures.raster(recorded(log=log)).shape == (pictures.ROWS, pictures.COLUMNS, 3)
+    assert timeline.raster(recorded(log=log)).shape == (timeline.ROWS, timeline.COLUMNS, 3)
 
 
 def test_names_are_ordered_by_their_numbers() -> None:
     names = ["n10", "n2", "a03n1", "a3n0"]
-    assert sorted(names, key=pictures.natural) == ["a3n0", "a03n1", "n2", "n10"]
+    assert sorted(names, key=drawing.natural) == ["a3n0", "a03n1", "n2", "n10"]
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_what_cannot_be_reported_on_is_refused(tmp_path: Path, monkeypatch: pyte
         report.read([tmp_path])
     storage.write(recorded(), tmp_path / "a.json.gz")
     storage.write(recorded(), tmp_path / "b.json.gz")
-    monkeypatch.setattr(pictures, "MOST", 1)
+    monkeypatch.setattr(drawing, "MOST", 1)
     with pytest.raises(ReportError, match="2 runs: at most 1 can be told apart"):
         report.read([tmp_path])
     (tmp_path / "file").write_text("")
@@ -253,4 +252,4 @@ def test_a_replay_without_any_node_makes_pictures() -> None:
     empty = tuple(
         replace(window, nodes=0.0, efficiency_u=None, linear_efficiency=None) for window in ONE.windows
     )
-    assert pictures.efficiency([replace(ONE, windows=empty)]).png.startswith(PNG)
+    assert course.efficiency([replace(ONE, windows=empty)]).png.startswith(PNG)
