@@ -162,8 +162,8 @@ def own_name() -> str:
 
 
 @contextlib.contextmanager
-def daemon(root: Path, **settings: object) -> Iterator[tuple[int, float]]:
-    """A daemon on the store in `root`, where no node is idle: its pid, and seconds until it was ready."""
+def daemon(root: Path, **settings: object) -> Iterator[tuple[int, dict[str, float]]]:
+    """A daemon on the store in `root`, where no node is idle: its pid, and what its start took (s)."""
     log = root / "log.csv"
     log.write_text("idle_start,idle_end,node\n0,0,~anchor\n1000000,1000001,n1\n")
     words = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local", "--state-dir", str(root)]
@@ -176,7 +176,7 @@ def daemon(root: Path, **settings: object) -> Iterator[tuple[int, float]]:
         process = subprocess.Popen(words, stdout=out, stderr=out, env=environ)
     try:
         asyncio.run(ready(root, process))
-        yield process.pid, time.perf_counter() - began
+        yield process.pid, {"wall_s": time.perf_counter() - began, "cpu_s": busy_s(process.pid)}
     finally:
         process.terminate()
         process.wait(WAIT_S)
@@ -240,24 +240,30 @@ def questions(trainers: int) -> dict[str, Ask]:
     }
 
 
-async def ask(root: Path, asked: dict[str, Ask], times: int) -> dict[str, dict[str, float]]:
-    """Ask every question so often, in turn; the median and 99th percentile in ms, and the size in bytes."""
-    took: dict[str, list[float]] = {name: [] for name in asked}
-    size: dict[str, int] = {}
+async def ask(root: Path, pid: int, asked: dict[str, Ask], times: int) -> dict[str, dict[str, float]]:
+    """Ask every question so often: the median and 99th percentile until the answer is there, and the daemon's
+    CPU time (ms), and the size of the last answer (bytes)."""
+    found: dict[str, dict[str, float]] = {}
     async with session(root) as http:
-        for n in range(times):
-            for name, question in asked.items():
+        for name, question in asked.items():
+            seconds, size, cpu_s = [], 0, busy_s(pid)
+            for n in range(times):
                 began = time.perf_counter()
-                size[name] = await question(http, n)
-                took[name].append(time.perf_counter() - began)
-    return {
-        name: {
-            "p50_ms": 1e3 * statistics.median(values),
-            "p99_ms": 1e3 * statistics.quantiles(values, n=100, method="inclusive")[98],
-            "bytes": size[name],
-        }
-        for name, values in took.items()
-    }
+                size = await question(http, n)
+                seconds.append(time.perf_counter() - began)
+            found[name] = {
+                "p50_ms": 1e3 * statistics.median(seconds),
+                "p99_ms": 1e3 * statistics.quantiles(seconds, n=100, method="inclusive")[98],
+                "cpu_ms": 1e3 * (busy_s(pid) - cpu_s) / times,
+                "bytes": size,
+            }
+    return found
+
+
+def busy_s(pid: int) -> float:
+    """The CPU time of a process so far, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int, key: str = "VmHWM") -> float:
@@ -268,9 +274,15 @@ def memory_mb(pid: int, key: str = "VmHWM") -> float:
 
 def show(title: str, answers: dict[str, dict[str, float]]) -> None:
     """Print a table of what was asked."""
-    print(f"\n{title}\n{'':10}{'median ms':>10}{'p99 ms':>10}{'answer kB':>11}")
+    print(f"\n{title}\n{'':10}{'median ms':>10}{'p99 ms':>10}{'CPU ms':>10}{'answer kB':>11}")
     for name, found in answers.items():
-        print(f"{name:10}{found['p50_ms']:10.1f}{found['p99_ms']:10.1f}{found['bytes'] / 1e3:11.1f}")
+        times = "".join(f"{found[key]:10.1f}" for key in ("p50_ms", "p99_ms", "cpu_ms"))
+        print(f"{name:10}{times}{found['bytes'] / 1e3:11.1f}")
+
+
+def took(start: dict[str, float]) -> str:
+    """What a start took, in words."""
+    return f"started in {start['wall_s']:.2f} s, {start['cpu_s']:.2f} s of CPU"
 
 
 def asked(options: argparse.Namespace) -> dict[str, Any]:
@@ -281,13 +293,13 @@ def asked(options: argparse.Namespace) -> dict[str, Any]:
         fill(database, options.ended, options.unfinished, options.events, options.days)
         found: dict[str, Any] = {"database_mb": database.stat().st_size / 1e6}
         every = questions(options.ended + options.unfinished)
-        with daemon(root) as (pid, start_s):
-            found |= {"start_s": start_s, "asked": asyncio.run(ask(root, every, options.requests))}
+        with daemon(root) as (pid, start):
+            found |= {"start": start, "asked": asyncio.run(ask(root, pid, every, options.requests))}
             found["memory_mb"] = memory_mb(pid)
         show(f"asked {options.requests} times each", found["asked"])
-        print(f"started in {start_s:.2f} s; at most {found['memory_mb']:.0f} MB resident")
+        print(f"{took(start)}; at most {found['memory_mb']:.0f} MB resident")
         with daemon(root, keep_events_days=options.days / 2) as (pid, _):
-            found["while_pruning"] = asyncio.run(ask(root, every, options.requests))
+            found["while_pruning"] = asyncio.run(ask(root, pid, every, options.requests))
             found["memory_pruning_mb"] = memory_mb(pid)
         left = (
             sa.create_engine(f"sqlite:///{database}")
@@ -312,11 +324,11 @@ def waiting(options: argparse.Namespace) -> dict[str, Any]:
             root = Path(folder)
             fill(root / Settings(state_dir=root).database.name, 0, size, 0, 1.0)
             every = questions(size)
-            with daemon(root) as (pid, start_s):
+            with daemon(root) as (pid, start):
                 chosen = {name: every[name] for name in ("list", "status", "show", "metrics")}
-                answers = asyncio.run(ask(root, chosen, options.requests))
-                found[str(size)] = {"start_s": start_s, "asked": answers, "memory_mb": memory_mb(pid)}
-            show(f"{size:,} wait (started in {start_s:.2f} s)", answers)
+                answers = asyncio.run(ask(root, pid, chosen, options.requests))
+                found[str(size)] = {"start": start, "asked": answers, "memory_mb": memory_mb(pid)}
+            show(f"{size:,} wait ({took(start)})", answers)
     return found
 
 

@@ -75,8 +75,12 @@ class Trainers:
 
     def view(self, stored: TrainerSummary) -> TrainerView:
         """A trainer's line in a list."""
-        live = self.runner.state.trainer(stored.id)
-        return trainer_view(stored, live, self.journal.latest(stored.id), self.launcher.workers(stored.id))
+        state = self.runner.state
+        live, latest = state.active.get(stored.id), self.journal.latest(stored.id)
+        view = trainer_view(stored, live, latest, self.launcher.workers(stored.id))
+        if stored.id in state.waiting:  # whatever the daemon before had stored
+            view["status"] = TrainerStatus.WAITING.value
+        return view
 
 
 def _owner(caller: Caller) -> str | None:

@@ -18,7 +18,7 @@ from bftrainer.store.rows import to_summary
 CHUNK = 500
 """So many ids are named in one query: SQLite bounds how many it takes."""
 
-_BRIEF = sa.select(
+BRIEF = sa.select(
     *(t.trainers.c[name] for name in ("id", "user", "name", "status", "reason", "submitted_at", "ended_at")),
     *(t.trainers.c[name] for name in ("samples", "step", "epoch", "rate", "metrics")),
     # SQLite reads this one number much faster than Python decodes the whole spec
@@ -30,7 +30,7 @@ _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
 
 def unfinished_summaries(c: sa.Connection, user: str | None) -> list[TrainerSummary]:
     """See `ports.Store.unfinished_summaries`."""
-    query = _of_user(_BRIEF.where(t.trainers.c.ended_at.is_(None)), user).order_by(t.trainers.c.id)
+    query = _of_user(BRIEF.where(t.trainers.c.ended_at.is_(None)), user).order_by(t.trainers.c.id)
     return [to_summary(row) for row in c.execute(query)]
 
 
@@ -39,7 +39,7 @@ def ended_summaries(c: sa.Connection, limit: int, skip: int, user: str | None) -
     latest = (t.trainers.c.ended_at.desc(), t.trainers.c.id.desc())
     ids = _of_user(sa.select(t.trainers.c.id).where(t.trainers.c.ended_at.is_not(None)), user)
     some = ids.order_by(*latest).limit(limit).offset(skip)  # those skipped are skipped in the index
-    return [to_summary(row) for row in c.execute(_BRIEF.where(t.trainers.c.id.in_(some)).order_by(*latest))]
+    return [to_summary(row) for row in c.execute(BRIEF.where(t.trainers.c.id.in_(some)).order_by(*latest))]
 
 
 def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:

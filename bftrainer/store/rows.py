@@ -128,8 +128,23 @@ def to_trainer(row: Any) -> StoredTrainer:
 
 
 def to_summary(row: Any) -> TrainerSummary:
-    """The brief of a trainer in a row that has one column for each field."""
-    return TrainerSummary(**{**row._mapping, "status": TrainerStatus(row.status)})
+    """The brief of a trainer, in a row with the columns of `queries.BRIEF`."""
+    id_, user, name, status, reason, submitted_at, ended_at, samples, step, epoch, rate, metrics, work = row
+    return TrainerSummary(
+        id=id_,
+        user=user,
+        name=name,
+        status=TrainerStatus(status),
+        reason=reason,
+        submitted_at=submitted_at,
+        ended_at=ended_at,
+        samples=samples,
+        step=step,
+        epoch=epoch,
+        rate=rate,
+        metrics=metrics,
+        work=work,
+    )
 
 
 def _plain(value: Any) -> Any:

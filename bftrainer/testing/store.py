@@ -32,6 +32,8 @@ SPEC = TrainerSpec(
     curve=((1, 10.0), (4, 30.0)),
     costs=RescaleCosts(up=Cost(stall_s=0.5, init_s=3.0), down=Cost(stall_s=0.25)),
     env=(("KEY", "välue"),),
+    curves=(("fat", ((1, 20.0), (2, 35.0))),),
+    batch=(("global", 64),),
 )
 PROGRESS = Progress(
     time=1.0, trainer=1, generation=1, size=2, step=3, samples=96, epoch=0, rate=None, metrics={"loss": 0.5}
@@ -115,6 +117,7 @@ class StoreContract:
             nodes=frozenset({"n1", "n2", "n3"}),
             members=("n2", "n1"),
             started={"n1": 2, "n2": 1, "n3": 7},
+            warm=frozenset({"n3"}),
             observed=Observations(
                 speeds=((None, 1, Observed(20, (9.5, 9.0))), ("fat", 2, Observed(1, (17.0,)))),
                 up_stall_s=Observed(1, (0.5,)),
@@ -149,14 +152,30 @@ class StoreContract:
         assert row["plan"]["allocation"] == {str(id_): ["n1", "n2", "n3"]}
         assert [a["performed_at"] for a in row["actions"]] == [2.0, None]
 
+    def test_a_plan_without_a_bound_has_none(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        plan = Plan(
+            allocator="equal",
+            status=PlanStatus.HEURISTIC,
+            counts={},
+            objective=1.0,
+            bound=float("inf"),
+            allocation={},
+        )
+        store.record(NodesChanged(time=0.0), [], plan, [], None, frozenset())
+        (event,) = store.rows("events", 1)
+        assert (event["plan"]["bound"], event["plan"]["proven"]) == (None, plan.proven)
+
     def test_progress_and_pauses(self, reopen: Callable[[], Store]) -> None:
         store = reopen()
         id_ = store.submit(SPEC, 0.0)
         first = replace(PROGRESS, trainer=id_)
-        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0)])
+        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0, epoch=2)])
         store.pause(replace(PAUSE, trainer=id_))
         store = reopen()
-        assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, 96.0)
+        (found,) = store.trainers()
+        assert (found.samples, found.rate, found.step, found.epoch) == (192, 96.0, 6, 2)
+        assert found.metrics == PROGRESS.metrics
         end(store, id_, 4.0)
         assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, None), (
             "nothing trains any more"
@@ -201,6 +220,8 @@ class StoreContract:
         store.record(NodesChanged(time=20.0), [], None, [], failed, frozenset())
         store.record(NodesChanged(time=21.0), [], None, [], failed, frozenset())
         assert store.count_ended("bob") == {TrainerStatus.COMPLETED: 3, TrainerStatus.FAILED: 1}
+        end(store, 7, 20.0)
+        assert [t.id for t in store.ended_summaries(2)] == [8, 7], "of one moment: the last that came"
         assert [t.ended_at for t in store.ended_summaries(1)] == [20.0], "a trainer ends once"
         every = {t.id: t for t in store.trainers()}
         for summary in (*store.unfinished_summaries(), *store.ended_summaries(10)):
