@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import sqlite3
@@ -10,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from bftrainer.api.callers import Caller
+from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.replay.calibrate import history
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
+from bftrainer.testing.memory import Machine, MemoryScheduler
+from tests.support.nodes_world import settings_in
 
 DATA = Path(__file__).parent / "data" / "at_0003.db.gz"
 LONG, WAITS = 2, 4
@@ -94,6 +100,31 @@ def test_a_restarted_engine_goes_on_with_it(store: SqlStore) -> None:
     assert store.get("mark") == "ff0394", "agents know the store by it"
     (run,) = json.loads(store.get("runs") or "")
     assert Settings.model_validate(run["settings"]).scheduler == "local"
+
+
+def test_a_restarted_daemon_goes_on_with_it(store: SqlStore, tmp_path: Path) -> None:
+    """Its nodes are gone: the trainer that ran there waits, and the store says why."""
+
+    async def scenario() -> None:
+        own = settings_in(tmp_path, reconnect_s=1e-9)
+        scheduler = MemoryScheduler(Machine({"n01", "n02", "n03"}), WallClock().now)
+        daemon = Daemon(own, scheduler, store)
+        daemon.recovery.load()
+        await daemon.recovery.run(daemon.agents)
+        for event in await daemon.mailbox.batch():
+            await daemon.runner.take(event)
+        every, left_out = daemon.service.trainers(Caller("root", 0, admin=True), 100, 0)
+        assert ([(t["name"], t["status"]) for t in every], left_out) == (
+            [("spirals", "completed"), ("long", "waiting"), ("waits", "cancelled"), ("waits", "waiting")],
+            0,
+        )
+        shown = daemon.service.show(Caller("root", 0, admin=True), "long")
+        assert (shown["samples"], shown["scalability"]["may_ask_for"]) == (every[1]["samples"], 4)
+
+    asyncio.run(scenario())
+    (event,) = store.rows("events", 1)
+    assert (event["data"]["left"], event["data"]["reason"]) == (["n02"], "gone after a restart")
+    assert [action["kind"] for action in event["actions"]] == []
 
 
 def test_it_can_be_replayed(path: Path) -> None:
