@@ -25,6 +25,7 @@ import pyomo.environ as pyo
 from pyomo.core.expr.numvalue import NumericValue
 
 from bftrainer.allocate import relax, value
+from bftrainer.allocate.answer import Limits
 from bftrainer.allocate.piecewise import (
     Encoding,
     Segment,
@@ -35,7 +36,7 @@ from bftrainer.allocate.piecewise import (
     weights_of,
 )
 from bftrainer.allocate.relax import Spread
-from bftrainer.allocate.solvers import SOLVERS, Limits, solve
+from bftrainer.allocate.solvers import SOLVERS, solve
 from bftrainer.model.problem import Candidate, Plan, PlanStatus, Problem
 
 Option = tuple[int, str]

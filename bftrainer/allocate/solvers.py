@@ -6,39 +6,15 @@ daemon shares its machine.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyomo.environ as pyo
 
+from bftrainer.allocate.answer import Answer, Limits, finite
 from bftrainer.errors import SolverError
-
-if TYPE_CHECKING:
-    import highspy
-
-INFINITE = 1e20
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a solver may stop: after `time_s`, at a relative `gap`, or, HiGHS only, when it has found nothing
-    better for `patience_s`."""
-
-    time_s: float
-    gap: float
-    patience_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A solver's result. If it has `found` a solution, the model's variables have its values."""
-
-    optimal: bool
-    found: bool
-    bound: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,72 +28,10 @@ class Features:
 
 
 def _highs(model: pyo.ConcreteModel, limits: Limits) -> Answer:
-    """HiGHS through its own interface, which takes the model as one matrix.
+    """HiGHS, imported only when it is asked: if its library is broken, the other solvers still work."""
+    from bftrainer.allocate import highs  # noqa: PLC0415
 
-    Pyomo's interfaces pass it row by row, which takes longer than HiGHS takes to solve it.
-    """
-    import highspy  # noqa: PLC0415  a broken installation of one solver must not keep the others from use
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler  # noqa: PLC0415
-
-    form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
-    lp = highspy.HighsLp()
-    columns, rows = form.columns, form.rows
-    lp.num_col_, lp.num_row_ = len(columns), len(rows)
-    lp.sense_ = highspy.ObjSense.kMaximize
-    lp.offset_ = float(form.c_offset[0])
-    lp.col_cost_ = form.c.toarray()[0]
-    lp.col_lower_ = [var.lb if var.lb is not None else -highspy.kHighsInf for var in columns]
-    lp.col_upper_ = [var.ub if var.ub is not None else highspy.kHighsInf for var in columns]
-    kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-    lp.integrality_ = [kinds[not var.is_continuous()] for var in columns]
-    # a row's bound_type: -1 for >=, 0 for ==, 1 for <=
-    sides = [row.bound_type for row in rows]
-    lp.row_lower_ = [b if side <= 0 else -highspy.kHighsInf for b, side in zip(form.rhs, sides, strict=True)]
-    lp.row_upper_ = [b if side >= 0 else highspy.kHighsInf for b, side in zip(form.rhs, sides, strict=True)]
-    matrix = form.A.tocsc()
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-    solver = highspy.Highs()
-    for option, value in {
-        "output_flag": False,
-        "threads": 1,
-        "time_limit": limits.time_s,
-        "mip_rel_gap": limits.gap,
-        "mip_abs_gap": 1e-6,
-    }.items():
-        solver.setOptionValue(option, value)
-    solver.passModel(lp)
-    start = highspy.HighsSolution()
-    start.col_value = [var.value or 0.0 for var in columns]
-    solver.setSolution(start)
-    if limits.patience_s is not None:
-        _stop_without_progress(solver, limits.patience_s)
-    solver.run()
-    info = solver.getInfo()
-    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    if found:
-        for var, value in zip(columns, solver.getSolution().col_value, strict=True):
-            var.set_value(value, skip_validation=True)
-    return Answer(
-        optimal=solver.getModelStatus() == highspy.HighsModelStatus.kOptimal,
-        found=found,
-        bound=_finite(info.mip_dual_bound),
-    )
-
-
-def _stop_without_progress(solver: highspy.Highs, patience_s: float) -> None:
-    """Have HiGHS stop when it has found nothing better for `patience_s`."""
-    latest = [time.perf_counter()]
-
-    def found(event: Any) -> None:
-        latest[0] = time.perf_counter()
-
-    def check(event: Any) -> None:
-        if time.perf_counter() - latest[0] > patience_s:
-            event.interrupt()
-
-    solver.cbMipImprovingSolution.subscribe(found)
-    solver.cbMipInterrupt.subscribe(check)
+    return highs.solve(model, limits)
 
 
 def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
@@ -142,7 +56,7 @@ def _direct(name: str, model: pyo.ConcreteModel, limits: Limits) -> Answer:
     return Answer(
         optimal=result.solution_status == SolutionStatus.optimal,
         found=found,
-        bound=_finite(result.objective_bound),
+        bound=finite(result.objective_bound),
     )
 
 
@@ -159,12 +73,8 @@ def _legacy(name: str, options: Mapping[str, str], model: pyo.ConcreteModel, lim
     return Answer(
         optimal=result.solver.termination_condition == pyo.TerminationCondition.optimal,
         found=found,
-        bound=_finite(result.problem.upper_bound),
+        bound=finite(result.problem.upper_bound),
     )
-
-
-def _finite(bound: float | None) -> float | None:
-    return float(bound) if bound is not None and abs(bound) < INFINITE else None
 
 
 def _has_direct(name: str) -> object:

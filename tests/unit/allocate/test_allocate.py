@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from bftrainer.allocate import ALLOCATORS, equal, knapsack, milp, relax, solvers, value
+from bftrainer.allocate.answer import Answer
 from bftrainer.allocate.piecewise import Encoding
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
@@ -265,7 +266,7 @@ def test_auto_asks_no_solver_where_the_relaxation_leaves_no_gap() -> None:
 
 
 def test_a_solver_that_fails_leaves_the_exact_methods_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str, model: object, limits: object) -> solvers.Answer:
+    def fail(name: str, model: object, limits: object) -> Answer:
         raise SolverError("the licence ran out")
 
     monkeypatch.setattr(milp, "solve", fail)
@@ -368,9 +369,9 @@ def hard_problem() -> Problem:
     return Problem(pool_size=400, t_fwd_s=120.0, candidates=tuple(candidates))
 
 
-def hurried(found: bool, bound: float | None) -> Callable[..., solvers.Answer]:
+def hurried(found: bool, bound: float | None) -> Callable[..., Answer]:
     """A solver that says that it ran out of time with what it was given."""
-    return lambda name, model, limits: solvers.Answer(optimal=False, found=found, bound=bound)
+    return lambda name, model, limits: Answer(optimal=False, found=found, bound=bound)
 
 
 def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

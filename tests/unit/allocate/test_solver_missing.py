@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bftrainer.allocate import check_solver, decide, milp, solvers
+from bftrainer.allocate.answer import Answer
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Problem
@@ -27,7 +28,7 @@ OVERLAPPING = replace(
 )
 
 
-def refuse(name: str, model: object, limits: object) -> solvers.Answer:
+def refuse(name: str, model: object, limits: object) -> Answer:
     raise SolverError("the licence ran out")
 
 
@@ -64,7 +65,7 @@ def test_a_solver_that_works_passes_its_trial(name: str) -> None:
 
 
 def test_a_solver_is_tried_and_not_only_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def expired(model: object, limits: object) -> solvers.Answer:
+    def expired(model: object, limits: object) -> Answer:
         raise RuntimeError("no licence")
 
     highs = replace(solvers.SOLVERS["highs"], run=expired)
@@ -78,7 +79,7 @@ def test_a_solver_is_tried_and_not_only_looked_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_solver_that_answers_nonsense_fails_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    for answer in (solvers.Answer(False, False, None), solvers.Answer(True, True, 1.0)):
+    for answer in (Answer(False, False, None), Answer(True, True, 1.0)):
         highs = replace(solvers.SOLVERS["highs"], run=lambda model, limits, answer=answer: answer)
         monkeypatch.setattr(solvers, "SOLVERS", {"highs": highs})
         with pytest.raises(SolverError, match="cannot solve a model of one variable"):
@@ -123,9 +124,9 @@ def test_a_library_that_is_missing_is_told_with_the_remedy(module: str, remedy: 
 
 
 def test_the_trial_says_which_solvers_work_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    def works(model: Any, limits: object) -> solvers.Answer:
+    def works(model: Any, limits: object) -> Answer:
         model.x.value = 1
-        return solvers.Answer(optimal=True, found=True, bound=1.0)
+        return Answer(optimal=True, found=True, bound=1.0)
 
     one = solvers.SOLVERS["highs"]
     known = {

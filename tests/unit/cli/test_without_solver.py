@@ -29,18 +29,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bftrainer(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line where neither it nor a process that it starts can import SciPy."""
+def without_scipy(folder: Path) -> dict[str, str]:
+    """An environment in which no Python process can import SciPy."""
     broken = folder / "broken"
     broken.mkdir()
     (broken / "scipy.py").write_text("raise ImportError('there is no SciPy here')\n")
+    return os.environ | ELSEWHERE | {"PYTHONPATH": str(broken)}
+
+
+def bftrainer(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command line where neither it nor a process that it starts can import SciPy."""
     return subprocess.run(
         [sys.executable, "-m", "bftrainer", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
-        env=os.environ | ELSEWHERE | {"PYTHONPATH": str(broken)},
+        env=without_scipy(folder),
     )
 
 
@@ -92,3 +97,23 @@ def test_the_daemon_refuses_the_milp_before_anything_is_made(tmp_path: Path) -> 
     assert "error: solver highs does not work here" in done.stderr
     assert "pip install highspy scipy" in done.stderr
     assert not (tmp_path / "state").exists()
+
+
+def test_the_daemon_with_auto_starts_and_warns(tmp_path: Path) -> None:
+    options = ("--scheduler", "local", "--nodes", "1", "--state-dir", str(tmp_path / "state"))
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "bftrainer", "daemon", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=without_scipy(tmp_path) | {"BFTRAINER_LOG_FORMAT": "logfmt"},
+    )
+    assert daemon.stderr is not None
+    with daemon:
+        said = []
+        for line in daemon.stderr:
+            said.append(line)
+            if "event=ready" in line:
+                daemon.terminate()
+    (warning,) = [line for line in said if "event=solver_failed" in line]
+    assert warning.startswith("<4>")
+    assert "pip install highspy scipy" in warning

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.allocate import solvers
+from bftrainer.allocate.answer import Answer
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.serve import serve
 from bftrainer.daemon.systemd import Systemd
@@ -49,7 +50,7 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
             environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"},
         )
 
-    def expired(model: object, limits: object) -> solvers.Answer:
+    def expired(model: object, limits: object) -> Answer:
         raise RuntimeError("no licence")
 
     broken = {"highs": replace(solvers.SOLVERS["highs"], run=expired)}
