@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -295,5 +296,31 @@ def test_a_node_that_is_taken_from_us_is_let_go(make: Make, word: str) -> None:
         world.machine.why = {"n0": word}
         await world.turn()
         assert world.held() == "n1 n2" and world.pool == {"n1", "n2"}
+
+    run(scenario)
+
+
+def test_the_engines_pool_follows_from_the_events_of_the_nodes_alone(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(8, debounce_s=1)
+        chance = random.Random(1)
+        for turn in range(60):
+            node = f"n{chance.randrange(8)}"
+            change = chance.choice(("take", "give", "gone", "leaves", "submit", "cancel", "nothing"))
+            if change == "take":
+                world.machine.take(node)
+            elif change == "give":
+                world.machine.idle.add(node)
+            elif change == "gone":
+                world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != node]
+            elif change == "leaves":
+                world.nodes.release.agent_leaves(node)
+            elif change == "submit":
+                await world.submit(f"a{turn}", n_max=3)
+            elif change == "cancel":
+                world.cancel(chance.randrange(1, 5))
+            await world.turn(chance.random())
+            assert world.pool == world.nodes.state.nodes
+            assert {node for t in world.trainers() for node in t.nodes} <= world.pool
 
     run(scenario)

@@ -1,0 +1,204 @@
+"""How nodes are given back: workers may be busy, agents come and go, the scheduler may not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model.machine import Claim, Operation, Pilot
+from tests.support.nodes_world import World, run
+
+EXIT = {"type": "exit"}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., World]:
+    return lambda nodes=3, **given: World(tmp_path, nodes, **given)
+
+
+Make = Callable[..., World]
+
+
+async def trained(world: World) -> None:
+    """A trainer has all nodes, and its workers run."""
+    await world.turn()
+    await world.submit()
+    await world.turn()
+    world.workers.on = set(world.machine.idle)
+
+
+async def moment() -> None:
+    """What goes on in the background gets a few turns."""
+    await asyncio.sleep(0.05)
+
+
+def test_workers_have_their_time_to_leave_and_no_more(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(vacate_s=5)
+        await trained(world)
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n0", "n1"}), count=2),)
+        await world.nodes.watch.poll()
+        world.workers.on.discard("n0")
+        await moment()
+        assert world.link.messages == [("n0", EXIT)] and world.held() == "n0 n1 n2"
+        world.time += 4.9
+        await moment()
+        assert world.link.messages == [("n0", EXIT)], "n1's workers may still take 0.1 s"
+        world.time += 0.1
+        await world.nodes.background.wait()
+        assert world.link.messages == [("n0", EXIT), ("n1", EXIT)] and world.held() == "n2"
+        assert world.workers.gone == ["n0", "n1"]
+
+    run(scenario)
+
+
+def test_a_node_that_is_given_up_is_not_held_again_while_its_pilot_is_listed(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(vacate_s=5)
+        await trained(world)
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n0"}), count=1),)
+        await world.nodes.watch.poll()
+        assert world.pilots.releasing.keys() == {"n0"}
+        world.machine.claims = ()
+        await world.nodes.watch.poll()
+        world.decide()
+        assert world.pool == {"n1", "n2"}
+        assert world.pilots.to_submit({"n0": ""}) == []
+        world.workers.on.clear()
+        await world.nodes.background.wait()
+        await world.turn()
+        await world.turn()
+        assert world.pool == {"n0", "n1", "n2"}
+
+    run(scenario)
+
+
+def test_a_dropped_node_is_dropped_everywhere(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.nodes.release.drop("n1")
+        await world.nodes.background.wait()
+        assert world.workers.gone == ["n1"] and world.link.messages == [("n1", EXIT)]
+        assert world.held() == "n0 n2" and world.pilots.held.keys() == {"n0", "n2"}
+
+    run(scenario)
+
+
+def test_draining_waits_for_the_workers_of_each_node(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.workers.on.discard("n1")
+        world.nodes.state.operation = Operation.DRAINING
+        await world.turn()
+        assert world.held() == "n0 n2" and world.pool == {"n0", "n2"}
+        world.workers.on.clear()
+        await world.turn()
+        assert world.held() == ""
+
+    run(scenario)
+
+
+def test_a_pilot_that_is_gone_by_itself_says_nothing_against_its_node(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n1"]
+        await world.turn()
+        assert world.pilots.refused() == {}
+
+    run(scenario)
+
+
+def test_an_agent_that_comes_back_keeps_its_node(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(reconnect_s=5)
+        await trained(world)
+        world.nodes.release.agent_down("n1")
+        await moment()
+        world.agents.add("n1")
+        async with asyncio.timeout(10):
+            await world.nodes.background.wait()  # though the clock stands still
+        assert world.pool == {"n0", "n1", "n2"} and world.workers.gone == []
+
+    run(scenario)
+
+
+def test_an_agent_that_comes_back_at_the_last_moment_keeps_its_node(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(reconnect_s=5)
+        await trained(world)
+        poll = world.nodes.watch.fresh_poll
+
+        async def slow() -> bool:
+            changed = await poll()
+            world.time += 5
+            world.agents.add("n1")
+            return changed
+
+        world.nodes.watch.fresh_poll = slow  # type: ignore[method-assign]
+        world.nodes.release.agent_down("n1")
+        await world.nodes.background.wait()
+        assert world.workers.gone == [] and "n1" in world.pilots.held
+
+    run(scenario)
+
+
+def test_an_agent_that_does_not_come_back_loses_its_node(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(reconnect_s=5)
+        await trained(world)
+        world.nodes.release.agent_down("n1")
+        await moment()
+        assert world.workers.gone == []
+        world.time += 5
+        await world.nodes.background.wait()
+        world.decide()
+        assert world.workers.gone == ["n1"] and world.pool == {"n0", "n2"}
+
+    run(scenario)
+
+
+def test_a_daemon_that_stops_ends_every_pilot_that_the_scheduler_lists(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.machine.pilots.append(Pilot(tag="late", node="n2"))  # its submission was never confirmed
+        await world.nodes.release.close(world.time + 5)
+        assert world.held() == "" and world.pilots.held == {}
+        assert {node for node, message in world.link.messages if message == EXIT} == {"n0", "n1", "n2"}
+
+    run(scenario)
+
+
+def test_a_daemon_that_stops_asks_again_where_the_scheduler_does_not_answer(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.scheduler.down = "no contact"
+        closing = asyncio.create_task(world.nodes.release.close(world.time + 5))
+        await moment()
+        assert not closing.done()
+        world.scheduler.down = ""
+        await closing
+        assert world.held() == ""
+
+    run(scenario)
+
+
+def test_a_daemon_that_stops_does_not_wait_long_for_a_scheduler_that_is_down(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.scheduler.down = "no contact"
+        closing = asyncio.create_task(world.nodes.release.close(world.time + 1000))
+        await moment()
+        world.time += 1.1
+        async with asyncio.timeout(10):
+            await closing
+
+    run(scenario)
