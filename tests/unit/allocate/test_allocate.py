@@ -235,7 +235,7 @@ def test_no_candidates_is_a_problem_too() -> None:
         assert (name, dict(plan.counts), plan.objective) == (name, {}, 0.0)
 
 
-# --- who decides, and what it says of it ---------------------------------------------------------
+# --- which method decides, and what the plan says of it ------------------------------------------
 
 
 def test_auto_takes_the_exact_method_where_it_is_exact_and_the_milp_elsewhere() -> None:
@@ -410,8 +410,8 @@ def test_milp_out_of_time_takes_the_best_of_what_it_has(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("time_limit_s", [1e-9, 0.05])
 def test_milp_out_of_time_does_not_keep_a_map_that_breaks_a_cap(time_limit_s: float) -> None:
-    everybody = frozenset(range(1, 31))
-    problem = replace(hard_problem(), caps=(Cap(trainers=everybody, n_max=100),))  # they hold more than that
+    every = frozenset(range(1, 31))
+    problem = replace(hard_problem(), caps=(Cap(trainers=every, n_max=100),))  # they hold more than that
     check(milp.allocate(problem, time_limit_s=time_limit_s), problem)
 
 
@@ -429,7 +429,7 @@ def test_equal_shares_are_equal_within_limits_and_leave_nothing_usable(seed: int
     served = [c for c in problem.candidates if counts[c.trainer]]
     unlimited = [counts[c.trainer] for c in served if c.n_min < counts[c.trainer] < c.n_max]
     assert max(unlimited, default=0) - min(unlimited, default=0) <= 1
-    for c in served:  # who is below the others is at its maximum, who is above them at its minimum
+    for c in served:  # a trainer below the others is at its maximum, one above them at its minimum
         if counts[c.trainer] < c.n_max:
             assert all(counts[d.trainer] <= max(counts[c.trainer] + 1, d.n_min) for d in served)
     free = problem.pool_size - sum(counts.values())

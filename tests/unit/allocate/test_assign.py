@@ -1,4 +1,4 @@
-"""Counts to nodes: the right number, nobody's twice, and nobody migrates."""
+"""Counts to nodes: the right number, none twice, and no trainer migrates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A pool, who holds what of it, who of these is a member, and counts that fit into the pool."""
+    """A pool, the nodes that each trainer holds, those on which it trains, and counts that fit into the
+    pool."""
     names = [f"n{i:02}" for i in range(draw(st.integers(0, 14)))]
     trainers = draw(st.lists(st.integers(1, 6), unique=True, max_size=5))
     owners = {name: draw(st.sampled_from([None, *trainers])) for name in names}

@@ -1,4 +1,4 @@
-"""Who asks for the MILP and cannot have it is told, by the plan and before anything starts."""
+"""Without a working solver: the plan says why the MILP did not make it, and `milp` does not start."""
 
 from __future__ import annotations
 

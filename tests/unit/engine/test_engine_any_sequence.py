@@ -169,7 +169,7 @@ def check_state(state: State, ids: list[int]) -> None:
 
 
 def check_constraints(state: State) -> None:
-    """Nobody mixes classes or uses one that it cannot, no user is above the cap, of whatever is held."""
+    """No trainer mixes classes or uses one that it cannot, and no user holds more nodes than the cap."""
     of = {node: name for name, nodes in state.settings.node_classes.items() for node in nodes}
     for t in state.active.values():
         classes = {of.get(node, "") for node in t.nodes}
@@ -221,7 +221,7 @@ def check_step(before: State, event: Event, step: Step) -> None:
         assert new.members[: len(survivors)] == survivors, "survivors keep their order, before newcomers"
         just_now = event.nodes if isinstance(event, WorkersReady) else frozenset()
         assert set(new.members) - set(old.members) <= old.warm | just_now, "a cold worker is a member"
-        assert id_ in regrouped or set(new.members) <= set(old.members), "a member that nobody was told of"
+        assert id_ in regrouped or set(new.members) <= set(old.members), "a member that was never published"
         gone = set(old.members) - set(new.members)
         if gone and len(new.members) >= new.spec.n_min:
             assert id_ in regrouped, "survivors were not told"

@@ -13,7 +13,7 @@ from bftrainer.model.trainer import (
 from tests.support.engine_world import EVERYBODY, World, make_spec, starts
 
 
-def test_without_a_limit_whoever_waits_can_be_given_nodes_at_once() -> None:
+def test_without_a_limit_every_waiting_trainer_can_be_given_nodes_at_once() -> None:
     world = World(EVERYBODY)
     world.nodes(joined="ab")
     for id_ in range(1, 31):
@@ -23,7 +23,7 @@ def test_without_a_limit_whoever_waits_can_be_given_nodes_at_once() -> None:
 
     step = world.submit(99, n_max=2, weight=10.0)
     assert starts(step) == [(99, "a"), (99, "b")]
-    assert list(world.state.active) == [1, 2, 99]  # who has been given nodes once stays active
+    assert list(world.state.active) == [1, 2, 99]  # a trainer that was given nodes once stays active
     assert step.plan is not None
     assert dict(step.plan.counts) == {1: 0, 2: 0, 99: 2}
     assert step.plan.allocation == {1: set(), 2: set(), 99: {"a", "b"}}
@@ -33,10 +33,10 @@ def test_without_a_limit_whoever_waits_can_be_given_nodes_at_once() -> None:
     assert world.end(20).plan is None  # one that waits: nothing to decide
 
 
-def test_without_a_limit_a_plan_speaks_of_nobody_who_gets_nothing_and_never_had_anything() -> None:
+def test_without_a_limit_a_plan_omits_trainers_that_get_nothing_and_never_had_nodes() -> None:
     world = World(EVERYBODY)
     step = world.submit(1)
-    assert step.plan is None  # there is no node, so nobody is asked
+    assert step.plan is None  # there is no node to share out
     world.nodes(joined="a")
     world.submit(2, n_min=2)
     step = world.submit(3)
@@ -63,8 +63,8 @@ def rounds_until_served(settings_: EngineSettings, rounds: int) -> int | None:
     return None
 
 
-def test_nobody_starves_who_ages() -> None:
-    """Its weight is 10 after 9 ageing times, and whoever has just come weighs a little more than 1."""
+def test_with_ageing_no_trainer_starves() -> None:
+    """Its weight is 10 after 9 ageing times, and that of a newcomer is a little more than 1."""
     settings_ = replace(EVERYBODY, ageing_s=100.0)
     served = rounds_until_served(settings_, 40)
     assert served is not None
@@ -72,7 +72,7 @@ def test_nobody_starves_who_ages() -> None:
     assert rounds_until_served(EVERYBODY, 40) is None
 
 
-def test_waiting_makes_heavier_only_where_nobody_keeps_the_order_of_arrival() -> None:
+def test_weights_age_only_without_a_limit_that_keeps_the_order_of_arrival() -> None:
     trainer = Trainer(id=1, spec=make_spec(weight=3.0), submitted_at=50.0)
     ageing = EngineSettings(max_parallel=None, ageing_s=100.0)
     assert [weight_of(trainer, ageing, now) for now in (50.0, 150.0, 250.0)] == [3.0, 6.0, 9.0]

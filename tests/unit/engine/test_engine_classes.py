@@ -16,7 +16,7 @@ from tests.support.engine_world import CLASSES, World
 FASTER = (("fat", ((4, 400.0),)),)
 
 
-def test_nobody_mixes_classes_and_nodes_of_no_class_are_one_more() -> None:
+def test_no_trainer_mixes_classes_and_nodes_of_no_class_are_one_more() -> None:
     world = World(CLASSES)
     world.nodes(joined="acexyz")
     world.submit(1)

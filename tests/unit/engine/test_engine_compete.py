@@ -63,7 +63,7 @@ def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
 
 
 def changed(world: World, **settings: Any) -> Step:
-    """The site changes its policy; who makes engines hands it in with the state."""
+    """The site changes its policy: the state carries the new settings."""
     world.state = replace(world.state, settings=replace(world.state.settings, **settings))
     return world.take(PolicyChanged(time=0.0))
 
@@ -76,10 +76,10 @@ def test_a_new_policy_counts_at_once() -> None:
     assert starts(changed(world, max_parallel=3)) == [(2, "c"), (2, "d")]
     assert list(world.state.active) == [1, 2, 3]
     changed(world, max_parallel=1)
-    assert list(world.state.active) == [1, 2, 3], "who may hold nodes goes on"
+    assert list(world.state.active) == [1, 2, 3], "active trainers go on"
     world.end(1)
     world.end(2)
-    assert list(world.state.active) == [3], "but nobody moves up before there is room"
+    assert list(world.state.active) == [3], "but none moves up before there is room"
     world.end(3)
     assert list(world.state.active) == [4]
     assert len(world.held(4)) == 2

@@ -45,6 +45,20 @@ def test_a_group_is_expected_to_leave_as_often_as_nodes_of_its_age_have_left() -
     assert group.departures < 0.1
 
 
+def test_a_group_is_as_old_as_its_oldest_node() -> None:
+    """What has stayed for long stays: a node that joins it later does not make the group young again."""
+    world = World(EngineSettings(departure_groups="cabinet", t_fwd_s=60.0))
+    for _ in range(500):  # nodes stay for a second
+        world.nodes(joined="x")
+        world.nodes(left="x")
+    world.take(NodesChanged(time=0.0, joined=frozenset({"m1"})))
+    world.now += 10_000.0
+    world.take(NodesChanged(time=0.0, joined=frozenset({"m2", "n1"})))
+    groups = {group.size: group for group in problem_of(world.state, (), world.now)[0].groups}
+    assert groups[2].departures < 0.1  # m1 and m2
+    assert groups[1].departures > 0.9  # n1
+
+
 def test_a_node_that_leaves_in_a_moment_is_not_worth_a_rescale() -> None:
     costs = RescaleCosts(up=Cost(stall_s=0.5, init_s=1.0), down=Cost(stall_s=0.5))
     world = World().running("a", costs=costs)

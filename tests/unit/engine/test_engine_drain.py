@@ -50,7 +50,7 @@ def test_resync_publishes_the_same_members_anew() -> None:
     world = World()
     world.nodes(joined="a")
     world.submit(1)
-    assert world.take(Resync(time=0.0, trainer=1, generation=0)).actions == ()  # nobody to agree
+    assert world.take(Resync(time=0.0, trainer=1, generation=0)).actions == ()  # it has no members
 
 
 def test_a_failed_poll_changes_nothing() -> None:

@@ -43,7 +43,7 @@ def test_members_report_the_end() -> None:
     assert world.take(event).ended is None
 
 
-def test_unknown_trainers_are_nobodys_business() -> None:
+def test_events_of_unknown_trainers_change_nothing() -> None:
     world = World().running("ab")
     before = world.state
     for event in (

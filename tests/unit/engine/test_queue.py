@@ -1,4 +1,4 @@
-"""The backlog against a plain sorted list, and against plans over everybody who waits."""
+"""The queue against a plain sorted list, and against plans over all trainers that wait."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def queue(specs: list[TrainerSpec]) -> list[Trainer]:
     return [Trainer(id=i, spec=spec, submitted_at=float(i // 2)) for i, spec in enumerate(specs, start=1)]
 
 
-def backlog(trainers: list[Trainer]) -> Queue:
+def queue_of(trainers: list[Trainer]) -> Queue:
     found = Queue()
     for t in trainers:
         found = found.add(t)
@@ -62,7 +62,7 @@ def backlog(trainers: list[Trainer]) -> Queue:
 @given(QUEUES, st.lists(st.integers(0, 13), max_size=20))
 def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], gone: list[int]) -> None:
     plain = queue(specs)
-    found = backlog(plain)
+    found = queue_of(plain)
     for i in [None, *gone]:
         if i is not None and i < len(plain):
             found = found.remove(plain.pop(i).id)
@@ -75,32 +75,32 @@ def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], g
         assert [found.get(i) for i in range(20)] == [{t.id: t for t in plain}.get(i) for i in range(20)]
         assert Queue.of(plain) == found
         state = State(
-            settings=EngineSettings(), active={t.id: t for t in plain[:2]}, waiting=backlog(plain[2:])
+            settings=EngineSettings(), active={t.id: t for t in plain[:2]}, waiting=queue_of(plain[2:])
         )
         assert {i: state.trainer(i) for i in state.trainers} == state.trainers
         assert state.trainer(77) is None
 
 
-def test_whoever_does_not_wait_cannot_be_removed() -> None:
+def test_a_trainer_that_does_not_wait_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
-        backlog(queue([])).remove(1)
+        queue_of(queue([])).remove(1)
 
 
 def test_nothing_is_left_of_those_who_went() -> None:
     (only,) = queue([TrainerSpec(name="t", command=("x",), n_min=1, n_max=1)])
-    assert backlog([only]).remove(only.id) == Queue()
+    assert queue_of([only]).remove(only.id) == Queue()
 
 
-def test_of_those_alike_only_as_many_are_looked_at_as_there_is_room_for() -> None:
+def test_of_trainers_that_are_alike_only_as_many_are_eligible_as_there_is_room_for() -> None:
     alike = queue([TrainerSpec(name=f"t{i}", command=("x",), n_min=3, n_max=9) for i in range(50)])
-    found = backlog(alike)
+    found = queue_of(alike)
     assert [t.id for t in found.eligible(11)] == [1, 2, 3]
     assert found.eligible(2) == []
 
 
 def check_eligible(specs: list[TrainerSpec], pool: int, cap: int | None, ageing_s: float | None) -> None:
     """The best plan over the eligible is worth as much as the best plan over all."""
-    waiting = backlog(queue(specs))
+    waiting = queue_of(queue(specs))
     nodes = frozenset(f"n{i}" for i in range(pool))
     state = State(
         settings=EngineSettings(
@@ -118,14 +118,14 @@ def check_eligible(specs: list[TrainerSpec], pool: int, cap: int | None, ageing_
 
 @settings(max_examples=100, deadline=None)
 @given(QUEUES, st.integers(0, 6), st.sampled_from([None, 2]), st.sampled_from([None, 2.0]))
-def test_nobody_is_left_out_who_could_get_nodes_in_the_best_plan(
+def test_every_trainer_that_could_get_nodes_in_the_best_plan_is_eligible(
     specs: list[TrainerSpec], pool: int, cap: int | None, ageing_s: float | None
 ) -> None:
     check_eligible(specs, pool, cap, ageing_s)
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_nobody_waits_behind_trainers_that_differ(other: TrainerSpec) -> None:
+def test_trainers_that_differ_do_not_wait_behind_each_other(other: TrainerSpec) -> None:
     for pool in range(7):
         for first, second in ((BASE, other), (other, BASE)):
             for cap in (None, 2):
@@ -133,10 +133,10 @@ def test_nobody_waits_behind_trainers_that_differ(other: TrainerSpec) -> None:
 
 
 def test_what_has_been_measured_makes_a_difference() -> None:
-    """Those who held nodes once are not taken for those who never ran."""
+    """Trainers that held nodes once differ from those that never ran."""
     spec = TrainerSpec(name="t", command=("x",), n_min=1, n_max=1)
     first, second = queue([spec, spec])
     state = State(settings=EngineSettings(), active={second.id: second})
     event = Measured(time=0.0, trainer=second.id, generation=0, point=(1, 9.0))
     fast = step(state, event, knapsack.allocate).state.active[second.id]
-    assert [t.id for t in backlog([first, fast]).eligible(1)] == [1, 2]
+    assert [t.id for t in queue_of([first, fast]).eligible(1)] == [1, 2]

@@ -83,7 +83,7 @@ def test_of_mixed_lifetimes_it_is_the_mean_residual_life_at_the_pools_ages(ages:
 def test_it_stays_within_its_limits() -> None:
     assert forward_time(learnt(exponential(0.5)), np.zeros(3)) == SHORTEST_S
     assert forward_time(learnt(exponential(1e6)), np.zeros(3)) == pytest.approx(LONGEST_S, rel=0.01)
-    assert forward_time(learnt(exponential(600.0)), np.array([])) == SHORTEST_S  # nobody is there
+    assert forward_time(learnt(exponential(600.0)), np.array([])) == SHORTEST_S  # no node is there
 
 
 def test_before_anything_has_been_seen_nodes_stay_for_ten_minutes() -> None:

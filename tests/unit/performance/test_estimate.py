@@ -16,22 +16,6 @@ def trainer(id_: int, *command: str) -> Trainer:
     return Trainer(id=id_, spec=spec, submitted_at=0.0)
 
 
-@pytest.mark.parametrize(
-    ("command", "program"),
-    [
-        (("python", "train.py", "--lr", "0.1"), ("python", "train.py")),
-        (("python", "-m", "pkg.train", "--lr"), ("python", "-m", "pkg.train")),
-        (("train", "--lr"), ("train", "--lr")),
-        (("train",), ("train",)),
-        ((), ()),
-    ],
-)
-def test_a_program_is_a_command_without_its_options(
-    command: tuple[str, ...], program: tuple[str, ...]
-) -> None:
-    assert trainer(1, *command).spec.program == (".", *program)
-
-
 def test_trials_of_one_program_begin_with_what_the_others_have_shown() -> None:
     first, second, other = trainer(1, "python", "a.py", "1"), trainer(2, "python", "a.py"), trainer(3, "b")
     programs: estimate.SharedObservations = {}
