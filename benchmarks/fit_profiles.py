@@ -18,7 +18,8 @@ import numpy as np
 from bftrainer.traces.characteristics import Table1, characterise, course, lengths
 from bftrainer.traces.formats.idle_intervals import found
 from bftrainer.traces.logs import Log, LogOptions, load
-from bftrainer.traces.synthetic.generate import HOUR, Profile, Quantiles, generate
+from bftrainer.traces.synthetic.generate import HOUR, generate
+from bftrainer.traces.synthetic.profile import Profile, Quantiles
 
 KNOTS = {"group_nodes": 12, "fragment_s": 24, "pool_share": 12}
 """So many knots for each quantile function, put where the logarithm is furthest off."""

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Attributes:
-    format: `intervals`, `swf`, `sacct`, `jobcomp` or `sinfo`; None: told from the content.
-    machine_nodes: Nodes of the machine; None: what the log says, or as many as it names.
-    cores_per_node: How many processors of an SWF log make a node.
-    min_gap_s: Idle intervals shorter than this are left out: what lies between one job and the next.
-    max_broken: The share of lines that may be broken, 0 to 1, before the log is refused.
+    """How a log is to be read.
+
+    Attributes:
+        format: `intervals`, `swf`, `sacct`, `jobcomp` or `sinfo`; None: found from the content.
+        machine_nodes: Nodes of the machine; None: what the log says, or as many as it names.
+        cores_per_node: Processors of an SWF log that make one node.
+        min_gap_s: Idle intervals shorter than this (s) are left out: those between one job and the next.
+        max_broken: The share of lines that may be broken, 0 to 1, before the log is refused.
     """
 
     format: str | None = None

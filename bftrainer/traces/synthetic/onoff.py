@@ -1,7 +1,7 @@
-"""A generated idle-node log: what `bftrainer daemon` plays where no real log is given.
+"""A generated log of idle nodes, without end: what `bftrainer daemon` plays if no real log is given.
 
 Every node alternates between idle and busy for exponentially distributed times, on its own, from a
-seed: the same arguments give the same log. It has no end.
+seed: the same arguments give the same log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bftrainer.model.events import NodesChanged
 
 
 def names(nodes: int) -> frozenset[str]:
-    """n01, n02, ..."""
+    """The names of this many nodes: n01, n02, ..."""
     width = max(2, len(str(nodes)))
     return frozenset(f"n{number:0{width}}" for number in range(1, nodes + 1))
 
@@ -22,10 +22,10 @@ def names(nodes: int) -> frozenset[str]:
 def changes(
     nodes: int, *, seed: int = 0, idle_s: float = 25.0, busy_s: float = 12.0
 ) -> Iterator[NodesChanged]:
-    """What happens from time 0 on; `idle_s` and `busy_s` are the means.
+    """Changes of the pool from time 0 on, without end. `idle_s` and `busy_s` are mean lengths (s).
 
-    The first node starts idle, so that a demonstration shows something at once; the others are in
-    the middle of either state.
+    The first node begins idle, so that a demonstration shows something at once; the others begin in
+    either state at random.
     """
     streams = [_one(node, seed, idle_s, busy_s, first=i == 0) for i, node in enumerate(sorted(names(nodes)))]
     for time, node, idle in heapq.merge(*streams):

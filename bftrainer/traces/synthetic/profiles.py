@@ -5,7 +5,7 @@ Made by `benchmarks/fit_profiles.py`; docs/traces.md shows how close the logs ar
 
 from __future__ import annotations
 
-from bftrainer.traces.synthetic.generate import Profile, Quantiles
+from bftrainer.traces.synthetic.profile import Profile, Quantiles
 
 # fmt: off
 SUMMIT = Profile(

@@ -16,7 +16,8 @@ from bftrainer.errors import BftrainerError
 from bftrainer.traces.characteristics import Characteristics, characterise
 from bftrainer.traces.intervals import Interval
 from bftrainer.traces.logs import Log, LogOptions, load
-from bftrainer.traces.synthetic.generate import HOUR, Profile, Quantiles, generate
+from bftrainer.traces.synthetic.generate import HOUR, generate
+from bftrainer.traces.synthetic.profile import Profile, Quantiles
 from bftrainer.traces.synthetic.profiles import PROFILES
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces"
