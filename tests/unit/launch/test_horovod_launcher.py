@@ -324,3 +324,11 @@ def test_a_driver_that_cannot_start_is_told_as_the_reason() -> None:
     world.exited("n", -9)
     (lost,) = [e for e in world.events if isinstance(e, WorkerLost)]
     assert lost.blame and "is Horovod installed?" in lost.reason
+
+
+def test_a_trainer_that_is_forgotten_before_a_worker_was_started_leaves_no_driver() -> None:
+    world = World()
+    world.launcher.add(2, SPEC, published=3, members=("n",))  # found again after a restart, its node is gone
+    assert world.driver is not None
+    world.launcher.known.forget(2)
+    assert world.driver is None

@@ -2,86 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from bftrainer.launch.folders import Folders
-from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import Regroup, StartWorker, StopWorker
-from bftrainer.model.events import Event, Measured, Resync, TrainerEnded, WorkerLost, WorkersReady
-from bftrainer.model.reports import Message, Pause, Progress
-from bftrainer.model.trainer import TrainerSpec
-from bftrainer.wire.messages.from_agent import Running
-from tests.support.messages import order, report, worker
-
-SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000)
-
-
-class World:
-    """A launcher between a link and books that only remember."""
-
-    def __init__(self) -> None:
-        self.up: set[str] = set()
-        self.sent: list[tuple[str, Message]] = []
-        self.events: list[Event] = []
-        self.pauses: list[Pause] = []
-        self.now = 1.0
-        self.launcher = NativeLauncher(
-            self,
-            self.events.append,
-            self,
-            Folders(trainer_dir=".bftrainer", store_id="m"),
-            grace_s=5.0,
-            clock=lambda: self.now,
-        )
-        self.launcher.add(1, SPEC)
-
-    def serves(self, node: str, spec: TrainerSpec) -> bool:
-        return node in self.up
-
-    def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, order(message)))
-
-    def progressed(self, progress: Progress) -> None:
-        pass
-
-    def pause(self, pause: Pause) -> None:
-        self.pauses.append(pause)
-
-    def agent(self, node: str, *inventory: Running, wanted: set[int] | None = None) -> None:
-        self.up.add(node)
-        self.launcher.agent_up(node, list(inventory), {1} if wanted is None else wanted)
-
-    def start(self, generation: int, *nodes: str) -> None:
-        for node in nodes:
-            if node not in self.up:
-                self.agent(node)
-            self.launcher.perform(StartWorker(trainer=1, generation=generation, node=node))
-
-    def said(self, node: str, kind: str, started: int = 1, **fields: Any) -> None:
-        self.launcher.reported(node, report(kind, started=started, **fields))
-
-    def joined(
-        self, node: str, generation: int, *, survivor: bool, step: int, size: int = 2, started: int = 1
-    ) -> None:
-        self.said(
-            node,
-            "joined",
-            started,
-            generation=generation,
-            survivor=survivor,
-            step=step,
-            size=size,
-            pause_s=0.1,
-        )
-
-    def kinds(self) -> list[tuple[str, str]]:
-        return [(node, message["type"]) for node, message in self.sent if message["type"] != "warm"]
+from bftrainer.model.events import Measured, Resync, TrainerEnded, WorkerLost, WorkersReady
+from tests.support.messages import worker
+from tests.support.native_stage import NativeStage
 
 
 def test_a_start_waits_for_its_agent() -> None:
-    world = World()
+    world = NativeStage()
     world.launcher.perform(StartWorker(trainer=1, generation=1, node="n"))
     assert world.sent == [] and world.launcher.known.workers(1) == {}
     world.agent("n")
@@ -89,7 +19,7 @@ def test_a_start_waits_for_its_agent() -> None:
 
 
 def test_what_another_users_agent_says_of_a_trainer_is_not_heard() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.up.discard("n")  # the pilot that serves the trainer is gone; another user's has its node
     world.said("n", "ready")
@@ -101,7 +31,7 @@ def test_what_another_users_agent_says_of_a_trainer_is_not_heard() -> None:
 
 
 def test_a_start_that_nobody_wants_any_more_is_never_sent() -> None:
-    world = World()
+    world = NativeStage()
     world.launcher.perform(StartWorker(trainer=1, generation=1, node="n"))
     world.agent("n", wanted=set())  # the node left and came back; the trainer was cancelled meanwhile
     assert world.kinds() == []
@@ -112,14 +42,14 @@ def test_a_start_that_nobody_wants_any_more_is_never_sent() -> None:
 
 
 def test_strangers_are_stopped_and_what_should_run_is_taken_over() -> None:
-    world = World()
+    world = NativeStage()
     world.agent("n", worker(1, "member", 2), worker(4, "member", 9, trainer=7))
     assert world.kinds() == [("n", "stop")] and world.sent[0][1]["trainer"] == 7
     assert world.launcher.known.workers(1) == {"n": "member"}
 
 
 def test_a_connection_that_comes_back_tells_what_was_not_heard() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n", "m")
     world.agent("n", worker(1, "ready"))
     assert world.events == [WorkersReady(time=1.0, trainer=1, generation=1, nodes=frozenset("n"))]
@@ -134,7 +64,7 @@ def test_a_connection_that_comes_back_tells_what_was_not_heard() -> None:
 
 
 def test_who_was_replaced_is_not_heard() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.start(3, "n")
     world.said("n", "ready", started=1)
@@ -146,7 +76,7 @@ def test_who_was_replaced_is_not_heard() -> None:
 
 @pytest.mark.parametrize(("code", "blame"), [(1, True), (0, True), (-11, True), (-9, False)])
 def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame: bool) -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.said("n", "exited", code=code, phase="member", reason="", last={})
     (event,) = world.events
@@ -154,7 +84,7 @@ def test_a_death_is_blamed_on_the_program_if_it_ended_by_itself(code: int, blame
 
 
 def test_a_node_is_busy_until_its_worker_has_written_down_what_it_had_or_is_gone() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "m", "n")
     assert world.launcher.known.busy("n") and not world.launcher.known.busy("x")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("m", "n")))
@@ -170,7 +100,7 @@ def test_a_node_is_busy_until_its_worker_has_written_down_what_it_had_or_is_gone
 
 
 def test_the_order_to_leave_is_no_death() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.launcher.perform(StopWorker(trainer=1, generation=2, node="n"))
     world.said("n", "exited", code=-9, phase="leaving", reason="", last={})
@@ -178,7 +108,7 @@ def test_the_order_to_leave_is_no_death() -> None:
 
 
 def test_a_finished_trainer_ends_when_its_last_member_is_gone() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n", "m")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
     for node in "nm":
@@ -196,7 +126,7 @@ def test_a_finished_trainer_ends_when_its_last_member_is_gone() -> None:
 
 
 def test_a_restart_from_a_checkpoint_is_no_loss_of_the_survivors() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
     world.joined("n", 2, survivor=False, step=0, size=1)
@@ -217,7 +147,7 @@ def test_a_restart_from_a_checkpoint_is_no_loss_of_the_survivors() -> None:
 
 
 def test_old_generations_report_no_progress() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
     world.joined("n", 2, survivor=False, step=0, size=1)
@@ -227,7 +157,7 @@ def test_old_generations_report_no_progress() -> None:
 
 
 def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
     world.joined("n", 2, survivor=False, step=0, size=1)
@@ -243,7 +173,7 @@ def test_who_knows_the_state_writes_it_down_before_strangers_take_over() -> None
 
 
 def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n", "m")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
     for node in "nm":
@@ -260,7 +190,7 @@ def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() ->
 
 
 def test_a_speed_is_not_measured_across_a_newcomers_first_share() -> None:
-    world = World()
+    world = NativeStage()
     world.start(1, "n", "m")
     world.launcher.perform(Regroup(trainer=1, generation=2, members=("n", "m")))
     world.joined("n", 2, survivor=False, step=0)

@@ -248,3 +248,25 @@ def test_a_run_goes_on_when_a_node_is_lost_that_was_only_to_join() -> None:
     world.launcher.agent_down("b")
     assert world.new() == []
     assert world.launcher.known.workers(1) == {"a": "member"}
+
+
+def test_the_store_of_a_run_that_was_overtaken_is_not_used() -> None:
+    world = World()
+    for node in ("n", "m"):
+        world.launcher.perform(StartWorker(trainer=1, generation=1, node=node))
+        world.said(node, "ready")
+    world.launcher.perform(Regroup(trainer=1, generation=2, members=("n",)))
+    world.launcher.perform(Regroup(trainer=1, generation=3, members=("n", "m")))
+    world.sent.clear()
+    early, present = world.opened
+    early(4002)
+    assert world.sent == []
+    present(4003)
+    assert {(m["run"], m["env"]["MASTER_PORT"]) for _, m in world.sent} == {(3, "4003")}
+
+
+def test_an_exit_of_an_earlier_run_is_not_heard() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.exited("m", 1, code=1)
+    assert world.events == [] and world.launcher.known.workers(1) == {"n": "member", "m": "member"}

@@ -1,0 +1,85 @@
+"""What workers report becomes progress, pauses and measurements; entries of a rendezvous are relayed."""
+
+from __future__ import annotations
+
+from bftrainer.model.actions import Regroup
+from bftrainer.model.events import Measured, Resync
+from bftrainer.model.reports import Message
+from tests.support.native_stage import NativeStage
+
+
+def training(*nodes: str) -> NativeStage:
+    """Workers that generation 1 started train in generation 2."""
+    stage = NativeStage()
+    stage.start(1, *nodes)
+    stage.launcher.perform(Regroup(trainer=1, generation=2, members=nodes))
+    for node in nodes:
+        stage.joined(node, 2, survivor=False, step=0, size=len(nodes))
+    stage.events.clear()
+    stage.sent.clear()
+    return stage
+
+
+def at(step: int, **more: object) -> Message:
+    """Where training stands, in generation 2."""
+    return {"generation": 2, "step": step, "samples": 10 * step, "epoch": 0, "metrics": {}, **more}
+
+
+def test_a_member_whose_node_is_taken_makes_the_next_pause_a_loss() -> None:
+    stage = training("n", "m")
+    stage.launcher.agent_down("m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
+    stage.joined("n", 3, survivor=True, step=4, size=1)
+    assert stage.pauses[-1].kind == "loss"
+
+
+def test_of_those_that_leave_the_furthest_counts() -> None:
+    stage = training("n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n", "m")))
+    for node, step in (("n", 9), ("m", 7)):
+        last = {"type": "left", **at(step)}
+        stage.said(node, "exited", code=0, phase="leaving", reason="", last=last)
+    assert stage.launcher.known[1].committed == 9 and stage.progress[-1].step == 9
+
+
+def test_figures_are_kept_until_others_of_their_names_come() -> None:
+    stage = training("n")
+    stage.said("n", "progress", size=1, rate=2.0, **at(3, metrics={"loss": 0.5, "best": 0.4}))
+    stage.said("n", "metrics", size=1, **at(3, metrics={"loss": 0.3, "accuracy": 0.9}))
+    assert stage.progress[-1].metrics == {"loss": 0.3, "best": 0.4, "accuracy": 0.9}
+    assert stage.progress[-1].rate == 2.0
+
+
+def test_a_speed_is_not_measured_across_a_pause() -> None:
+    stage = training("n")
+
+    def progress(now: float, step: int) -> None:
+        stage.now = now
+        stage.said("n", "progress", size=1, rate=None, **{**at(step), "generation": 3})
+
+    progress(2.0, 1)
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
+    stage.joined("n", 3, survivor=True, step=1, size=1)
+    progress(10.0, 2)  # most of this time was the pause
+    progress(12.0, 42)
+    assert [e.point for e in stage.events if isinstance(e, Measured) and e.point] == [(1, 200.0)]
+
+
+def test_an_entry_of_the_rendezvous_goes_to_the_other_members_of_its_generation() -> None:
+    stage = training("n", "m", "o")
+    stage.said("n", "kv", generation=2, key="k", value="v")
+    entry = {"type": "kv", "trainer": 1, "generation": 2, "key": "k", "value": "v"}
+    assert stage.sent == [("m", entry), ("o", entry)]
+    stage.sent.clear()
+    for other in (1, 3):
+        stage.said("n", "kv", generation=other, key="k", value="v")
+    assert stage.sent == []
+
+
+def test_a_generation_that_broke_is_published_again_once_however_many_members_say_so() -> None:
+    stage = training("n", "m")
+    stage.said("n", "broken", generation=1, reason="an earlier one")
+    assert stage.events == []
+    stage.said("n", "broken", generation=2, reason="timed out")
+    stage.said("m", "broken", generation=2, reason="timed out")
+    assert [(type(event), event.time) for event in stage.events] == [(Resync, 2.0)]
