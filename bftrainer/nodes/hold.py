@@ -24,6 +24,10 @@ HOLD_S = 0.5
 class Hold:
     """Submits the pilots that are missing and ends those that are spare.
 
+    Which pilots there should be follows from the nodes that trainers have, and is checked again and again. It
+    does not follow from single actions: a pilot may be refused, lost, or over its limit, and is then due
+    though no action says so. A worker that is to start waits at the launcher until its node's agent is there.
+
     `trainers` are those that may hold nodes, `user_of` says as which user a trainer's pilots run.
     """
 

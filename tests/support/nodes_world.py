@@ -33,7 +33,13 @@ def settings_in(folder: Path, **given: object) -> Settings:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(scenario())
+    """Play a scenario; one that hangs fails."""
+
+    async def within_time() -> None:
+        async with asyncio.timeout(20):
+            await scenario()
+
+    asyncio.run(within_time())
 
 
 class Workers:
