@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from bftrainer.schedulers.slurm import text
 from bftrainer.schedulers.slurm.text import SEPARATOR
-from bftrainer.schedulers.slurm.view import Ours, look
+from bftrainer.schedulers.slurm.view import Ours, interpret
 
 NOW, MARK = 1_795_000_000, "0123456789abcdef"
 NODE = (
@@ -107,8 +107,8 @@ def main() -> None:
     total += timed("squeue", lambda: text.jobs(queue, MARK), asked.repeat)
     parsed, jobs = text.machine(shown), text.jobs(queue, MARK)[0]
     ours = Ours("0a1b2c3d", "bft", frozenset({"bft"}), "backfill")
-    total += timed("nodes, pilots, claims", lambda: look(parsed, jobs, ours, now=NOW), asked.repeat)
-    view = look(parsed, jobs, ours, now=NOW)
+    total += timed("nodes, pilots, claims", lambda: interpret(parsed, jobs, ours, now=NOW), asked.repeat)
+    view = interpret(parsed, jobs, ours, now=NOW)
     print(f"{'together':24} {total:7.1f} ms")
     print(
         f"{len(view.snapshot.idle)} of {len(view.snapshot.nodes)} nodes ours, {len(view.snapshot.pilots)} "
