@@ -1,4 +1,4 @@
-"""What a look at a large Slurm costs the daemon: parsing, and finding out what main jobs could start.
+"""What one poll of a large Slurm costs the daemon: parsing, and finding out which main jobs could start.
 
     python benchmarks/slurm_parse.py [--nodes 4608] [--jobs 2000] [--repeat 5]
 
@@ -33,14 +33,17 @@ PARTITION = (
 
 
 def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
-    """What scontrol and squeue print: a tenth of the nodes are held by pilots, a twentieth each planned and
-    idle, two thirds of the jobs wait."""
+    """Return what scontrol and squeue print for a machine.
+
+    Pilots hold a tenth of its nodes, a twentieth each is planned and idle, and two thirds of the jobs wait.
+    """
     rng = random.Random(seed)
     names = [f"node{i:05d}" for i in range(nodes)]
     held, planned, idle = nodes // 10, nodes // 20, nodes // 20
     lines, queue = [], []
 
     def state(i: int) -> str:
+        """Return the state of the node with this number."""
         if i < held:
             return "ALLOCATED"
         if i < held + planned:
@@ -61,6 +64,7 @@ def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
     ]
 
     def add(number: int, partition: str, state: str, count: int, **others: str) -> None:
+        """Add a job to the queue; keys of `others` are squeue's, with "_" for "%"."""
         fields = dict.fromkeys(text.FIELDS, "")
         fields |= {"%i": str(number), "%P": partition, "%u": "someone", "%T": state, "%l": "2:00:00"}
         fields |= {"%D": str(count), "%Q": str(10_000 - number), "%f": "(null)", "%v": "(null)", "%c": "1"}
@@ -86,6 +90,7 @@ def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
 
 
 def timed(what: str, work: Callable[[], object], repeat: int) -> float:
+    """Print the CPU time of the first run and of the fastest; return the first one in ms."""
     times = []
     for _ in range(repeat):
         begin = time.process_time()
@@ -96,6 +101,7 @@ def timed(what: str, work: Callable[[], object], repeat: int) -> float:
 
 
 def main() -> None:
+    """Print the times of each part and their sum."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=4608)
     parser.add_argument("--jobs", type=int, default=2000)
