@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp import web
@@ -23,6 +25,7 @@ def application(service: Service, hub: Hub, callers: Callers) -> web.Application
     """Return the server: the API and the agents' connections under /v1, /metrics, and probes."""
     app = web.Application(middlewares=[errors], client_max_size=MAX_BODY)
     routes = Routes(service, callers)
+    app.on_cleanup.append(routes.close)
     app.add_routes(
         [
             web.get("/metrics", routes.metrics),
@@ -46,6 +49,12 @@ class Routes:
 
     def __init__(self, service: Service, callers: Callers) -> None:
         self._service, self._callers = service, callers
+        # events wait for no reader: one who has no trainers has the store read through those of all others
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="rows")
+
+    async def close(self, _: web.Application) -> None:
+        """Let go of the thread that reads rows."""
+        self._reading.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: web.Request) -> web.Response:
         """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder."""
@@ -80,7 +89,9 @@ class Routes:
         caller = await self._callers.of(request)
         what, trainer = request.match_info["what"], request.query.get("trainer")
         limit = _number(request, "limit", 20, 1, MAX_ROWS)
-        return web.json_response(self._service.rows(caller, what, limit, trainer))
+        loop = asyncio.get_running_loop()
+        rows = loop.run_in_executor(self._reading, self._service.rows, caller, what, limit, trainer)
+        return web.json_response(await rows)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return the state of the daemon."""

@@ -46,7 +46,10 @@ class Service(Protocol):
         ...
 
     def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> Sequence[Json]:
-        """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given."""
+        """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given.
+
+        Called in a thread of its own.
+        """
         ...
 
     def status(self, caller: Caller) -> Json:
