@@ -196,7 +196,7 @@ class MemberGroup(SingleProcess):
         return True
 
     def broke_off(self) -> None:
-        """The script has ended the run by itself; with a budget, that is none of its business."""
+        """The script has left its loop by itself: that ends the run, unless the spec has a `work`."""
         if self.budget is None:
             self._progress.save(self.group.generation)
             self._tell("finished")
