@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bftrainer.engine.question import weight_of
 from bftrainer.engine.restore import restore
 from bftrainer.model.policy import EngineSettings
@@ -45,6 +47,15 @@ def test_without_a_limit_a_plan_omits_trainers_that_get_nothing_and_never_had_no
     world.submit(4)
     assert list(world.end(1).state.active) == [3]  # trainer 2 comes first, but cannot run on one node
     assert [t.id for t in world.state.waiting] == [2, 4]
+
+
+@pytest.mark.parametrize(("pool", "served"), [("a", 1), ("ab", 1), ("abc", 2), ("abcde", 3)])
+def test_so_many_of_the_queue_are_served_as_there_are_nodes_for_rounded_up(pool: str, served: int) -> None:
+    world = World(replace(EVERYBODY, nodes_per_trainer=2.0))
+    for trainer in (1, 2, 3, 4):
+        world.submit(trainer, n_max=1)
+    world.nodes(joined=pool)
+    assert list(world.state.active) == [1, 2, 3, 4][:served]
 
 
 def rounds_until_served(settings_: EngineSettings, rounds: int) -> int | None:
