@@ -76,8 +76,17 @@ class Daemon:
         self.launcher = _launchers(settings, store, clock, link, self.mailbox.emit, self.journal)
         self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry)
         self.nodes = Nodes(
-            *(own, clock, scheduler, self.pilots, link, self.launcher),
-            *(self.runner.trainers, self.runner.curves, user_of, self.mailbox.emit, self.telemetry),
+            settings=own,
+            clock=clock,
+            scheduler=scheduler,
+            pilots=self.pilots,
+            link=link,
+            workers=self.launcher,
+            trainers=self.runner.trainers,
+            curves=self.runner.curves,
+            user_of=user_of,
+            emit=self.mailbox.emit,
+            telemetry=self.telemetry,
         )
         self.runner.decided = self.nodes.hold.wake
         self.orders = Orders(store, self.journal, self.mailbox, self.launcher, self.nodes, clock)

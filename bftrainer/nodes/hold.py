@@ -33,6 +33,7 @@ class Hold:
 
     def __init__(
         self,
+        *,
         pilots: Pilots,
         workers: Workers,
         trainers: Callable[[], Sequence[Trainer]],

@@ -26,6 +26,7 @@ class Nodes:
 
     def __init__(
         self,
+        *,
         settings: LiveSettings,
         clock: Clock,
         scheduler: Scheduler,
@@ -42,15 +43,38 @@ class Nodes:
         self.background = Background()
         self.state = NodesState(settings, clock, emit, pilots)
         self.watch = Watch(
-            settings, clock, scheduler, emit, telemetry, self._take_in, lambda: not pilots.held
+            settings=settings,
+            clock=clock,
+            scheduler=scheduler,
+            emit=emit,
+            telemetry=telemetry,
+            take_in=self._take_in,
+            quiet=lambda: not pilots.held,
         )
         self.release = Release(
-            *(settings, clock, scheduler, pilots, link, workers, trainers, curves, telemetry),
-            *(self.state, self.watch, self.background),
+            settings=settings,
+            clock=clock,
+            scheduler=scheduler,
+            pilots=pilots,
+            link=link,
+            workers=workers,
+            trainers=trainers,
+            curves=curves,
+            telemetry=telemetry,
+            state=self.state,
+            watch=self.watch,
+            background=self.background,
         )
         self.hold = Hold(
-            *(pilots, workers, trainers, user_of, telemetry.troubles),
-            *(self.state, self.watch, self.release, self.background),
+            pilots=pilots,
+            workers=workers,
+            trainers=trainers,
+            user_of=user_of,
+            troubles=telemetry.troubles,
+            state=self.state,
+            watch=self.watch,
+            release=self.release,
+            background=self.background,
         )
 
     def wake(self) -> None:

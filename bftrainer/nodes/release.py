@@ -33,6 +33,7 @@ class Release:
 
     def __init__(
         self,
+        *,
         settings: LiveSettings,
         clock: Clock,
         scheduler: Scheduler,

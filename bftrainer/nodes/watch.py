@@ -28,6 +28,7 @@ class Watch:
 
     def __init__(
         self,
+        *,
         settings: LiveSettings,
         clock: Clock,
         scheduler: Scheduler,

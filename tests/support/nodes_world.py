@@ -94,9 +94,17 @@ class World:
             per_minute=own.submissions_per_minute,
         )
         self.nodes = Nodes(
-            *(self.settings, self, self.scheduler, self.pilots, self.link, self.workers),
-            *(self.trainers, lambda: dict.fromkeys(self.state.active, CURVE)),
-            *(lambda spec: spec.user, self.events.append, self.telemetry),
+            settings=self.settings,
+            clock=self,
+            scheduler=self.scheduler,
+            pilots=self.pilots,
+            link=self.link,
+            workers=self.workers,
+            trainers=self.trainers,
+            curves=lambda: dict.fromkeys(self.state.active, CURVE),
+            user_of=lambda spec: spec.user,
+            emit=self.events.append,
+            telemetry=self.telemetry,
         )
 
     def now(self) -> float:

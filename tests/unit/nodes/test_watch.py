@@ -32,8 +32,13 @@ class Scheduler:
         self.waits: list[float] = []
         self.telemetry = Telemetry()
         self.watch = Watch(
-            *(LiveSettings(settings_in(folder, **given)), self, self, self.events.append, self.telemetry),
-            *(self.take_in, lambda: not self.holding),
+            settings=LiveSettings(settings_in(folder, **given)),
+            clock=self,
+            scheduler=self,
+            emit=self.events.append,
+            telemetry=self.telemetry,
+            take_in=self.take_in,
+            quiet=lambda: not self.holding,
         )
         monkeypatch.setattr("bftrainer.nodes.watch.asyncio.wait_for", self.wait)
 
