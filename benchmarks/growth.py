@@ -23,6 +23,7 @@ import json
 import os
 import pwd
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -290,7 +291,12 @@ def asked(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="bft-") as folder:
         root = Path(folder)
         database = root / Settings(state_dir=root).database.name
-        fill(database, options.ended, options.unfinished, options.events, options.days)
+        if options.filled is None or not options.filled.exists():
+            fill(database, options.ended, options.unfinished, options.events, options.days)
+            if options.filled is not None:
+                shutil.copyfile(database, options.filled)
+        else:
+            shutil.copyfile(options.filled, database)
         found: dict[str, Any] = {"database_mb": database.stat().st_size / 1e6}
         every = questions(options.ended + options.unfinished)
         with daemon(root) as (pid, start):
@@ -435,6 +441,7 @@ def main() -> None:
     one.add_argument("--events", type=int, default=1_000_000, help="events [1000000]")
     one.add_argument("--days", type=float, default=20.0, help="over how many days they are spread [20]")
     one.add_argument("--requests", type=int, default=300, help="how often each question is asked [300]")
+    one.add_argument("--filled", type=Path, help="keep the filled store in this file, or take it from there")
     one = what.add_parser("waiting", help="more and more trainers that wait")
     one.add_argument("--sizes", type=int, nargs="+", default=[1000, 2000, 4000], help="[1000 2000 4000]")
     one.add_argument("--requests", type=int, default=200, help="how often each question is asked [200]")
