@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,15 @@ def command(
                 raise click.UsageError(f"--{option} is for --scheduler local; it is {settings.scheduler}")
     configure(settings.log_format, verbose=verbose)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
-    try_solver(settings)
+    if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
+        try_solver(settings)
     make_state_dir(settings.state_dir, private=settings.mode == "site")
     store = SqlStore(settings.database)
     try:
         played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
         daemon = compose(settings, store, played, lambda said: click.echo(said, err=True))
         systemd = Systemd.of(os.environ, os.getpid())
+        gc.freeze()  # modules stay: to look through them again and again takes longer than most answers
         asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
     finally:
         store.close()

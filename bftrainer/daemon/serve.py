@@ -20,16 +20,21 @@ log = logging.getLogger(__name__)
 async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) -> None:
     """Run until SIGTERM or SIGINT; `read` gives the settings as file and environment have them now.
 
+    Once it is ready, warns if the solver does not work that `allocator: auto` might ask.
+
     Raises:
         BftrainerError: see `Daemon.run`.
     """
     ready = False
+    background = set[asyncio.Task[None]]()
 
     def is_ready() -> None:
         nonlocal ready
-        ready = True
-        note(log, "ready", socket=daemon.settings.current.socket)
+        ready, own = True, daemon.settings.current
+        note(log, "ready", socket=own.socket)
         systemd.ready()
+        if own.allocator != "milp":  # the command line has tried it, and would have ended
+            background.add(asyncio.create_task(asyncio.to_thread(try_solver, own), name="solver"))
 
     def stop() -> None:
         note(log, "stopping")
@@ -45,11 +50,12 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
     loop = asyncio.get_running_loop()
     for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
         loop.add_signal_handler(sign, handler)
-    reporting = asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: summary(daemon)))
+    background.add(asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: summary(daemon))))
     try:
         await daemon.run(is_ready)
     finally:
-        reporting.cancel()
+        for task in background:
+            task.cancel()
 
 
 def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
