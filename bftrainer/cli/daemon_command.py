@@ -18,7 +18,7 @@ from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
-"""The options that say what the local scheduler plays."""
+"""The options of the log that the local scheduler replays."""
 
 
 @click.command("daemon")

@@ -29,9 +29,9 @@ def command(
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Show the ends of what TRAINER's workers printed, node by node.
+    """Show the last lines that TRAINER's workers printed, node by node.
 
-    They print into files of their user, in a folder that `bftrainer show` names.
+    Workers print into files that belong to the trainer's user, in a folder that `bftrainer show` names.
     """
     from bftrainer.cli.shared import worker_output
 

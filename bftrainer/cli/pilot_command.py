@@ -45,10 +45,9 @@ def command(
     """Show the batch job that would hold a node on Slurm: the exact command line of sbatch, and the script
     that it gets on its standard input, without the secret.
 
-    Slurm is asked for the partition's limit and for the node; what is wrong with them, or that Slurm does
-    not answer, is said on standard error. Words in capitals stand for what only the daemon knows.
+    The command asks Slurm for the partition's limit and for the node. A warning on standard error tells if
+    the node is not free or Slurm does not answer. Words in capitals stand for what only the daemon knows.
     """
-
     from bftrainer.daemon.clock import WallClock
     from bftrainer.daemon.compose import place_for_agents
     from bftrainer.errors import BftrainerError, SchedulerError
@@ -59,10 +58,10 @@ def command(
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load(overrides, file=config)
-    pilot = Pilot(tag=TAG, node=node, user=user or _whose(settings))
+    pilot = Pilot(tag=TAG, node=node, user=user or _pilot_user(settings))
     agents_at = ":".join(place_for_agents(settings))
     scheduler = slurm(settings, agents_at, instance(settings.state_dir, create=False), WallClock())
-    hole_s, warning = _look(scheduler, node)
+    hole_s, warning = _hole(scheduler, node)
     try:
         words, script = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
@@ -72,11 +71,11 @@ def command(
     click.echo(f"{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
 
 
-def _whose(settings: Settings) -> str:
-    """As whom a pilot of the caller's trainers would run; empty: as the daemon itself.
+def _pilot_user(settings: Settings) -> str:
+    """Return the user that a pilot of the caller's trainers runs as; empty for the daemon's own user.
 
     Raises:
-        BftrainerError: nothing is ever trained as root.
+        BftrainerError: The caller is root, which trains nothing.
     """
     from bftrainer.errors import BftrainerError
     from bftrainer.schedulers.slurm.scheduler import own_name
@@ -88,9 +87,11 @@ def _whose(settings: Settings) -> str:
     return own_name()
 
 
-def _look(slurm: Scheduler, node: str) -> tuple[float | None, str]:
-    """How long a node's hole is, None where nothing is planned or it is not known, and what stands against
-    a pilot there."""
+def _hole(slurm: Scheduler, node: str) -> tuple[float | None, str]:
+    """Return for how long a node stays idle, and why the daemon would submit no pilot there now.
+
+    None if Slurm plans no job there, or does not tell.
+    """
     from ClusterShell.NodeSet import NodeSet
 
     from bftrainer.errors import SchedulerError

@@ -24,9 +24,9 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     work: {samples: 500000}           # or until_exit: until the script ends (default)
     curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: learnt
     rescale:                          # seconds; without: learnt
-      up: {stall_s: 0.1, init_s: 5}   # everybody stands still, new nodes initialise
+      up: {stall_s: 0.1, init_s: 5}   # all members stand still, new nodes initialise
       down: {stall_s: 0.1}
-    scalability: auto                 # or given: curve and rescale are believed whatever is observed
+    scalability: auto                 # or given: curve and rescale hold, whatever is measured
     weight: 1.0
     workdir: .                        # relative to the spec
     env: {KEY: "value"}
@@ -34,7 +34,7 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     """
     from bftrainer.spec.parse import load, require_workdir
 
-    wanted = load(spec)  # complain before asking anybody
+    wanted = load(spec)  # refuse a wrong spec before asking the daemon
     require_workdir(wanted, spec)
     answer = connect(config, state_dir).call(
         "POST",
