@@ -1,7 +1,8 @@
-"""What a replay is of: one frozen, validated description, from the command line or from a YAML file.
+"""The description of one replay, frozen and validated, from the command line or from a YAML file.
 
-Its parameters are its own fields, the settings that matter to decisions (`Settings`) and the options
-of log readers (`LogOptions`), all under one flat set of names; what is added to these is a parameter.
+Its parameters are its own fields, the settings by which the engine decides (`Settings`) and the options
+of log readers (`LogOptions`), all under one flat set of names. A field that is added to one of these is a
+parameter without further work.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from bftrainer.traces.logs import FORMATS, LogOptions
 
 
 class ScenarioError(BftrainerError, ValueError):
-    """A parameter that does not exist or cannot be. The message names it, its value and what to do."""
+    """An unknown parameter or an impossible value. The message names it, its value and what to do."""
 
 
 def _moment(value: object) -> object:
-    """Unix seconds from what YAML or JSON make of a moment; UTC unless it names a zone."""
+    """Unix seconds from a date or time as YAML or JSON read it; UTC unless it names a zone."""
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, str):
@@ -87,11 +88,12 @@ class Scenario(BaseModel):
 
     @property
     def changes(self) -> Changes:
+        """What the scenario changes in its workload."""
         return Changes(**{field.name: getattr(self, field.name) for field in fields(Changes)})
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Every parameter by its name, as JSON has them; `of` makes the same scenario of them."""
+        """Every parameter by its name, as JSON has it. `of` turns these into the same scenario again."""
         return (
             self.model_dump(mode="json", include=set(OWN))
             | {name: value for name, value in asdict(self.reading).items() if name in READING}
@@ -113,9 +115,9 @@ PARAMETERS = (*OWN, *READING, *ENGINE)
 
 
 def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "scenario") -> Scenario:
-    """The scenario with these parameters; those that are None or missing are as they are by default.
+    """The scenario with these parameters; those that are None or missing have their defaults.
 
-    `base` has the settings that `values` says nothing of, `source` is named in errors.
+    `base` has the settings that `values` leaves open. Errors name `source`.
 
     Raises:
         ScenarioError: an unknown parameter, or an impossible value.
@@ -137,6 +139,7 @@ def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "s
 
 
 def _reading(values: Mapping[str, Any]) -> LogOptions:
+    """The options of log readers. Raises `ScenarioError` for values out of bounds."""
     options = TypeAdapter(LogOptions).validate_python(values)
     if options.format not in (None, *FORMATS):
         raise ScenarioError(f"format: {options.format!r}: no format; there are {', '.join(FORMATS)}")
@@ -148,10 +151,10 @@ def _reading(values: Mapping[str, Any]) -> LogOptions:
 
 
 def check(names: Iterable[str], source: str) -> None:
-    """Refuse names that are no parameters.
+    """Make sure that all names are parameters.
 
     Raises:
-        ScenarioError: one is unknown; the message has the nearest that is known.
+        ScenarioError: one is unknown; the message suggests the most similar known one.
     """
     for name in names:
         if name not in PARAMETERS:
@@ -166,6 +169,7 @@ def in_words(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explained(error: ValidationError | SettingsError) -> str:
+    """One line for all that is wrong: parameter, value, reason."""
     if not isinstance(error, ValidationError):
         return str(error)
     found = []

@@ -1,8 +1,8 @@
-"""What a replay runs: the published job tables, or trainer specs.
+"""The trainers of a replay: a job table as the paper published it, or trainer specs.
 
-A job table is a CSV `job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model`: name, scale-up and -down cost (s, every
-member stands still), nodes, samples, submission time (UTC) and the curve's name. Curves come from a
-CSV `model,nodes,images_per_s`.
+A job table is a CSV `job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model`: name, stall of a scale-up and of a
+scale-down (s, all members stand still), fewest and most nodes, samples, submission time (UTC) and the
+curve's name. Curves come from a CSV `model,nodes,images_per_s`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WorkloadError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A trainer, when it arrives (Unix seconds), and what kind of model it trains, where that is known."""
+    """A trainer, when it arrives (Unix seconds), and the model that it trains; empty if that is not known."""
 
     time: float
     spec: TrainerSpec
@@ -39,10 +39,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is different from the workload as it was read.
+    """What a scenario changes in a workload.
 
-    Only the first `jobs` trainers; other stalls and initialisation than they come with (s); and then
-    all costs times `cost_scale`.
+    Attributes:
+        jobs: Keep only the first so many trainers; None: all.
+        stall_up_s, stall_down_s, init_s: Costs of all trainers (s); None: their own.
+        cost_scale: Factor of all costs, applied last.
     """
 
     jobs: int | None = None
@@ -52,7 +54,7 @@ class Changes:
     cost_scale: float = 1.0
 
     def of(self, costs: RescaleCosts) -> RescaleCosts:
-        """The costs of a trainer that has `costs`."""
+        """The changed costs of a trainer that has `costs`."""
 
         def scaled(given: float | None, own: float) -> float:
             return self.cost_scale * (own if given is None else given)
@@ -69,7 +71,7 @@ class Changes:
         )
 
     def apply(self, workload: Sequence[Submission]) -> list[Submission]:
-        """The workload with these changes; trainers without costs have the assumed ones."""
+        """The changed workload; a trainer without costs gets the assumed ones before they are changed."""
         if replace(self, jobs=None) == Changes():
             return list(workload[: self.jobs])
         return [
@@ -79,10 +81,10 @@ class Changes:
 
 
 def read(path: Path, curves: Path | None, model: str | None = None) -> list[Submission]:
-    """The workload in `path`, by arrival; with a `model`, all trainers of a job table have its curve.
+    """The workload in `path`, by arrival. With a `model`, all trainers of a job table have its curve.
 
     Raises:
-        WorkloadError: unreadable, not a workload, or without the curves that it needs.
+        WorkloadError: unreadable, not a workload, or a curve is missing.
     """
     known = read_curves(curves) if curves is not None else {}
     if path.suffix in (".yaml", ".yml"):
@@ -98,7 +100,11 @@ def read(path: Path, curves: Path | None, model: str | None = None) -> list[Subm
 
 
 def read_curves(path: Path) -> dict[str, Points]:
-    """Scalability curves by model name; the point (0, 0) may be given or not."""
+    """Scalability curves (nodes, samples/s) by model name; the point (0, 0) may be given or not.
+
+    Raises:
+        WorkloadError: unreadable, or not such a table.
+    """
     points: dict[str, list[tuple[int, float]]] = {}
     for number, row in _rows(path, CURVE_COLUMNS, "a table of curves"):
         try:
@@ -114,6 +120,7 @@ def read_curves(path: Path) -> dict[str, Points]:
 
 
 def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, Points]) -> Submission:
+    """The trainer in a row of a job table. Raises `WorkloadError` for values that cannot be."""
     model = row["model"]
     if model not in known:
         have = ", ".join(sorted(known)) or "none"
@@ -143,6 +150,7 @@ def _submission(path: Path, number: int, row: dict[str, str], known: dict[str, P
 
 
 def _seconds(text: str) -> float:
+    """A cost in seconds. Raises `ValueError` for anything else."""
     value = float(text)
     if not 0 <= value < float("inf"):
         raise ValueError(f"{text!r} is no cost in seconds; give 0 or more")
@@ -150,6 +158,7 @@ def _seconds(text: str) -> float:
 
 
 def _read_specs(path: Path) -> list[Submission]:
+    """The trainers of a list of specs: all are there from the begin."""
     try:
         specs = parse_many(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError, SpecError) as error:
@@ -163,6 +172,7 @@ def _read_specs(path: Path) -> list[Submission]:
 
 
 def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:
+    """The rows of a CSV with their line numbers. Raises `WorkloadError` if it lacks one of `columns`."""
     try:
         with open_text(path) as file:
             reader = csv.DictReader(file)

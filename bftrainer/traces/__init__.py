@@ -1,1 +1,1 @@
-"""Logs of idle nodes: read, described, drawn, made up. The local scheduler plays them, too."""
+"""Logs of idle nodes: read, described, drawn and generated. The local scheduler plays them, too."""

@@ -1,4 +1,4 @@
-"""What a log of idle nodes is like: the row of the paper's Table 1, fragments, pool sizes."""
+"""Figures of a log of idle nodes: the row of the paper's Table 1, fragments, pool sizes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Table1:
 
 @dataclass(frozen=True, slots=True)
 class Shorter:
-    """How many of the fragments are shorter than `length_s`, and how much of the node-time is in them."""
+    """The shares (0 to 1) of fragments that are shorter than `length_s`, and of the node-time in them."""
 
     length_s: float
     fragments: float
@@ -55,16 +55,16 @@ class Characteristics:
 
     Attributes:
         table1: The paper's row.
-        machine_nodes: What `ratio` is taken of.
+        machine_nodes: The machine's nodes, of which `ratio` is a share.
         join_events_per_h, leave_events_per_h: Moments at which at least one node joined, or left.
-        fragments: How many; those that the log's begin or end cuts count with what is left of them.
-        cut: How many are cut.
-        mean_fragment_s: Their mean length.
+        fragments: Number of fragments; one that the log's begin or end cuts counts with what is left of it.
+        cut: Number of fragments that are cut so.
+        mean_fragment_s: Mean length of the fragments.
         shorter: Cumulative distribution of their lengths, by number and by node-time.
         fragment_percentiles_s: Percentile -> length of fragments, each counting alike.
         node_time_percentiles_s: The same, each fragment counting by its length.
         pool_percentiles: Percentile of time -> nodes in the pool.
-        empty_share: Share of the time with no node in it.
+        empty_share: Share of the time in which the pool is empty, 0 to 1.
     """
 
     table1: Table1
@@ -89,7 +89,7 @@ class Characteristics:
 class Course:
     """The pool over time: `sizes[i]` nodes from `times[i]` until `times[i + 1]`; times has one more.
 
-    `joined[i]` and `left[i]` nodes changed at `times[i]`; at the begin and the end nothing does.
+    `joined[i]` and `left[i]` nodes change at `times[i]`; none do at the begin and the end of the log.
     """
 
     times: Floats
@@ -164,6 +164,7 @@ def characterise(log: Log) -> Characteristics:
 
 
 def _bounds(log: Log) -> tuple[Floats, Floats]:
+    """Starts and ends of all fragments, within the log's span."""
     count = len(log.intervals)
     start = np.fromiter((i.start for i in log.intervals), float, count)
     end = np.fromiter((i.end for i in log.intervals), float, count)
@@ -171,11 +172,12 @@ def _bounds(log: Log) -> tuple[Floats, Floats]:
 
 
 def _share(weights: Floats, of: NDArray[np.bool_]) -> float:
+    """The share of the weights at the places `of`, 0 to 1."""
     return float(weights[of].sum() / max(weights.sum(), 1e-12))
 
 
 def _weighted(values: Floats, weights: Floats, percentiles: tuple[int, ...]) -> dict[int, float]:
-    """Percentile -> the least value that so much of the weight does not exceed."""
+    """Percentile -> the smallest value below or at which this percentage of the weight lies."""
     if not values.size:
         return dict.fromkeys(percentiles, 0.0)
     order = np.argsort(values, kind="stable")

@@ -1,6 +1,6 @@
-"""Idle intervals: when which node could not be used by the main scheduler, and what follows from them.
+"""Idle intervals: when the main scheduler left which node idle, and the changes of the pool that follow.
 
-`logs` reads them from many formats; `write` writes the CSV `idle_start,idle_end,node` in Unix seconds.
+`logs.load` reads them from many formats; `write` writes the CSV `idle_start,idle_end,node` in Unix seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
 
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, EOFError, UnicodeDecodeError, csv.Error)
-"""What reading a file raises that is damaged, cut off or no text."""
+"""What reading a damaged or truncated file, or one that is no text, may raise."""
 COLUMNS = ("idle_start", "idle_end", "node")
 
 
@@ -31,7 +31,10 @@ class LogError(BftrainerError, ValueError):
 
 
 class Interval(NamedTuple):
-    """One fragment: `node` is idle from `start` until just before `end`. (A log may have ten million.)"""
+    """One fragment: `node` is idle from `start` until just before `end` (Unix seconds).
+
+    A tuple, as a log may have ten million of them.
+    """
 
     start: float
     end: float
@@ -40,13 +43,13 @@ class Interval(NamedTuple):
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """Open a plain, gzip or xz file as text, by its first bytes."""
+    """Open a file as text. Its first bytes tell whether it is plain, gzip or xz."""
     with path.open("rb") as raw, unpacked(raw) as text:
         yield text
 
 
 def unpacked(raw: BinaryIO, *, errors: str = "strict") -> TextIO:
-    """The text of an open plain, gzip or xz file; `errors` as `open` has it."""
+    """The text of an open file, plain, gzip or xz; `errors` as for the built-in `open`."""
     magic = raw.read(6)
     raw.seek(0)
     if magic.startswith(b"\x1f\x8b"):
@@ -62,9 +65,10 @@ def write(
     end: float,
     progress: Callable[[float], None] = lambda done: None,
 ) -> None:
-    """Write intervals as such a CSV, packed by the suffix (.gz, .xz); later ends become `end`.
+    """Write intervals as a CSV, compressed by the suffix (.gz, .xz); ends after `end` become `end`.
 
-    The file appears when it is complete, in place of one that was there.
+    The file appears when it is complete, in place of one that was there. `progress` takes the share
+    done, 0 to 1.
 
     Raises:
         LogError: it cannot be written.
@@ -86,7 +90,7 @@ def write(
 
 
 def _packed(raw: BinaryIO, suffix: str) -> TextIO:
-    """Text that goes into `raw`, packed as a file name's suffix says."""
+    """A text file that writes into `raw`, compressed as a file name's suffix says."""
     if suffix == ".gz":
         return TextIOWrapper(gzip.open(raw, "wb", compresslevel=6), encoding="utf-8")
     if suffix == ".xz":
@@ -109,9 +113,9 @@ def first_nodes(intervals: Iterable[Interval], n: int | None) -> frozenset[str]:
 def changes(
     intervals: Iterable[Interval], nodes: frozenset[str], begin: float, end: float
 ) -> list[NodesChanged]:
-    """What happens to `nodes` in [begin, end), in time order, one event per moment.
+    """The changes of the pool of `nodes` in [begin, end), in order of time, one event per moment.
 
-    The first event is always at `begin` and joins what the log says is idle then.
+    The first event is always at `begin`; with it the nodes join that are idle then.
     """
     own: dict[str, list[Interval]] = defaultdict(list)
     for interval in intervals:
@@ -153,8 +157,8 @@ def _united(intervals: list[Interval]) -> Iterator[tuple[float, float]]:
 
 
 def liveliest(intervals: Iterable[Interval], nodes: frozenset[str], span_s: float, least_s: float) -> float:
-    """When to begin to see most: the start of the `span_s` in which most fragments of `nodes` begin
-    that last `least_s` or longer; the log's first moment for these nodes if there are none.
+    """Where a demonstration shows most: the begin of the `span_s` seconds in which most long fragments of
+    `nodes` begin, which last `least_s` or longer. The begin of the first fragment if there is no long one.
     """
     own = [i for i in intervals if i.node in nodes]
     starts = sorted(i.start for i in own if i.end - i.start >= least_s)

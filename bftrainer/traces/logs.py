@@ -1,8 +1,8 @@
-"""Readers of scheduler logs, one module a format.
+"""Reads a log of any format: finds the format, lets its module read, checks how much is broken.
 
-A module has `recognises(line)` and `read(lines, options)`, and its name in FORMATS. Logs are read as
-they stream from a plain, gzip or xz file. Lines that cannot be understood are counted and shown; above
-a share that the options set, the log is refused.
+The module of a format has `recognises(line)` and `read(lines, options)`, and stands in FORMATS under the
+format's name. Readers stream from a plain, gzip or xz file. Lines that a reader does not understand are
+counted and shown; if their share exceeds what the options allow, the log is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMATS: dict[str, ModuleType] = {
     "sinfo": sinfo,
 }
 LOOKED_AT = 50
-"""So many lines at the beginning tell a log's format."""
+"""The first so many lines tell the format of a log."""
 REPORT_EVERY = 1000
 
 
@@ -40,13 +40,13 @@ class Log:
     Attributes:
         intervals: The fragments; one that is still idle at the end of the log ends at infinity.
         nodes: All names in the log, also of nodes that never were idle.
-        machine_nodes: Nodes of the machine: as given, else as many as have names.
+        machine_nodes: Nodes of the machine: as the options say, else as many as the log names.
         format: A name of FORMATS.
-        lines: Lines read, blank ones aside.
-        broken: How many of them could not be understood, and were left out.
+        lines: Number of lines, without blank ones.
+        broken: Number of lines that were not understood and left out.
         examples: The first of these: `line 7: ...`.
-        notes: What else a reader of the log's figures should know.
-        begin, end: The span that the log tells about.
+        notes: Remarks on the log that matter to its figures.
+        begin, end: The span that the log covers.
     """
 
     intervals: list[Interval]
@@ -141,7 +141,7 @@ def _iso(moment: float) -> str:
 
 
 def detect(head: Iterable[str]) -> str:
-    """The format that first recognises one of a log's first lines.
+    """The name of the first format that recognises one of a log's first lines.
 
     Raises:
         LogError: none does.

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 TICKS = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 6 * 3600: "6 h", 86400: "1 d", 604800: "1 week"}
 COLOURS = ("#1f6f8b", "#d1603d")
 POINTS = 4000
-"""The course of the pool is drawn with so many points at most: minimum and maximum of each stretch."""
+"""The course of the pool has at most so many points: minimum and maximum of each stretch of time."""
 
 
 def draw(log: Log, figures: Characteristics, path: Path, title: str) -> None:
-    """Write the picture to `path`, whose suffix says its kind (.png, .svg, .pdf).
+    """Draw a log into the file `path`, whose suffix says its format (.png, .svg, .pdf).
 
     Raises:
         BftrainerError: it cannot be written.

@@ -1,6 +1,7 @@
 """Idle intervals: a CSV with the columns idle_start, idle_end, node, found by their names.
 
-Times are Unix seconds; an empty end means still idle at the end of the log. Other columns are ignored.
+Times are Unix seconds; an empty end means that the node is idle to the end of the log. Other columns are
+ignored.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
 
 
 def found(intervals: Iterator[Interval]) -> Found:
-    """A log of nothing but its intervals: it spans from the first start to the last start or end.
+    """A log that consists of its intervals: it spans from the first start to the last start or end.
 
     Raises:
         LogError: there is none.

@@ -10,7 +10,7 @@ from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.formats.sacct import used
 
 KEYS = re.compile(r" StartTime=(\S+) EndTime=(\S+) NodeList=(\S*)")
-"""In the plugin's order: a job's name before them may hold blanks and equals signs."""
+"""In the plugin's order; the job's name before them may contain blanks and equals signs."""
 
 
 def recognises(line: str) -> bool:
@@ -19,7 +19,7 @@ def recognises(line: str) -> bool:
 
 
 def read(lines: Lines, options: LogOptions) -> Found:
-    """Idle is what no job uses, of the nodes that any job used.
+    """The times in which no job used a node, for all nodes that any job used.
 
     Raises:
         LogError: no job ever ran.
@@ -31,7 +31,7 @@ def parse(line: str) -> Job:
     """One line's job.
 
     Raises:
-        BrokenLineError: a key is missing, or its value is none.
+        BrokenLineError: a key is missing, or its value is impossible.
     """
     match = KEYS.search(line)
     if match is None:

@@ -1,4 +1,4 @@
-"""From jobs to idle intervals: a node is idle when no job uses it."""
+"""What readers of job logs share: a node is idle when no job uses it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def span(jobs: Iterable[Job]) -> tuple[float, float]:
 
 
 def found(rows: Iterable[Job]) -> Found:
-    """What a log of jobs with node lists says: idle is what no job uses, of the nodes that any job used.
+    """The idle intervals of a log of jobs with node lists: of all nodes that any job used, when no job did.
 
     Raises:
         LogError: no job ever ran.

@@ -1,4 +1,4 @@
-"""The lines of a log, those that cannot be understood counted."""
+"""What all readers of logs share: lines with a count of broken ones, numbers, times, node lists."""
 
 from __future__ import annotations
 
@@ -19,18 +19,26 @@ EXAMPLES = 3
 SHOWN = 120
 MOST_NODES = 1_000_000
 NODE_LIST = re.compile(r"[A-Za-z0-9._,\[\]-]+")
-"""The library would take more: sets have operators there."""
+"""ClusterShell would accept more: operators of its node sets."""
 PIECE = re.compile(r"(?:\[[^\]]*\]|[^,])+")
 BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 class BrokenLineError(ValueError):
-    """A line that is not what its format promises; the message says what is wrong with it."""
+    """A line that does not have the form that its format demands; the message says what is wrong with it."""
 
 
 @dataclass
 class Lines:
-    """Iterates over the lines that are not blank and remembers which of them were refused."""
+    """Iterates over the lines that are not blank, and counts those that were refused.
+
+    Attributes:
+        source: The lines.
+        number: Number of the line read last, from 1.
+        seen: Lines so far that were not blank.
+        broken: How many of them were refused.
+        examples: The first refused ones: number and reason.
+    """
 
     source: Iterable[str]
     number: int = 0
@@ -47,7 +55,7 @@ class Lines:
                 yield text
 
     def refuse(self, why: object) -> None:
-        """The line read last is broken."""
+        """Count the line read last as broken."""
         self.broken += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append((self.number, str(why)))
@@ -65,13 +73,13 @@ class Lines:
 
 
 def counted(n: int, one: str, more: str) -> str:
-    """`1 job has` or `2,000 jobs have`."""
+    """A number with a word that fits it: `1 job has` or `2,000 jobs have`."""
     return f"{n:,} {one if n == 1 else more}"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a reader got out of a log. Times in Unix seconds; an open interval ends at infinity."""
+    """What a reader found in a log. Times in Unix seconds; an interval without end ends at infinity."""
 
     intervals: Iterable[Interval]
     nodes: frozenset[str]
@@ -135,7 +143,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def _size(piece: str) -> int:
-    """At least so many nodes: looked at first, as the library would write them all down."""
+    """How many nodes a piece names at least; checked first, as ClusterShell would list them all."""
     return math.prod(sum(map(_width, group.split(","))) for group in BRACKETS.findall(piece))
 
 

@@ -22,7 +22,7 @@ def recognises(line: str) -> bool:
 
 
 def read(lines: Lines, options: LogOptions) -> Found:
-    """Idle is what no job uses, of the nodes that any job used.
+    """The times in which no job used a node, for all nodes that any job used.
 
     Raises:
         LogError: the header lacks a column, or no job ever ran.

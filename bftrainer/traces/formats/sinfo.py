@@ -7,8 +7,8 @@
 
 A node is in the pool if its state is exactly `idle`, or if a pilot holds it: `idle~` (powered down),
 `idle#` (powering up), `idle%` (powering down) and `idle*` (not responding) cannot be used. A stay ends
-with the first sample that lacks the node. A sample with a broken line says nothing about the others:
-it is skipped as a whole, and the state before it holds on.
+with the first sample that lacks the node. A sample with a broken line is skipped as a whole, and the state
+before it continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GAP = 10
 """Samples further apart than this many times their median distance are worth a note."""
 
 Sample = tuple[float, frozenset[str], frozenset[str]]
-"""When, which nodes are in the pool, which are named at all."""
+"""Time (Unix seconds), nodes in the pool, all nodes that it names."""
 
 
 def recognises(line: str) -> bool:
@@ -39,7 +39,7 @@ def recognises(line: str) -> bool:
 
 
 def read(lines: Lines, options: LogOptions) -> Found:
-    """What was in the pool from the first sample to the last.
+    """The stays in the pool from the first sample to the last.
 
     Raises:
         LogError: there is no whole sample.
@@ -61,7 +61,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
 
 
 def samples(lines: Lines) -> Iterator[Sample]:
-    """The whole samples in order of time; `lines` counts what is broken in the others."""
+    """The complete samples in order of time; `lines` counts the broken lines of the others."""
     time: float | None = None
     last = float("-inf")
     pool: set[str] = set()
@@ -92,7 +92,7 @@ def samples(lines: Lines) -> Iterator[Sample]:
 
 
 def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The nodes that a line says can be used, and all that it names."""
+    """The nodes that are in the pool according to a line, and all nodes that it names."""
     if line.startswith(HELD):
         held = line.removeprefix(HELD).strip()
         names = node_names(held) if held else ()

@@ -1,8 +1,8 @@
 """The Standard Workload Format of the Parallel Workloads Archive: one job a line, 18 numbers.
 
-It says how many processors a job had, not which. Nodes are therefore assigned here: jobs in order of
-their start (submission + wait) each take the lowest-numbered nodes that are free then. The idle
-node-time does not depend on that rule, how it falls into fragments does.
+The format says how many processors a job had, not which. The reader assigns nodes: in order of their start
+(submission + wait), jobs get the lowest-numbered nodes that are free then. The idle node-time does not
+depend on this rule; how it falls into fragments does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 @dataclass
 class Parser:
-    """Makes a request of each line; counts jobs that never ran, keeps the header's numbers."""
+    """Turns each line into a request; counts jobs that never ran, and keeps the numbers of the header."""
 
     cores_per_node: int
     header: dict[str, int] = field(default_factory=dict)
@@ -68,7 +68,13 @@ class Parser:
 
 @dataclass
 class Shortage:
-    """Jobs that wanted more nodes than were free when they started, and by how many the worst did."""
+    """Jobs that needed more nodes than were free when they started.
+
+    Attributes:
+        jobs: How many.
+        worst: The job with most nodes missing, in words.
+        missing: How many nodes that one lacked.
+    """
 
     jobs: int = 0
     worst: str = ""
@@ -83,7 +89,7 @@ def recognises(line: str) -> bool:
 
 
 def read(lines: Lines, options: LogOptions) -> Found:
-    """Idle is what no job uses, of as many nodes as the options or the header say.
+    """The times in which no job used a node, for as many nodes as the options or the header say.
 
     Raises:
         LogError: no size of the machine is given, or no job ever ran.
@@ -100,8 +106,8 @@ def read(lines: Lines, options: LogOptions) -> Found:
 def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) -> Iterator[Job]:
     """Give each request, in order of start, the first free ones of `nodes` (sorted by name).
 
-    Who ends at the moment of a start has left by then. One that finds too few takes what is free, and
-    `shortage` counts it.
+    Nodes of a job that ends at the moment of a start are free. A request for more nodes than are free
+    gets those, and `shortage` counts it.
     """
     free = list(nodes)
     running: list[tuple[float, list[str]]] = []
@@ -128,7 +134,7 @@ def machine(options: LogOptions, header: Mapping[str, int]) -> int:
     """How many nodes the machine has.
 
     Raises:
-        LogError: neither the options nor the header tell.
+        LogError: neither the options nor the header say so.
     """
     size = options.machine_nodes
     if size is None:
