@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 # Tests at a time: more than four daemons with their trainers are too much for most memories
 AT_ONCE := $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4)))
+# A test with real processes waits for a third of its time: one more than there are cores keeps those busy
+WAITING := $(shell echo $$(($(JOBS) < 4 ? $(JOBS) + 1 : 4)))
 # Tests start hundreds of processes, each of which would compile bftrainer anew
 unexport PYTHONDONTWRITEBYTECODE
 # CPU builds of PyTorch come from TORCH_INDEX if it can be reached (the default index may bring gigabytes of CUDA)
@@ -54,7 +56,7 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 	@$(MAKE) --no-print-directory unit integration cluster
 
 nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m nightly tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
 	@$(MAKE) --no-print-directory soak
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
@@ -73,7 +75,7 @@ unit: install  ## The tests of the pure core and of everything that needs no dae
 
 integration: install slurm  ## The tests with real processes, sockets and databases
 	$(BIN)/python -m pytest $(ALONE)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
+	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
 		tests/contract tests/integration
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root

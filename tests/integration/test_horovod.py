@@ -47,7 +47,8 @@ def submit(site: Site, notes: Path, *, delay_s: float = 0.1, **more: object) -> 
 
 
 def ends_well(site: Site, notes: Path) -> None:
-    """The work is done once, and nothing of the trainer is left."""
+    """The work is done once, as fast as it can be from now on, and nothing of the trainer is left."""
+    (notes / "fast").touch()
     trainer = site.until_ended("t")
     assert (trainer["status"], trainer["samples"]) == ("completed", SAMPLES), site.story()
     audit(notes, SAMPLES)
