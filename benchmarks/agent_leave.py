@@ -47,6 +47,7 @@ def leave(site: Site) -> float:
 
 
 def main() -> None:
+    """Print how long an agent and its worker take to leave."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeat", type=int, default=20, help="how often [20]")
     options = parser.parse_args()

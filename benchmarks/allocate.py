@@ -86,16 +86,19 @@ def capped(base: Problem, users: int) -> Problem:
 
 
 def timed(solve: Callable[[], Plan]) -> tuple[float, Plan]:
+    """Return the wall time of one solution in ms, and the plan."""
     begin = time.perf_counter()
     plan = solve()
     return (time.perf_counter() - begin) * 1e3, plan
 
 
 def quantile(taken: list[float], q: float) -> float:
+    """Return the value below which a share `q` of the times lies."""
     return sorted(taken)[min(len(taken) - 1, int(q * len(taken)))]
 
 
 def shown(taken: list[float]) -> str:
+    """Return median and 99th percentile as text."""
     return f"{statistics.median(taken):.2f} / {quantile(taken, 0.99):.2f}" if taken else "-"
 
 
@@ -200,6 +203,7 @@ def _peak(queue: multiprocessing.Queue[float]) -> None:
 
 
 def memory() -> None:
+    """Print the peak memory of a fresh process that decides the largest problem."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     process = context.Process(target=_peak, args=(queue,))
@@ -209,6 +213,7 @@ def memory() -> None:
 
 
 def main() -> None:
+    """Print the tables one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=100)
     options = parser.parse_args()

@@ -65,10 +65,12 @@ class Ours(System):
         self._site.client.call("POST", "trainers", body=body)
 
     def join(self, host: str) -> None:
+        """Make a node idle, so that the trainer gets it."""
         self.hosts.append(host)
         self._site.change(give=[host])
 
     def kill(self, host: str) -> None:
+        """Take a node with everything that runs on it."""
         self.hosts.remove(host)
         self._site.change(take=[host])
 
@@ -101,6 +103,7 @@ class Ours(System):
         return [(p["kind"], p["pause_s"]) for p in pauses if p["kind"] != "restart"]
 
     def close(self) -> None:
+        """Print the members' own figures and end everything."""
         own: dict[str, list[float]] = {}
         for kind, pause_s in self.told():
             own.setdefault(kind, []).append(pause_s)
@@ -109,6 +112,7 @@ class Ours(System):
         self._site.close()
 
     def measure(self, workers: int) -> Iterator[Change]:
+        """Yield one change after the other: joins, leaves, joins of warm nodes, and kills."""
         for host in NODES[1:workers]:
             count = len(self.hosts)
             yield baselines.changed(self, "join", count, count + 1, lambda host=host: self.join(host))
@@ -124,6 +128,7 @@ class Ours(System):
 
 
 def main() -> None:
+    """Measure the chosen systems and print a line per change."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -149,6 +154,7 @@ def main() -> None:
 
 
 def measured(name: str, where: Path, parameters: int, workers: int, repeat: int) -> Iterator[Change]:
+    """Yield the changes of one system, which starts on one node and is closed in the end."""
     if name.startswith("plain-"):
         system: System = baselines.SYSTEMS[name.removeprefix("plain-")](where, parameters)
         measure = baselines.measure
@@ -164,6 +170,7 @@ def measured(name: str, where: Path, parameters: int, workers: int, repeat: int)
 
 
 def row(change: Change) -> str:
+    """Return a change as a line of the table."""
     pause, first = (
         "never" if value is None else f"{value:.3f}" for value in (change.pause_s, change.first_step_s)
     )

@@ -64,10 +64,12 @@ class System(ABC):
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @abstractmethod
-    def join(self, host: str) -> None: ...
+    def join(self, host: str) -> None:
+        """Have a worker on this host take part."""
 
     @abstractmethod
-    def leave(self, host: str) -> None: ...
+    def leave(self, host: str) -> None:
+        """Have the worker on this host leave with notice."""
 
     def kill(self, host: str) -> None:
         """Everything on a host dies at once."""
@@ -77,6 +79,7 @@ class System(ABC):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
+        """Kill all workers with their children."""
         for process in self.processes.values():
             for pid in _family(process.pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -84,6 +87,7 @@ class System(ABC):
             process.wait()
 
     def spawn(self, host: str, *command: str, **environ: str) -> subprocess.Popen[bytes]:
+        """Start a worker for a host; its output goes to the host's log."""
         own = (str(Path(__file__).resolve()), "--worker", self.name, "--parameters", str(self.parameters))
         environ |= {"BENCHMARK_HOST": host, "BENCHMARK_WHERE": str(self.where), "OMP_NUM_THREADS": "1"}
         with (self.where / f"{host}.log").open("ab") as log:
@@ -113,6 +117,7 @@ class Horovod(System):
         self._started = False
 
     def join(self, host: str) -> None:
+        """Add a host to those that Horovod discovers; the first one starts the driver."""
         self.hosts.append(host)
         self._discover()
         if not self._started:
@@ -120,6 +125,7 @@ class Horovod(System):
             threading.Thread(target=self._driver.start, args=(1, self._create), daemon=True).start()
 
     def leave(self, host: str) -> None:
+        """Remove a host from those that Horovod discovers."""
         self.hosts.remove(host)
         self._discover()
 
@@ -152,6 +158,7 @@ class Torchrun(System):
         )
 
     def join(self, host: str) -> None:
+        """Start torchrun for a host."""
         self.hosts.append(host)
         settings = {
             "nnodes": "1:64",
@@ -168,6 +175,7 @@ class Torchrun(System):
         self.spawn(host, *command, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1", GLOO_SOCKET_IFNAME="lo")
 
     def leave(self, host: str) -> None:
+        """End a host's torchrun with SIGTERM."""
         self.hosts.remove(host)
         self.processes[host].terminate()
 
@@ -186,6 +194,7 @@ def measure(system: System, workers: int) -> Iterator[Change]:
 
 
 def changed(system: System, kind: str, before: int, after: int, change: object) -> Change:
+    """Make a change and measure from outside the pause of those that stay, and the first step after it."""
     members = set(system.hosts)
     time.sleep(SETTLE_S)
     begun = time.time()
@@ -248,6 +257,7 @@ def model_of(parameters: int) -> tuple[object, object, object]:
     steps = Path(os.environ["BENCHMARK_WHERE"], os.environ["BENCHMARK_HOST"] + ".steps")
 
     def note(size: int) -> None:
+        """Append a step with its time and the number of workers."""
         with steps.open("a") as out:
             out.write(f"{time.time():.4f} {size} ;\n")
 
@@ -266,6 +276,7 @@ def _work_for_horovod(parameters: int) -> None:
 
     @hvd.elastic.run
     def train(state: object) -> None:
+        """Train until killed; every step is committed."""
         while True:
             optimizer.zero_grad()
             model(batch).square().mean().backward()
@@ -303,6 +314,7 @@ SYSTEMS = {"horovod": Horovod, "torchrun": Torchrun}
 
 
 def main() -> None:
+    """Measure one system or all, or be a worker of one."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -118,6 +118,7 @@ def slowdown(folder: Path, calm: float, published: float, entered: float, there:
     steps = [json.loads(line) for p in folder.glob("steps-*") for line in p.read_text().splitlines()]
 
     def mean(start: float, end: float) -> float:
+        """Return the mean length in s of the steps within a span; NaN if there is none."""
         lengths = [s["s"] for s in steps if start <= s["began"] and s["began"] + s["s"] <= end]
         return statistics.mean(lengths) if lengths else float("nan")
 
@@ -128,6 +129,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Pauses as median / maximum over members and changes."""
 
     def cell(row: dict[str, Any], kind: str) -> str:
+        """Return median and maximum of a kind of change as text."""
         if f"{kind}_median_s" not in row:
             return "-"
         return f"{row[f'{kind}_median_s']:.3f} / {row[f'{kind}_max_s']:.3f}"
@@ -145,6 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """Measure for each number of parameters and print the table, or be a worker."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -64,6 +64,7 @@ async def first_line(program: Program, pool: WarmPool | None, output: Path) -> t
 
 
 async def measure(repeat: int) -> None:
+    """Print times and memory of workers that are forked from the warm process and of fresh ones."""
     adopt_orphans()
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.py"
@@ -85,10 +86,12 @@ async def measure(repeat: int) -> None:
 
 
 def said(used: dict[str, int]) -> str:
+    """Return memory as text."""
     return f"{used['resident']} MB resident, {used['own']} MB its own"
 
 
 def main() -> None:
+    """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     asyncio.run(measure(parser.parse_args().repeat))

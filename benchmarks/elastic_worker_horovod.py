@@ -22,6 +22,7 @@ optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_par
 
 @hvd.elastic.run
 def train(state: hvd.elastic.TorchState) -> None:
+    """Train until the agent asks the worker to leave."""
     while not job.stopping:
         optimizer.zero_grad()
         model(batch).square().mean().backward()

@@ -29,6 +29,7 @@ if path.exists():
 
 
 def save() -> None:
+    """Write the checkpoint; it appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
     torch.save(state, path.with_suffix(".new"))

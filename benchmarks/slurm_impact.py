@@ -70,6 +70,7 @@ def save(path: Path, options: Mapping[str, Any], outcome: Outcome) -> dict[str, 
 
 
 def runs_of(result: Mapping[str, Any]) -> list[MainRun]:
+    """Return the main jobs of a stored result."""
     return [MainRun(**run) for run in result["outcome"]["runs"]]
 
 
@@ -109,9 +110,11 @@ def table(comparison: Mapping[str, Any]) -> str:
     columns = [comparison[mode] for mode in MODES]
 
     def row(name: str, *cells: str) -> str:
+        """Return a row of a Markdown table."""
         return f"| {' | '.join((name, *cells))} |"
 
     def waited(which: str, name: str) -> str:
+        """Return the row for one figure of the waits."""
         a, b = (column[which][name] for column in columns)
         return row(
             f"wait, {name}" + (" (room)" if which != "wait" else ""),
@@ -203,6 +206,7 @@ def _at(moments: Any, steps: Sequence[tuple[float, int]]) -> Any:
 
 
 def parse() -> argparse.Namespace:
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -222,6 +226,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
+    """Run the same main jobs with and without bftrainer, and print the comparison."""
     args = parse()
     seconds = args.seconds or 1.5 * args.jobs
     jobs = jobs_for(

@@ -195,6 +195,7 @@ class Testbed:
         self._launch(accounting.SLURMDBD, "-D", env=slurmdbd)
 
         def answers() -> bool:
+            """Return whether slurmdbd answers."""
             return not self.run(["sacctmgr", "-n", "show", "cluster"], check=False).returncode
 
         self._until(answers, START_S, "slurmdbd answers", accounting.SLURMDBD)

@@ -1,4 +1,4 @@
-"""The demonstration: main jobs come and go on a real Slurm, trainers fill the holes, none waits for them."""
+"""The demonstration on a real Slurm: main jobs come and go, and trainers use the nodes in between."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from slurm.testbed.harvest import Harvest, Outcome, Scene
 from slurm.testbed.probe import spread, waits, with_room
 
 LINE_S = 5.0
-"""Where there is no terminal, a line now and then."""
+"""Without a terminal, a line comes so often."""
 
 
 def show(bed: Testbed, harvest: Harvest, seconds: float, console: Console) -> None:
-    """A live view on a terminal, a line now and then elsewhere."""
+    """Show the scenes as they come: a live picture on a terminal, lines elsewhere."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=4) as live:
             for scene in harvest.scenes():
@@ -37,7 +37,7 @@ def _queue(bed: Testbed) -> str:
 
 
 def occupants(queue: str) -> dict[str, str]:
-    """Node -> the main job that runs there (`main-7`), from squeue's lines of name and nodes."""
+    """Return node -> main job (`main-7`) from squeue's lines of name and nodes."""
     found = {}
     for row in queue.splitlines():
         name, nodes = row.split(maxsplit=1)
@@ -45,8 +45,8 @@ def occupants(queue: str) -> dict[str, str]:
     return found
 
 
-def who_has(scene: Scene, mains: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Node -> (who has it, colour)."""
+def users_of_nodes(scene: Scene, mains: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Return node -> (the main job, trainer or pilot on it, colour)."""
     found = {}
     for row in scene.view.pool["nodes"] if scene.view else []:
         node, trainer = row["node"], row["trainer"]
@@ -62,16 +62,16 @@ def who_has(scene: Scene, mains: dict[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def line(scene: Scene, mains: dict[str, str]) -> str:
-    """A scene in a line."""
+    """Return a scene as one line."""
     ended = sum(bool(run.state) for run in scene.runs)
-    nodes = " ".join(f"{node}={who}" for node, (who, _) in who_has(scene, mains).items())
+    nodes = " ".join(f"{node}={who}" for node, (who, _) in users_of_nodes(scene, mains).items())
     return f"{nodes} | main jobs: {len(scene.runs)} submitted, {ended} ended | samples {scene.samples():,}"
 
 
 def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
-    """Nodes, trainers and the main queue."""
+    """Return a scene as tables: nodes, trainers and the main queue."""
     nodes = Table("node", "", box=None, title="nodes", title_justify="left")
-    for node, (who, colour) in who_has(scene, mains).items():
+    for node, (who, colour) in users_of_nodes(scene, mains).items():
         nodes.add_row(node, Text(who, colour))
     trainers = Table("trainer", "", "nodes", "samples", "samples/s", box=None)
     for trainer in scene.view.trainers if scene.view else []:
@@ -89,7 +89,7 @@ def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
 
 
 def summary_lines(outcome: Outcome) -> list[str]:
-    """What it came to."""
+    """Return the result as lines of text."""
     states = sorted({run.state for run in outcome.runs})
     counts = ", ".join(f"{sum(run.state == s for run in outcome.runs)} {s.lower()}" for s in states)
     lines = [f"main jobs: {len(outcome.runs)} in {outcome.end - outcome.begin:.0f} s: {counts}"]

@@ -1,4 +1,4 @@
-"""A testbed whose idle nodes are harvested while main jobs come and go, and what everybody got of it."""
+"""A testbed on which trainers use the idle nodes while main jobs come and go, and what each got."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slurm.testbed.processes import until
 from slurm.testbed.workload import MainJob
 
 TRAIN_S = 240.0
-"""So long the first trainer may take to start."""
+"""The first trainer may take so long to start."""
 GONE_S = 30.0
 SETTINGS = {
     "scheduler": "slurm",
@@ -34,7 +34,7 @@ SETTINGS = {
     "spare_s": 2,
     "debounce_s": 2,  # many a node is taken again right after a main job
 }
-"""Of the daemon."""
+"""The daemon's settings."""
 PYTHON = """\
 #!/bin/sh
 # Pilots share this machine's few cores with Slurm itself, which has a cluster's nodes to itself elsewhere
@@ -44,36 +44,37 @@ exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One moment: `time` in Unix seconds, main jobs so far, what the daemon says (None: there is none)."""
+    """One moment: `time` in Unix seconds, the main jobs so far, the daemon's view (None without a daemon)."""
 
     time: float
     runs: tuple[MainRun, ...]
     view: View | None
 
     def held(self) -> int:
-        """Nodes with a pilot that runs."""
+        """Return the number of nodes with a running pilot."""
         return sum(row["pilot"] == "up" for row in self.view.pool["nodes"]) if self.view else 0
 
     def training(self) -> int:
-        """Nodes on which a trainer trains."""
+        """Return the number of nodes on which a trainer trains."""
         return sum(row["role"] == "member" for row in self.view.pool["nodes"]) if self.view else 0
 
     def samples(self) -> int:
-        """Trained so far."""
+        """Return the number of samples trained so far."""
         return sum(trainer["samples"] for trainer in self.view.trainers) if self.view else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it. Shares are of all node-time between `begin` and `end` (Unix s), 0 to 1.
+    """The result. Shares are of all node-time between `begin` and `end` (Unix s), 0 to 1.
 
     Attributes:
-        nodes: Of the testbed.
-        begin, end: The load's start, and its last job's end.
+        nodes: Nodes of the testbed.
+        runs: All main jobs.
+        begin, end: When the load started, and when its last job ended.
         main, held, trained: Shares that main jobs, pilots and trainers had.
-        samples: Trained in that time.
+        samples: Samples trained in that time.
         training: (Unix s, nodes on which trainers trained from then on).
-        trainers: What the daemon says in the end; None without one.
+        trainers: The daemon's summary; None without a daemon.
     """
 
     nodes: int
@@ -89,7 +90,7 @@ class Outcome:
 
 
 def outcome(scenes: Sequence[Scene], nodes: int, begin: float, trainers: Summary | None) -> Outcome:
-    """Put together what the scenes since `begin` show; the last one shows all main jobs ended."""
+    """Compute the result from the scenes since `begin`; in the last one all main jobs have ended."""
     runs = scenes[-1].runs
     end = max((run.ended or run.submitted for run in runs), default=scenes[-1].time)
     seen = [scene for scene in scenes if begin <= scene.time <= end]
@@ -115,7 +116,7 @@ def outcome(scenes: Sequence[Scene], nodes: int, begin: float, trainers: Summary
 class Harvest:
     """Main jobs on a testbed, with a daemon and its trainers or, without `specs`, by themselves.
 
-    As a context: `scenes` while it lasts, then `finish`. Whatever happens, no job and no daemon stays.
+    Use it as a context: iterate `scenes`, then call `finish`. The context ends all jobs and the daemon.
     """
 
     def __init__(self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path]) -> None:

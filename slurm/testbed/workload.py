@@ -89,9 +89,11 @@ def compressed(
     sizes = [min(nodes, max(1, round(r.size / machine_nodes * nodes))) for r in requests]
 
     def runs(factor: float) -> list[float]:
+        """Return the run times in s, stretched by a factor and cut to sensible ones."""
         return [min(max((r.end - r.start) * factor, SHORTEST_S), LONGEST * seconds) for r in requests]
 
     def work(factor: float) -> float:
+        """Return the node-seconds of all jobs for a factor."""
         return sum(size * run for size, run in zip(sizes, runs(factor), strict=True))
 
     factor = _solve(work, load * nodes * seconds)
