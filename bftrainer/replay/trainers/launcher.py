@@ -13,12 +13,12 @@ from dataclasses import replace
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import Measured, TrainerEnded, WorkersReady
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.ports import Clock, Emit
+from bftrainer.ports import Clock, Emit, Executor
 from bftrainer.replay.trainers.simulated import SimulatedTrainer
 
 
-class SimulatedLauncher:
-    """Implements `ports.Executor` by arithmetic. `emit` takes the events that follow, at their own times."""
+class SimulatedLauncher(Executor):
+    """Carries out decisions by arithmetic. `emit` takes the events that follow, at their own times."""
 
     def __init__(self, emit: Emit, clock: Clock) -> None:
         self.emit, self.clock = emit, clock
