@@ -70,6 +70,13 @@ def test_a_wanted_node_gets_one_pilot_of_its_user_and_no_second(world: World) ->
     assert world.pilots.runs_as("n2", "bob") and not world.pilots.runs_as("n2", "")
 
 
+def test_a_node_that_is_being_given_up_gets_no_new_pilot(world: World) -> None:
+    world.pilots.releasing = {"n0": world.time}
+    assert [pilot.node for pilot in world.pilots.to_submit({"n0": "", "n1": ""})] == ["n1"]
+    world.pilots.releasing.clear()
+    assert [pilot.node for pilot in world.pilots.to_submit({"n0": ""})] == ["n0"]
+
+
 def test_secrets_differ_by_pilot_and_follow_from_the_key(world: World) -> None:
     one, two = world.pilots.secret_of("a"), world.pilots.secret_of("b")
     assert one != two and one == World().pilots.secret_of("a") and "key" not in one
