@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.model.events import NodesChanged
-from bftrainer.model.machine import Claim, Operation, Snapshot
+from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.release import LEAD_S
 from bftrainer.nodes.watch import POLL_SHARE
 from tests.support.nodes_world import World, run
@@ -213,6 +213,18 @@ def test_a_slow_scheduler_is_asked_the_less_whoever_wants_to_look(make: Make) ->
         looks.cancel()
         for (began, ended), (again, _) in itertools.pairwise(polls):
             assert again - ended >= (ended - began) * (1 / POLL_SHARE - 1)
+
+    run(scenario)
+
+
+def test_a_poll_that_lists_a_pilot_nobody_knows_has_it_cancelled(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await world.turn()
+        await world.submit(n_max=1)
+        world.machine.pilots += [Pilot(tag="stray", node="n2"), Pilot(tag="twin", node="n0")]
+        await world.turn()
+        assert sorted(world.machine.cancelled) == ["stray", "twin"] and world.held() == "n0"
 
     run(scenario)
 
