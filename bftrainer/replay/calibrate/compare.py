@@ -1,6 +1,6 @@
 """A history beside its replay: the samples that were processed, and those that the replay predicts.
 
-The engine and the simulated launcher predict who gets which nodes when, hence for how long every
+The engine and the simulated launcher predict which trainer gets which nodes when, hence for how long every
 trainer trains on how many nodes, stands still or waits for workers; what it loses with all its nodes at
 once; when its work is done; and so how many samples it processes.
 """

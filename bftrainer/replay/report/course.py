@@ -45,7 +45,7 @@ def efficiency(replays: Sequence[ReportData]) -> Picture:
         legend_on_top(upper)
 
     caption = (
-        "100 % in U would be the yield of a machine of the pool's mean size that nobody disturbs: what is "
+        "100 % in U would be the yield of a machine of the pool's mean size without any disturbance: what is "
         "missing was lost by rescaling, by nodes that left, and because the pool's size swings. E "
         "also counts what training on many nodes loses against single ones. Above 100 % in U: most "
         "nodes came when trainers did. A gap: no node was idle. In the legend: the whole replay."

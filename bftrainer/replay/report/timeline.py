@@ -30,7 +30,7 @@ def timeline(data: ReportData, name: str) -> Picture:
         axes.set(xlabel=f"time since the beginning ({unit})", ylabel="nodes, in order of their names")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter("{x:,.0f}")
-        axes.set_title(f"Who trained where: {cut(data.name)}", pad=26)
+        axes.set_title(f"Which trainer ran where: {cut(data.name)}", pad=26)
         colours: list[Patch | tuple[Patch, ...]] = [
             tuple(Patch(color=colour) for colour in COLOURS[:4]),
             Patch(color=UNUSED),

@@ -1,4 +1,4 @@
-"""Journal into replays: a hand-made store whose figures can be worked out by hand."""
+"""Histories as replays: a hand-made store, for which the figures can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -72,12 +72,14 @@ class Journal:
                 )
             )
 
-    def report(self, time: float, generation: int, size: int, step: int, samples: int, who: int = 1) -> None:
+    def report(
+        self, time: float, generation: int, size: int, step: int, samples: int, trainer: int = 1
+    ) -> None:
         self.store.progress(
             [
                 Progress(
                     time=time,
-                    trainer=who,
+                    trainer=trainer,
                     generation=generation,
                     size=size,
                     step=step,
@@ -207,7 +209,7 @@ def test_workers_that_were_called_off_would_have_taken_longer(journal: Journal) 
     journal.nodes(22.0, left="c")
     journal.nodes(25.0, stop(4, "d"))  # after 5 s: of 3 s and 7 s, only 7 s are longer
     journal.nodes(30.0, start(5, "e"), joined="e")
-    journal.nodes(38.0, left="e")  # after 8 s: nobody has taken longer
+    journal.nodes(38.0, left="e")  # after 8 s: no start took longer
     journal.nodes(40.0, start(6, "f"), joined="f")
     journal.event(Drain(time=41.0))  # after 1 s
     (fitted,) = journal.fitted()

@@ -125,9 +125,9 @@ def test_without_nodes_or_trainers_all_figures_are_zero() -> None:
     empty = play([], trainer())
     assert (empty.samples, empty.tally.node_s) == (0.0, 0.0)
     assert figures_of(empty, [Submission(0.0, trainer())], SETTINGS)["efficiency_u"] == 0.0
-    nobody = play([Interval(0.0, 100.0, "a")])
-    assert figures_of(nobody, [], SETTINGS)["efficiency_u"] == 0.0
-    assert nobody.tally.idle_node_s == 100.0
+    unused = play([Interval(0.0, 100.0, "a")])
+    assert figures_of(unused, [], SETTINGS)["efficiency_u"] == 0.0
+    assert unused.tally.idle_node_s == 100.0
 
 
 # --- replays of anything -------------------------------------------------------------------------

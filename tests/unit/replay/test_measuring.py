@@ -66,7 +66,7 @@ def test_a_window_begins_after_the_stall_and_is_followed_by_longer_ones() -> Non
     bench = Bench()
     bench.members(1, 100.0, "a")
     assert bench.speeds() == [(105.0, (1, 10.0))]  # a stall of 3 s, and 2 s
-    assert [event.up for event in bench.measured if event.point is None] == []  # nobody saw it all
+    assert [event.up for event in bench.measured if event.point is None] == []  # no member was there before
     for at in range(1, MOST_WINDOWS + 3):
         if len(bench.measured) < at:
             break
