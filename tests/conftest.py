@@ -7,5 +7,7 @@ from hypothesis import settings
 
 settings.register_profile("bftrainer", deadline=None)
 settings.load_profile("bftrainer")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a process that was started in the background ignores it
 os.environ["BFTRAINER_SITE_CONFIG"] = "/nonexistent/config.yaml"

@@ -64,6 +64,10 @@ class Workers:
         self._loop.call_soon_threadsafe(self._warm.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        pending = asyncio.all_tasks(self._loop)
+        for task in pending:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.close()
 
     # what a test does

@@ -120,7 +120,7 @@ def soak(site: SlurmSite, load: Load, faults: Faults, trainers: Trainers, second
 
 
 def settle(site: SlurmSite, load: Load, trainers: Trainers) -> Iterator[str]:
-    """After the faults: wait until everybody has finished. Yields what does not come true."""
+    """After the faults: wait until all trainers have finished. Yields what does not come true."""
 
     def waiting_for(what: str, ready: Callable[[], bool]) -> Iterator[str]:
         def now() -> bool:
@@ -214,7 +214,7 @@ def _run_on(site: SlurmSite, rng: random.Random, seconds: float, *, small: bool)
     trainers = Trainers(site, rng, min(40.0, seconds / 3))
     jobs = tuple(main_jobs(random.Random(rng.random()), seconds, len(site.bed.plan.nodes)))
     trainers.refill()
-    site.until(site.workers, LONG_S, "somebody trains")
+    site.until(site.workers, LONG_S, "a trainer trains")
     faults = Faults(site, random.Random(rng.random()), small_disk=small)
     with Load(site.bed, jobs) as load:
         doubled = soak(site, load, faults, trainers, seconds)
@@ -233,7 +233,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=900.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=8)
-    parser.add_argument("--story", type=Path, help="where to write what everybody has said")
+    parser.add_argument("--story", type=Path, help="where to write the logs of all processes")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and leave nothing
     if bad := run(options.seconds, options.seed, options.nodes, options.story):

@@ -160,7 +160,7 @@ def test_a_bad_spec_is_explained_and_not_stored(
     assert all(word in said for word in words), said
     assert site.get("trainers") == before
     body = {"spec": spec.read_text(), "name": "spec.yaml", "base": "/"}
-    with pytest.raises(Exception, match=r"spec\.yaml"):  # and whoever goes round the command line
+    with pytest.raises(Exception, match=r"spec\.yaml"):  # nor may a client that goes round the command line
         site.client.call("POST", "trainers", body=body)
     assert site.get("trainers") == before
 

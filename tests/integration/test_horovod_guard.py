@@ -1,4 +1,4 @@
-"""Horovod's driver has the daemon's rights: nobody who reaches it can make it do what it should not."""
+"""Horovod's driver has the daemon's rights: no process that reaches it can make it do what it should not."""
 
 from __future__ import annotations
 

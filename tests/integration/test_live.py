@@ -183,12 +183,12 @@ def test_agents_without_a_daemon_let_workers_checkpoint_and_go() -> None:
         site.until(lambda: site.trainer("count")["samples"] > 0, LONG_S, "progress")
         folder = Path(site.trainer("count")["checkpoint_dir"])
         site.kill_daemon()
-        site.until(lambda: not site.processes(), LONG_S, "nobody is left")
+        site.until(lambda: not site.processes(), LONG_S, "no process is left")
         assert list(folder.glob("*.pt"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system to fill")
-def test_a_full_disk_stops_nobody_and_nothing_is_forgotten() -> None:
+def test_a_full_disk_stops_no_trainer_and_nothing_is_forgotten() -> None:
     with running(always("n1", "n2")) as site:
         site.stop()
         small = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(site.state)]

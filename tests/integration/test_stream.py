@@ -50,7 +50,8 @@ def advance(workers: Workers, count: int) -> None:
 
 
 def same_states(workers: Workers) -> int:
-    """Assert that all who took a step together had the same state after it; how many such there were."""
+    """Assert that members that took a step together had the same state after it; returns the number of such
+    steps."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for note in notes(workers):
         found[note["step"], note["generation"]].append(note["digest"])

@@ -76,7 +76,7 @@ def _so_far(site: Site, name: str) -> int:
 
 
 def _lose(site: Site, name: str, what: str, rng: random.Random) -> bool:
-    """Whether somebody was there to be lost, and is."""
+    """Kill what `what` names; returns whether there was such a process."""
     workers = site.trainer(name)["workers"]
     members = [node for node, phase in sorted(workers.items()) if phase == "member"]
     victims = members if what == "all workers" else rng.sample(members, min(1, len(members)))

@@ -255,7 +255,7 @@ class SimulatedWorld:
         return self._store.rows("pauses", None, OURS)
 
     def audit(self) -> None:
-        """The books alone: nobody takes notes here."""
+        """The store alone: simulated workers take no notes."""
         assert self._store.trainers()[0].samples == self.trainer().work
 
     def stop(self) -> None:
@@ -308,7 +308,7 @@ class SimulatedWorld:
                     workers.pop(node, None)
 
     def _ready(self, event: WorkersReady) -> None:
-        """Workers report one by one; who is held, or has been replaced, does not."""
+        """Workers report one by one; one that is held, or has been replaced, does not."""
         for node in sorted(event.nodes):
             worker = self._workers[event.trainer].get(node)
             if worker is None or worker.generation != event.generation:

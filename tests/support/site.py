@@ -51,7 +51,7 @@ class Site:
         }
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
         self.environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in values.items()}
-        self.environ["XDG_CONFIG_HOME"] = str(self.root)  # nobody's own settings
+        self.environ["XDG_CONFIG_HOME"] = str(self.root)  # no user's own settings
         self.client = Client(self.state / "daemon.sock")
         self.daemon: subprocess.Popen[bytes] | None = None
 

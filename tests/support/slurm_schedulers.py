@@ -28,7 +28,7 @@ class Clock:
 def schedulers(
     bed: Testbed, folder: Path, *, looks_as: str | None = None, **others: object
 ) -> SlurmScheduler:
-    """A scheduler whose pilots do nothing. It looks as root, from whom nothing is hidden, or as a user."""
+    """A scheduler whose pilots do nothing. It polls as root, to whom Slurm shows all, or as a user."""
     template = folder / "sleeper.sh.j2"
     template.write_text(SLEEPER)
     job = PilotJob(

@@ -24,7 +24,7 @@ exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
 class SlurmSite(Site):
     """Its pilots run in the testbed's partition `backfill`.
 
-    `crashes` are exit codes of daemons that nobody killed.
+    `crashes` are exit codes of daemons that ended by themselves.
     """
 
     def __init__(self, bed: Testbed, **settings: object) -> None:
@@ -48,7 +48,7 @@ class SlurmSite(Site):
         python.chmod(0o755)
         self.command = [sys.executable, "-m", "bftrainer", "daemon", "--state-dir", str(self.state)]
         self.environ |= {"SLURM_CONF": str(bed.plan.conf), "BFTRAINER_PILOT_PYTHON": str(python)}
-        # nobody else's settings
+        # no other site's settings
         self.environ |= {SITE_VARIABLE: str(self.root / "site.yaml"), "XDG_CONFIG_HOME": str(self.root)}
         self.crashes: list[int] = []
         self._due: float | None = None  # when the daemon is to be started again
@@ -65,7 +65,7 @@ class SlurmSite(Site):
             self.daemon = subprocess.Popen(self.command, stdout=log, stderr=log, env=self.environ)
 
     def kill_daemon(self) -> None:
-        """SIGKILL; whoever supervises starts the next."""
+        """SIGKILL; `supervise` starts the next."""
         super().kill_daemon()
         self._due = time.monotonic() + RESTART_S
 
