@@ -12,7 +12,7 @@ from bftrainer.daemon.journal import Decision, Journal
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.systemd import Pulse
 from bftrainer.engine.state import State
-from bftrainer.engine.step import step as engine_step
+from bftrainer.engine.step import step
 from bftrainer.model.events import Event
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import Points, Trainer
@@ -65,27 +65,27 @@ class Runner:
         """Decide on one event, store the decision, carry it out."""
         # settings may have been reloaded since the last event
         before = replace(self.state, settings=self._settings.current.engine)
-        step = await asyncio.to_thread(engine_step, before, event, self._solve)
-        self.state = step.state
-        if step.plan is not None:
-            self.last_plan = step.plan
-        self._telemetry.took(event, step.plan, step.actions, step.ended)
+        outcome = await asyncio.to_thread(step, before, event, self._solve)
+        self.state = outcome.state
+        if outcome.plan is not None:
+            self.last_plan = outcome.plan
+        self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
         stored = self._journal.decided(
             Decision(
                 event=event,
-                trainers=[t for t in step.state.active.values() if before.active.get(t.id) is not t],
-                plan=step.plan,
-                actions=step.actions,
-                ended=step.ended,
-                pool=step.state.pool,
+                trainers=[t for t in outcome.state.active.values() if before.active.get(t.id) is not t],
+                plan=outcome.plan,
+                actions=outcome.actions,
+                ended=outcome.ended,
+                pool=outcome.state.pool,
             )
         )
-        self._launcher.perform(step.actions)
+        self._launcher.perform(outcome.actions)
         self._journal.performed(stored)
-        if step.actions or step.ended:
+        if outcome.actions or outcome.ended:
             self.decided()
-        if step.ended is not None:
-            self._launcher.forget(step.ended.trainer)
+        if outcome.ended is not None:
+            self._launcher.forget(outcome.ended.trainer)
             self._journal.flush()
 
     def _solve(self, problem: Problem) -> Plan:

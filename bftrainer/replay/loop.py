@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bftrainer.allocate import decide
 from bftrainer.engine.state import State, Step
-from bftrainer.engine.step import step as engine_step
+from bftrainer.engine.step import step
 from bftrainer.model.events import Event, Measured, NodesChanged, TrainerEnded, TrainerSubmitted, WorkersReady
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
@@ -122,20 +122,20 @@ class _Loop:
         if isinstance(event, NodesChanged):
             self.launcher.lose(event.left)
             self.tally.lost(event, before)
-        step = engine_step(before, event, self._solve)
-        if step.ended is not None:
-            self.launcher.forget(step.ended.trainer)
+        outcome = step(before, event, self._solve)
+        if outcome.ended is not None:
+            self.launcher.forget(outcome.ended.trainer)
             self.tally.completed += 1
         if isinstance(event, TrainerSubmitted):
             self.launcher.add(event.trainer, event.spec)
-        self.tally.stepped(event, before, step.state)
+        self.tally.stepped(event, before, outcome.state)
         if not isinstance(event, WorkersReady):  # which changes no trainer's nodes
-            for _, trainer in changed(before, step.state):
+            for _, trainer in changed(before, outcome.state):
                 self.launcher.trainers[trainer.id].hold(len(trainer.nodes), event.time)
             self._progress(event.time)
-        self.launcher.perform(step.actions)
-        self._observer.note(event, before, step, self.launcher)
-        self._state = step.state
+        self.launcher.perform(outcome.actions)
+        self._observer.note(event, before, outcome, self.launcher)
+        self._state = outcome.state
 
     def _pass_until(self, time: float) -> None:
         """Nothing happens before `time`."""

@@ -17,7 +17,7 @@ from bftrainer.allocate import decide
 from bftrainer.daemon.recovery import missed
 from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
-from bftrainer.engine.step import step as engine_step
+from bftrainer.engine.step import step
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
@@ -280,17 +280,19 @@ class SimulatedWorld:
         if not self._daemon:
             return
         before = self._state
-        step = engine_step(before, event, lambda problem: decide(problem, self._settings))
-        self._state = step.state
-        changed = [t for t in step.state.active.values() if before.active.get(t.id) is not t]
-        ids = self._store.record(event, changed, step.plan, step.actions, step.ended, step.state.pool)
-        if step.ended is not None:
-            self._launcher.forget(step.ended.trainer)
-            self._report(step.ended.trainer)
-        for action in step.actions:
+        outcome = step(before, event, lambda problem: decide(problem, self._settings))
+        self._state = outcome.state
+        changed = [t for t in outcome.state.active.values() if before.active.get(t.id) is not t]
+        ids = self._store.record(
+            event, changed, outcome.plan, outcome.actions, outcome.ended, outcome.state.pool
+        )
+        if outcome.ended is not None:
+            self._launcher.forget(outcome.ended.trainer)
+            self._report(outcome.ended.trainer)
+        for action in outcome.actions:
             self._perform(action)
-        self._launcher.perform(step.actions)
-        for action in step.actions:
+        self._launcher.perform(outcome.actions)
+        for action in outcome.actions:
             if isinstance(action, Regroup) and action.members:
                 self._expect(action)
         self._store.performed(ids, self._now)

@@ -15,7 +15,7 @@ from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.serve import serve
 from bftrainer.daemon.systemd import Systemd
 from bftrainer.engine.state import Step
-from bftrainer.engine.step import step as engine_step
+from bftrainer.engine.step import step
 from bftrainer.model.events import PolicyChanged
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.settings.sources import load
@@ -63,15 +63,15 @@ def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
         {"state_dir": tmp_path}, environ={"XDG_CONFIG_HOME": "/nowhere", "BFTRAINER_SITE_CONFIG": "/nowhere"}
     )
     store = SqlStore(own.database)
-    hangs, goes_on, right = threading.Event(), threading.Event(), engine_step
+    hangs, goes_on, right = threading.Event(), threading.Event(), step
 
-    def step(*given: Any) -> Step:
+    def hang(*given: Any) -> Step:
         if isinstance(given[1], PolicyChanged):
             hangs.set()
             goes_on.wait(60)
         return right(*given)
 
-    monkeypatch.setattr("bftrainer.daemon.runner.engine_step", step)
+    monkeypatch.setattr("bftrainer.daemon.runner.step", hang)
 
     async def story() -> None:
         daemon, inbox = Daemon(own, Nothing(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]

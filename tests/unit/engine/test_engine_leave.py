@@ -52,6 +52,15 @@ def test_below_the_minimum_survivors_wait_for_newcomers_without_a_regroup() -> N
     assert regroup(world.ready(1, "d")).members == ("b", "c", "d")
 
 
+def test_below_the_minimum_workers_on_vacated_nodes_are_stopped_without_a_regroup() -> None:
+    """The survivors keep the state while they wait, so the worker on the vacated node may just go."""
+    world = World().running("abc", n_min=3, n_max=3)
+    world.nodes(joined="d")
+    step = world.nodes(vacated="c")
+    assert [(a.node, type(a)) for a in step.actions] == [("c", StopWorker), ("d", StartWorker)]
+    assert world.trainer(1).members == ("a", "b")
+
+
 def test_below_the_minimum_without_replacement_survivors_checkpoint_and_leave() -> None:
     world = World().running("abc", n_min=3, n_max=3)
     assert regroup(world.nodes(left="a")) == Regroup(trainer=1, generation=3, members=(), leaving=("b", "c"))
