@@ -193,3 +193,33 @@ def test_the_end_of_a_worker_without_a_connection_is_listed_and_then_told() -> N
     (_, (_, listed)), (_, told) = desk.reports[:2]
     ended = {"trainer": 7, "generation": 3, "run": 0, "phase": "leaving", "joined": 0}
     assert listed == [*owner.running(), ended] and told == end
+
+
+def test_the_end_of_a_worker_is_told_once_though_the_first_hello_came_too_early() -> None:
+    desk, owner = Desk(), Owner()
+    end = {"type": "exited", "trainer": 1, "started": 2, "run": 0, "phase": "member", "code": 0}
+
+    async def story() -> None:
+        known = desk.secret_of("t")
+        connection = Connection(node="n", tag="t", secret=known, daemon=desk.address, orphan_s=60.0)
+        answers = iter([False])
+
+        def is_open() -> bool:
+            opened = next(answers, True)
+            if not opened:
+                connection.tell(end)  # the worker ends while its agent waits for an answer
+            return opened
+
+        desk.is_open = is_open  # type: ignore[method-assign]
+        keeping = asyncio.create_task(connection.keep(owner))
+        await desk.until("up", "said")
+        async with desk.agent():  # takes its place, so that it has to connect again
+            connection.tell({"type": "bye"})
+            await desk.until("up", "said", "up", "up")
+            connection.tell({"type": "bye"})
+            await desk.until("up", "said", "up", "up", "said")
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+    at(desk, story)
+    assert [message["type"] for kind, message in desk.reports if kind == "said"] == ["exited", "bye"]
