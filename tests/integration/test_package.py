@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,9 +76,10 @@ class Installed:
         return done.stdout
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    folder = tmp_path_factory.mktemp("package")
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Installed]:
+    folder = tmp_path / "package"
+    folder.mkdir()
     environ = {k: v for k, v in os.environ.items() if k in KEPT or k.startswith("PIP_")}
     environ |= {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "XDG_CONFIG_HOME": str(folder)}
     environ["BFTRAINER_SITE_CONFIG"] = "/nonexistent/config.yaml"
@@ -115,7 +117,19 @@ def _wheel(folder: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_holds_all_files(installed: Installed, tmp_path: Path) -> None:
+def test_an_installed_wheel_is_complete(installed: Installed, tmp_path: Path) -> None:
+    """All in one test: tests of a file may run in several processes, and each would install PyTorch."""
+    for check in (
+        the_files_are_there,
+        no_extra_is_installed,
+        the_milp_decides_in_a_replay,
+        a_trainer_completes,
+    ):
+        with tempfile.TemporaryDirectory(prefix="bft-") as folder:  # short: sockets have short paths
+            check(installed, Path(folder))
+
+
+def the_files_are_there(installed: Installed, tmp_path: Path) -> None:
     installed.output("python", "-c", CODE, str(installed.root), str(tmp_path), cwd=tmp_path)
     for name in (
         "bftrainer.service",
@@ -129,13 +143,13 @@ def test_the_wheel_holds_all_files(installed: Installed, tmp_path: Path) -> None
     assert "bftrainer.agent --node n7" in installed.output("bftrainer", "pilot", *dry, cwd=tmp_path)
 
 
-def test_nothing_of_the_extras_of_development_is_installed(installed: Installed, tmp_path: Path) -> None:
+def no_extra_is_installed(installed: Installed, tmp_path: Path) -> None:
     found = installed.output("python", "-m", "pip", "--disable-pip-version-check", "list", cwd=tmp_path)
     names = {line.split()[0].lower() for line in found.splitlines() if line}
     assert not names & {"pytest", "hypothesis", "scikit-learn", "pyscipopt", "mpi4py"}
 
 
-def test_the_milp_decides_in_a_replay(installed: Installed, tmp_path: Path) -> None:
+def the_milp_decides_in_a_replay(installed: Installed, tmp_path: Path) -> None:
     log = ["idle_start,idle_end,node", *(f"{100 * n},{3600 + 50 * n},n{n}" for n in range(6))]
     (tmp_path / "log.csv").write_text("\n".join(log) + "\n")
     jobs = "".join(
@@ -150,7 +164,7 @@ def test_the_milp_decides_in_a_replay(installed: Installed, tmp_path: Path) -> N
     assert figures["decided_by"].keys() == {"milp"} and figures["fallbacks"] == 0
 
 
-def test_a_trainer_completes(installed: Installed, tmp_path: Path) -> None:
+def a_trainer_completes(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "short.yaml").write_text(SPEC)
     (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n0,100000,n1\n0,100000,n2\n")
