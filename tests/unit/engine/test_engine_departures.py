@@ -59,6 +59,16 @@ def test_a_group_is_as_old_as_its_oldest_node() -> None:
     assert groups[1].departures > 0.9  # n1
 
 
+def test_nodes_of_no_departure_group_are_not_charged_for_leaving() -> None:
+    world = World(EngineSettings(t_fwd_s=60.0))
+    for _ in range(500):  # nodes stay for a second
+        world.nodes(joined="x")
+        world.nodes(left="x")
+    world.expect({"a": 30.0}, joined="ab")
+    groups = problem_of(world.state, (), world.now)[0].groups
+    assert [group.departures for group in groups] == [0.0, 0.0]
+
+
 def test_a_node_that_leaves_in_a_moment_is_not_worth_a_rescale() -> None:
     costs = RescaleCosts(up=Cost(stall_s=0.5, init_s=1.0), down=Cost(stall_s=0.5))
     world = World().running("a", costs=costs)
