@@ -28,7 +28,7 @@ help:  ## Show this help
 
 install: $(VENV)/installed  ## Install bftrainer and all it needs for development into .venv
 
-$(VENV)/installed: pyproject.toml Makefile
+$(VENV)/installed: setup.cfg pyproject.toml Makefile
 	@test -n "$(PYTHON)" || { echo "no python3.11 found; install it or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \

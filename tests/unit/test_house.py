@@ -1,0 +1,126 @@
+"""What keeps the house easy to find one's way in: sizes, docstrings, and packages that only hold rooms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median, quantiles
+
+import pytest
+
+import bftrainer
+
+ROOT = Path(bftrainer.__file__).parent
+FILES = sorted(path for path in ROOT.rglob("*.py") if "versions" not in path.parts)
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+NAMES = {path: str(path.relative_to(ROOT)) for path in FILES}
+
+MEDIAN_LINES, P90_LINES = 130, 350
+MOST_IN_A_BODY, MOST_IN_A_CLASS = 50, 250
+
+OFFERS = {"elastic/__init__.py", "allocate/__init__.py", "cli/__init__.py", "__init__.py"}
+"""Packages that hold more than a sentence: what scripts import, the allocators, the command line's root."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(node: ast.AST) -> Iterator[Function]:
+    """All functions and methods below a node."""
+    return (found for found in ast.walk(node) if isinstance(found, Function))
+
+
+def body_lines(function: Function) -> int:
+    """Lines of the body without the docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
+
+
+def public(node: ast.Module | ast.ClassDef, place: str) -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    """What others may use of a module or class: its public functions, classes and methods."""
+    for found in node.body:
+        if isinstance(found, Function | ast.ClassDef) and not found.name.startswith("_"):
+            yield f"{place}:{found.name}", found
+            if isinstance(found, ast.ClassDef):
+                yield from public(found, f"{place}:{found.name}")
+
+
+def declared() -> set[str]:
+    """Methods whose meaning a port or a base class says, once for all that implement them."""
+    places = ("ports.py", "api/service.py")
+    return {
+        function.name
+        for path, tree in TREES.items()
+        for found in ast.walk(tree)
+        if isinstance(found, ast.ClassDef)
+        and (
+            NAMES[path] in places
+            or any(ast.unparse(base).startswith(("Protocol", "ABC")) for base in found.bases)
+        )
+        for function in found.body
+        if isinstance(function, Function) and ast.get_docstring(function)
+    }
+
+
+def library() -> set[str]:
+    """Methods that a library calls by names of its own."""
+    return {"formatMessage", "formatException", "format", "convert", "shell_complete", "get_command"}
+
+
+def test_files_are_small() -> None:
+    lines = [path.read_text(encoding="utf-8").count("\n") for path in FILES]
+    sizes = [count for path, count in zip(FILES, lines, strict=True) if path.name != "__init__.py"]
+    assert median(sizes) <= MEDIAN_LINES
+    assert quantiles(sizes, n=10)[-1] <= P90_LINES
+
+
+def test_functions_and_classes_are_small() -> None:
+    long = [
+        f"{NAMES[path]}:{function.lineno} {function.name}: {body_lines(function)} lines"
+        for path, tree in TREES.items()
+        for function in functions(tree)
+        if body_lines(function) > MOST_IN_A_BODY
+    ]
+    long += [
+        f"{NAMES[path]}:{found.lineno} class {found.name}: {size} lines"
+        for path, tree in TREES.items()
+        for found in ast.walk(tree)
+        if isinstance(found, ast.ClassDef)
+        and (size := (found.end_lineno or 0) - found.lineno + 1) > MOST_IN_A_CLASS
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_what_is_public_says_what_it_does() -> None:
+    said = declared() | library()
+    mute = [
+        name
+        for path, tree in TREES.items()
+        for name, found in public(tree, NAMES[path])
+        if not ast.get_docstring(found)
+        and not found.name.startswith("test_")
+        and not (name.count(":") > 1 and found.name in said)
+    ]
+    assert not mute, f"{len(mute)} without a docstring:\n" + "\n".join(mute)
+
+
+def test_everything_is_typed() -> None:
+    bare = [
+        f"{NAMES[path]}:{function.lineno} {function.name}"
+        for path, tree in TREES.items()
+        for function in functions(tree)
+        if function.returns is None
+        or any(
+            a.annotation is None and a.arg not in ("self", "cls")
+            for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        )
+    ]
+    assert not bare, "\n".join(bare)
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=lambda p: NAMES[p])
+def test_a_package_is_a_folder_with_a_sentence(path: Path) -> None:
+    tree = TREES[path]
+    assert ast.get_docstring(tree), "says what the room is"
+    if NAMES[path] not in OFFERS:
+        assert len(tree.body) == 1, "names are imported from where they are defined"
