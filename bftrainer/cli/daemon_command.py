@@ -80,10 +80,11 @@ def command(
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
     if not SCHEDULERS[settings.scheduler].on_this_machine:
+        here = " or ".join(name for name, kind in SCHEDULERS.items() if kind.on_this_machine)
         for name in LOCAL:
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
-                raise click.UsageError(f"--{option} is for --scheduler local; it is {settings.scheduler}")
+                raise click.UsageError(f"--{option} is for --scheduler {here}; it is {settings.scheduler}")
     configure(settings.log_format, verbose=verbose)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest

@@ -58,6 +58,8 @@ def command(
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load(overrides, file=config)
+    if settings.scheduler != "slurm":
+        raise BftrainerError(f"only Slurm's pilots are batch jobs; the scheduler is {settings.scheduler}")
     pilot = Pilot(tag=TAG, node=node, user=user or _pilot_user(settings))
     agents_at = ":".join(place_for_agents(settings))
     scheduler = slurm(settings, agents_at, instance(settings.state_dir, create=False), WallClock())

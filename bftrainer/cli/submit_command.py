@@ -21,6 +21,7 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     name: digits                      # unique among unfinished trainers
     command: [python, digits.py]      # words, never a shell line
     nodes: {min: 1, max: 4}
+    launcher: native                  # or torchrun, horovod
     work: {samples: 500000}           # or until_exit: until the script ends (default)
     curve: [[1, 900], [4, 3200]]      # nodes, samples/s; without: learnt
     rescale:                          # seconds; without: learnt
@@ -31,6 +32,8 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     workdir: .                        # relative to the spec
     env: {KEY: "value"}
     checkpoint: {dir: ckpt, every_s: 5}
+
+    The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
     from bftrainer.spec.parse import load, require_workdir
 

@@ -1,1 +1,1 @@
-"""The daemon: composes all other rooms. Only the command line and tests import it."""
+"""The daemon: composes the other packages. Only the command line and tests import it."""

@@ -13,6 +13,7 @@ from bftrainer.daemon.systemd import Systemd, report
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.log import note
+from bftrainer.telemetry.troubles import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
         note(log, "ready", socket=own.socket)
         systemd.ready()
         if own.allocator != "milp":  # the command line has tried it, and would have ended
-            background.add(asyncio.create_task(asyncio.to_thread(try_solver, own), name="solver"))
+            background.add(asyncio.create_task(_try_solver_of(daemon), name="solver"))
 
     def stop() -> None:
         note(log, "stopping")
@@ -64,7 +65,7 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
     try:
         asked = read()
         if (asked.allocator, asked.solver) != (before.allocator, before.solver):
-            try_solver(asked)
+            _note_solver(daemon, try_solver(asked))
         refused = daemon.reload(asked)
     except BftrainerError as error:
         note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
@@ -83,8 +84,22 @@ def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
         )
 
 
-def try_solver(settings: Settings) -> None:
+async def _try_solver_of(daemon: Daemon) -> None:
+    """Try the solver without keeping the daemon waiting."""
+    _note_solver(daemon, await asyncio.to_thread(try_solver, daemon.settings.current))
+
+
+def _note_solver(daemon: Daemon, wrong: str) -> None:
+    """Show in the status, until settings are read again, that `auto` has to do without its solver."""
+    daemon.telemetry.troubles.set(
+        "solver", Trouble(f"auto decides without the MILP: {wrong}") if wrong else None
+    )
+
+
+def try_solver(settings: Settings) -> str:
     """Have the allocator's solver solve something; warn if `auto` has to do without it.
+
+    Returns why it does not work; empty if it does, or if the allocator asks none.
 
     Raises:
         SolverError: the allocator is `milp`, and its solver does not work.
@@ -92,6 +107,7 @@ def try_solver(settings: Settings) -> None:
     wrong = check_solver(settings.engine)
     if wrong:
         note(log, "solver_failed", logging.WARNING, reason=wrong, allocator=settings.allocator)
+    return wrong
 
 
 def summary(daemon: Daemon) -> str:

@@ -1,1 +1,1 @@
-"""The vocabulary: frozen dataclasses that every other room speaks. Imports nothing."""
+"""The vocabulary: frozen dataclasses that every other package uses. Imports nothing."""

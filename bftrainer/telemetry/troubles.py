@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Part = Literal["scheduler", "store", "pilots", "allocator"]
-DECIDES_ALL_THE_SAME = frozenset({"allocator"})
+Part = Literal["scheduler", "store", "pilots", "solver", "allocator"]
+DECIDES_ALL_THE_SAME = frozenset({"solver", "allocator"})
 """The parts without which the daemon does its work all the same: another allocator makes the plans."""
 
 

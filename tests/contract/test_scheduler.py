@@ -26,14 +26,16 @@ class Clock:
 
 
 class LocalMachine:
+    """Slots of this machine under a scheduler like the local one."""
+
     idle, busy, other = "n1", "n2", "n3"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._clock = folder, Clock()
+    def __init__(self, folder: Path, kind: type[LocalScheduler] = LocalScheduler) -> None:
+        self._folder, self._clock, self._kind = folder, Clock(), kind
         self._playback = Playback(begin=0.0, origin=self._clock.now(), speed=1.0)
 
     def make(self) -> LocalScheduler:
-        return LocalScheduler(
+        return self._kind(
             nodes=frozenset({self.idle, self.other, self.busy}),
             changes=[
                 NodesChanged(time=0.0, joined=frozenset({self.idle, self.other})),

@@ -75,6 +75,12 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
         await until(lambda: ("INFO", "reloaded") in events())
         assert ("WARNING", "solver_failed") in events()
         assert daemon.settings.current.allocator == "auto"
+        (problem,) = daemon.telemetry.troubles.texts(details=False)
+        assert problem.startswith("auto decides without the MILP: ") and "no licence" in problem
+        assert not daemon.telemetry.troubles.texts(details=False, blocking=True)
+        file = settings("knapsack")
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: not daemon.telemetry.troubles.texts(details=False))
         daemon.stop()
         await serving
 
