@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -96,3 +101,39 @@ def test_a_daemon_that_is_killed_while_its_driver_talks_does_not_take_it_along(t
             up = daemon.recv(1)  # and no more: what is left unread makes the kernel reset the connection
         with as_daemon(path) as daemon:
             assert daemon.recv(1) == up
+
+
+def test_the_next_daemon_hears_which_workers_wait_for_a_place(tmp_path: Path) -> None:
+    with driver_alone(tmp_path) as path, as_daemon(path) as daemon, daemon.makefile("rb") as lines:
+        port = heard(lines, "up")["port"]
+        daemon.sendall(b'{"type": "world", "generation": 1, "hosts": ["a.1", "b.1"]}\n')
+        with asked(port, "GET", "/rank_and_size/a.1:0"):
+            heard(lines, "asking")
+            daemon.shutdown(socket.SHUT_RDWR)
+            with as_daemon(path) as following, following.makefile("rb") as told:
+                assert heard(told, "asking")["host"] == "a.1"
+
+
+def test_a_worker_is_connected_when_it_has_done_all_that_connecting_takes(tmp_path: Path) -> None:
+    with driver_alone(tmp_path) as path, as_daemon(path) as daemon, daemon.makefile("rb") as lines:
+        port = heard(lines, "up")["port"]
+        daemon.sendall(b'{"type": "world", "generation": 1, "hosts": ["a.1", "b.1"]}\n')
+        with asked(port, "GET", "/rank_and_size/a.1:0") as a, asked(port, "GET", "/rank_and_size/b.1:0") as b:
+            assert {a.getresponse().status, b.getresponse().status} == {200}
+        for rank in (0, 1):
+            with asked(port, "DELETE", f"/global_0_process_set/{rank}") as done:
+                done.getresponse()
+        daemon.sendall(b'{"type": "gone", "host": "b.1"}\n')
+        assert heard(lines, "torn")["generation"] == 1, "a's other connections are not there yet"
+
+
+def heard(lines: IO[bytes], kind: str) -> dict[str, Any]:
+    """The next message of a kind that a driver says to its daemon."""
+    return next(message for line in lines if (message := json.loads(line))["type"] == kind)
+
+
+def asked(port: int, method: str, path: str) -> contextlib.closing[HTTPConnection]:
+    """A worker's question to its driver, with the answer to come."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path)
+    return contextlib.closing(connection)

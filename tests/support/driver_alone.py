@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.waiting import until
+from tests.support.waiting import LONG_S, until
 
 
 @contextlib.contextmanager
@@ -30,6 +30,7 @@ def driver_alone(folder: Path) -> Iterator[Path]:
 def as_daemon(path: Path) -> socket.socket:
     """A daemon's connection to it."""
     daemon = socket.socket(socket.AF_UNIX)
+    daemon.settimeout(LONG_S)
 
     def listens() -> bool:
         with contextlib.suppress(ConnectionRefusedError):  # it has its path, and does not listen yet

@@ -93,3 +93,12 @@ def test_old_news_is_ignored_and_the_same_members_need_not_meet_again() -> None:
     assembly.publish(World(2, ("a",)))
     assert assembly.target == World(3, ("b", "a"))
     assert assembly.to_be_told(patient=False) is None
+
+
+def test_a_worker_that_dies_while_it_waits_for_a_place_waits_no_longer() -> None:
+    assembly = formed("a")
+    assembly.publish(World(2, ("a", "b")))
+    assembly.asking.add("b")
+    assembly.lose("b")
+    assert set(assembly.turn_away()) == {"b"}
+    assert assembly.asking == set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from bftrainer import elastic
 from bftrainer.elastic import loop, progress
 from bftrainer.elastic.member_group import MemberGroup
 from bftrainer.elastic.members.channel import Orders
-from bftrainer.elastic.members.group import Group, Pending
+from bftrainer.elastic.members.group import Group, GroupBroken, Pending
+from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.state.stream import ANY
 from bftrainer.elastic.train.rng import derived
@@ -111,3 +113,37 @@ def test_every_rank_draws_random_numbers_of_its_own(monkeypatch: pytest.MonkeyPa
             run._joined()
     assert drawn == [(0, 0, 0), (0, 0, 1)]
     assert derived(0, 0, 0) != derived(0, 0, 1)
+
+
+def test_the_speed_is_measured_anew_when_the_members_have_changed(member: Member) -> None:
+    agent, found, _ = member
+    now = time.monotonic() + 10.0
+    found._progress.after_step(Position(step=1, samples=10), now, 3, 2)
+    found._progress.restart(now + 10.0)
+    found._progress.after_step(Position(step=2, samples=30), now + 12.0, 4, 2)
+    found._progress.after_step(Position(step=3, samples=50), now + 16.0, 4, 2)
+    until(lambda: len(agent.hear()) == 3)
+    assert [message["rate"] for message in agent.hear()] == [None, None, 5.0]
+
+
+def test_peers_learn_at_once_that_a_member_has_left_a_broken_group(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, found, _ = member
+    closed: list[int] = []
+    monkeypatch.setattr(Group, "close", lambda group: closed.append(group.generation))
+    monkeypatch.setattr(found, "_rejoin", lambda: None)
+    found.lost(GroupBroken("a peer has gone"))
+    assert closed == [3] and last(agent, "broken")["generation"] == 3
+
+
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_after_a_loss_every_survivor_saves_the_state_when_none_stays(
+    member: Member, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_broken: bool
+) -> None:
+    _, found, _ = member
+    monkeypatch.setattr(Membership, "dissolved", True)
+    found.group, found._hand_over.has_state, found._is_broken = Group(3, 1, 2), True, is_broken
+    with pytest.raises(SystemExit):
+        found.leave()
+    assert bool(list(tmp_path.glob("g*.pt"))) == is_broken, "rank 0 saves it, unless that was lost"

@@ -332,3 +332,46 @@ def test_a_trainer_that_is_forgotten_before_a_worker_was_started_leaves_no_drive
     assert world.driver is not None
     world.launcher.known.forget(2)
     assert world.driver is None
+
+
+def test_those_that_take_the_state_along_find_no_place_in_a_world() -> None:
+    world = World()
+    world.train("m", "n")
+    world.regroup(3, leaving=("m", "n"))
+    assert world.told == [{"type": "world", "generation": 3, "hosts": []}], (
+        "a worker that waits for a place is let go"
+    )
+    assert world.kinds() == [("m", "stop")]
+
+
+def test_no_worker_is_sent_to_a_driver_that_was_lost() -> None:
+    world = World()
+    world.train("m")
+    world.start(3, "n")
+    world.heard("lost")
+    world.forget()
+    world.regroup(4, "m", "n")
+    assert world.kinds() == []
+    world.heard("up", port=4712)
+    ((node, go),) = world.sent
+    assert (node, go["env"]["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("n", "4712")
+
+
+def test_rank_0_that_has_got_its_place_says_whether_the_work_is_done() -> None:
+    world = World()
+    world.start(1, "m", "n")
+    world.regroup(2, "m", "n")
+    world.heard("up", port=4711)
+    for host in ("m.1", "n.1"):
+        world.heard("asking", host=host)
+    world.form(2, "m", "n")
+    world.forget()
+    world.exited("n", 0)
+    assert world.events == []
+
+
+def test_the_driver_hears_that_a_node_is_gone() -> None:
+    world = World()
+    world.train("m", "n")
+    world.launcher.agent_down("n")
+    assert {"type": "gone", "host": "n.1"} in world.told

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from bftrainer.launch.folders import Folders
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
+from bftrainer.launch.torchrun.stores import StoreHost
 from bftrainer.model.actions import Regroup, StartWorker
-from bftrainer.model.events import Event, TrainerEnded, WorkerLost, WorkersReady
+from bftrainer.model.events import Event, Resync, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
-from tests.support.messages import order, report
+from tests.support.messages import order, report, worker
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="torchrun")
 
@@ -270,3 +274,38 @@ def test_an_exit_of_an_earlier_run_is_not_heard() -> None:
     world.begin("n", "m")
     world.exited("m", 1, code=1)
     assert world.events == [] and world.launcher.known.workers(1) == {"n": "member", "m": "member"}
+
+
+def test_every_run_tells_the_processes_of_the_one_before_to_stop() -> None:
+    world = World()
+    world.begin("n", "m")
+    for run in (2, 3):
+        world.regroup(run + 1, "n", "m")
+        assert world.new() == [("n", "stop")]
+        world.exited("n", run, **left(run, 10 * run))
+        assert world.new() == [("m", "stop")]
+        world.exited("m", run)
+        assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go")]
+
+
+def test_the_engine_decides_anew_when_a_process_has_missed_its_start() -> None:
+    world = World()
+    world.begin("n", "m")  # the connection to the agent of m broke before its `go` arrived
+    world.launcher.agent_up("m", [worker(1, "ready")], {1})
+    assert world.events == [Resync(time=world.events[0].time, trainer=1, generation=2)]
+
+
+def test_the_store_of_an_earlier_run_is_not_taken_for_that_of_the_next() -> None:
+    opened: list[tuple[int, int]] = []
+
+    async def story() -> None:
+        host, answers = StoreHost("127.0.0.1"), asyncio.StreamReader()
+        host._asked[1] = (4, lambda port: opened.append((4, port)))  # in place of run 3's
+        for run in (3, 4):
+            line = {"trainer": 1, "run": run, "port": 4000 + run}
+            answers.feed_data(json.dumps(line).encode() + b"\n")
+        answers.feed_eof()
+        await host._listen(SimpleNamespace(stdout=answers))  # type: ignore[arg-type]
+
+    asyncio.run(story())
+    assert opened == [(4, 4004)]

@@ -1,0 +1,59 @@
+"""A worker's last words, and the warm process from which it is forked; the tests start neither."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from bftrainer.agent import worker as worker_module
+from bftrainer.agent.process import Program
+from bftrainer.agent.warm import WarmPool
+from bftrainer.agent.worker import Worker
+
+ORDER: dict[str, Any] = {"trainer": 1, "generation": 2, "command": ["a"], "workdir": None, "env": {}}
+
+
+def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+
+    async def ended(pid: int) -> int:
+        return 0
+
+    async def story() -> None:
+        worker = Worker(
+            ORDER,
+            "n",
+            "127.0.0.1",
+            WarmPool("n"),
+            lambda _, message: told.append(message["type"]),
+            lambda _, code, reason: told.append(code),
+        )
+        reader = asyncio.StreamReader()
+        worker._tasks = [asyncio.create_task(worker._listen(reader))]
+        end = asyncio.create_task(worker._wait(4711))
+        await asyncio.sleep(0.01)
+        reader.feed_data(b'{"type": "finished"}\n')  # the kernel had it already
+        reader.feed_eof()
+        await end
+
+    monkeypatch.setattr(worker_module, "ended", ended)
+    asyncio.run(story())
+    assert told == ["finished", 0]
+
+
+def test_nothing_is_forked_from_a_process_with_another_environment() -> None:
+    async def story() -> int | None:
+        pool = WarmPool("n")
+        pool.pid, pool._env = 4711, {"A": "1"}
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            pool._socket = ours
+            theirs.send(b'{"pid": 4712}')
+            ours.setblocking(False)
+            program = Program(command=("python", "a.py"), workdir="/", env={"A": "2"})
+            return await pool.fork(program, {}, title="a", gated=False, channel=0, output=1)
+
+    assert asyncio.run(story()) is None
