@@ -59,6 +59,7 @@ REPORT_S = 2.0
 """How often the daemon stores what a trainer has reported."""
 START_S = 120.0
 WAIT_S = 600.0
+SETTLE_S, SETTLE_TRIES = 0.5, 10
 
 
 # --- a large store -------------------------------------------------------------------------------
@@ -267,6 +268,15 @@ def busy_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def settle(pid: int) -> None:
+    """Wait, for some seconds at most, until a daemon that has just started has loaded its solver."""
+    for _ in range(SETTLE_TRIES):
+        before = busy_s(pid)
+        time.sleep(SETTLE_S)
+        if busy_s(pid) - before < SETTLE_S / 10:
+            return
+
+
 def memory_mb(pid: int, key: str = "VmHWM") -> float:
     """The most memory that a process has had resident so far, in MB."""
     text = Path(f"/proc/{pid}/status").read_text()
@@ -300,11 +310,13 @@ def asked(options: argparse.Namespace) -> dict[str, Any]:
         found: dict[str, Any] = {"database_mb": database.stat().st_size / 1e6}
         every = questions(options.ended + options.unfinished)
         with daemon(root) as (pid, start):
+            settle(pid)
             found |= {"start": start, "asked": asyncio.run(ask(root, pid, every, options.requests))}
             found["memory_mb"] = memory_mb(pid)
         show(f"asked {options.requests} times each", found["asked"])
         print(f"{took(start)}; at most {found['memory_mb']:.0f} MB resident")
         with daemon(root, keep_events_days=options.days / 2) as (pid, _):
+            settle(pid)
             found["while_pruning"] = asyncio.run(ask(root, pid, every, options.requests))
             found["memory_pruning_mb"] = memory_mb(pid)
         left = (
@@ -331,6 +343,7 @@ def waiting(options: argparse.Namespace) -> dict[str, Any]:
             fill(root / Settings(state_dir=root).database.name, 0, size, 0, 1.0)
             every = questions(size)
             with daemon(root) as (pid, start):
+                settle(pid)
                 chosen = {name: every[name] for name in ("list", "status", "show", "metrics")}
                 answers = asyncio.run(ask(root, pid, chosen, options.requests))
                 found[str(size)] = {"start": start, "asked": answers, "memory_mb": memory_mb(pid)}

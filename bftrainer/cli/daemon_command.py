@@ -95,7 +95,9 @@ def command(
         played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
         daemon = compose(settings, store, played, lambda said: click.echo(said, err=True))
         systemd = Systemd.of(os.environ, os.getpid())
-        gc.freeze()  # modules stay: to look through them again and again takes longer than most answers
+        # to go through all modules and trainers again and again takes longer than most answers
+        gc.set_threshold(100_000, 50, 100)
+        gc.freeze()
         asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
     finally:
         store.close()
