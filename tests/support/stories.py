@@ -102,7 +102,7 @@ def nightly_but(kept: Mapping[str, str]) -> Callable[[type], type]:
     """Mark the stories of a class of tests that are not kept; other classes keep theirs as they are."""
 
     def mark(tests: type) -> type:
-        for name in stories() - kept.keys():
+        for name in sorted(stories() - kept.keys()):  # in one order in all processes that share the tests
             setattr(tests, name, pytest.mark.nightly(_own(getattr(LauncherContract, name))))
         return tests
 
