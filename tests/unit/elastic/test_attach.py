@@ -19,6 +19,7 @@ def test_the_first_step_in_every_world_is_told_though_its_size_is_the_same(
         for step, world in ((1, 1), (2, 1), (3, 2)):
             monkeypatch.setattr(mend, "worlds", world)
             job.progress(step=step, samples=10 * step, size=2)
-        until(lambda: sum(message["type"] == "progress" for message in agent.hear()) == 2)
+        job.done(step=3, samples=30)
+        until(lambda: any(message["type"] == "finished" for message in agent.hear()))
         resumed = [message for message in agent.hear() if message["type"] == "resumed"]
     assert [(message["world"], message["step"]) for message in resumed] == [(1, 0), (2, 2)]
