@@ -17,7 +17,6 @@ from bftrainer.testing.launcher import LauncherContract
 
 COMMON = {
     "test_several_nodes_join_at_once": "a membership with one newcomer or with two is published alike",
-    "test_a_killed_worker_is_replaced": "the loss of rank 0 takes the same way, and more of it",
     "test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back": "the pool and the agents see to it",
     "test_all_workers_are_killed_at_once": "no worker is left to stop: what follows is a first start",
     "test_all_nodes_are_taken_at_once": "no worker is left to stop: what follows is a first start",
@@ -33,6 +32,7 @@ COMMON = {
 NIGHTLY: dict[str, dict[str, str]] = {
     "torchrun": {
         **COMMON,
+        "test_a_killed_worker_is_replaced": "the loss of rank 0 takes the same way, and more of it",
         "test_a_node_joins": "a node that left comes back in the story of the notice: the same change",
         "test_a_node_joins_and_another_leaves_in_one_change": "two changes in quick succession have it too",
         "test_a_joiner_dies_just_after_it_has_joined": "a member's death ends the run, as rank 0's does",
@@ -77,6 +77,7 @@ EVERY_COMMIT: dict[str, dict[str, str]] = {
         "test_shrinks_to_nothing_and_returns_on_other_nodes": (
             "rank 0 writes the state down before the others end; the driver ends with the last worker"
         ),
+        "test_a_killed_worker_is_replaced": "the driver hears which host lost a worker while its node stays",
         "test_rank_0_is_killed": "the survivors have the state, and one of them leads the next world",
         "test_a_program_that_ends_with_work_left_is_started_again": (
             "a worker that ended well is kept until rank 0 says whether the work is done, and disowned after"
