@@ -10,9 +10,14 @@ from bftrainer.model.machine import Node
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Progress, Row, TrainerSummary
 from bftrainer.model.trainer import Observed, Scalability, Trainer
-from bftrainer.performance import estimate as estimates
 from bftrainer.performance import explain, observe
-from bftrainer.performance.estimate import SharedObservations
+from bftrainer.performance.estimate import (
+    SharedObservations,
+    costs_of,
+    estimates_of,
+    given_curves,
+    typical_speed,
+)
 
 
 class SubmittedView(TypedDict):
@@ -226,11 +231,11 @@ def scalability_view(
 ) -> ScalabilityView:
     """The estimated speed on each size, how sure that is, and the largest size that the next plan may use."""
     own, all_ = trainer.spec, (trainer, *others)
-    estimated = estimates.estimates_of(all_, programs)[0]
+    estimated = estimates_of(all_, programs)[0]
     learning = own.scalability is Scalability.AUTO
-    typical = estimates.typical_speed(all_, programs)
+    typical = typical_speed(all_, programs)
     rows = []
-    for name, points in estimates.given_curves(own).items():
+    for name, points in given_curves(own).items():
         seen = observe.sizes(trainer.observed, name) if learning else ()
         if points or name is None:
             found = explain.size_estimates(seen, points, own.n_min, own.n_max, typical)
@@ -246,7 +251,7 @@ def scalability_view(
 def costs_view(trainer: Trainer, others: list[Trainer], programs: SharedObservations) -> CostsView:
     """What rescaling is estimated to cost, and the measurements behind it."""
     own, seen = trainer.spec, trainer.observed
-    estimated = estimates.costs_of((trainer, *others), programs)[0]
+    estimated = costs_of((trainer, *others), programs)[0]
     otherwise = "given" if own.costs else "assumed"
     learning = own.costs is None or own.scalability is Scalability.AUTO
 

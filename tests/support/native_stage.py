@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from bftrainer.launch.folders import Folders
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import StartWorker
-from bftrainer.model.events import Event
-from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.messages.from_agent import Running
-from tests.support.messages import order, report
+from tests.support.messages import report
+from tests.support.remembering_ports import FOLDERS, RememberingPorts
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000)
 
 
-class NativeStage:
+class NativeStage(RememberingPorts):
     """A native launcher with trainer 1, between a link and a journal that only remember."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.up: set[str] = set()
-        self.sent: list[tuple[str, Message]] = []
-        self.events: list[Event] = []
-        self.pauses: list[Pause] = []
-        self.progress: list[Progress] = []
         self.now = 1.0
         self.launcher = NativeLauncher(
             self,
             self.events.append,
             self,
-            Folders(trainer_dir=".bftrainer", store_id="m"),
+            FOLDERS,
             grace_s=5.0,
             clock=lambda: self.now,
         )
@@ -38,15 +33,6 @@ class NativeStage:
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         return node in self.up
-
-    def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, order(message)))
-
-    def progressed(self, progress: Progress) -> None:
-        self.progress.append(progress)
-
-    def pause(self, pause: Pause) -> None:
-        self.pauses.append(pause)
 
     def agent(self, node: str, *inventory: Running, wanted: set[int] | None = None) -> None:
         self.up.add(node)

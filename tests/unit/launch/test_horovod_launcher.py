@@ -5,50 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bftrainer.launch.folders import Folders
 from bftrainer.launch.horovod.launcher import HorovodLauncher
 from bftrainer.model.actions import Regroup, StartWorker
-from bftrainer.model.events import Event, TrainerEnded, WorkerLost
-from bftrainer.model.reports import Message, Pause, Progress
+from bftrainer.model.events import TrainerEnded, WorkerLost
+from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
-from tests.support.messages import order, report, to_driver
+from tests.support.messages import report, to_driver
+from tests.support.remembering_ports import FOLDERS, RememberingPorts
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="horovod")
 
 
-class World:
-    """A launcher between a link, a driver and books that only remember."""
+class World(RememberingPorts):
+    """A launcher between ports and a driver that only remember."""
 
     address = "127.0.0.1"
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, Message]] = []
+        super().__init__()
         self.told: list[Message] = []
-        self.events: list[Event] = []
-        self.pauses: list[Pause] = []
         self.driver: Callable[[Message], None] | None = None
         self.launcher = HorovodLauncher(
             self,
             self.events.append,
             self,
-            Folders(trainer_dir=".bftrainer", store_id="m"),
+            FOLDERS,
             drivers=self,
             grace_s=9.0,
             clock=lambda: 1.0,
         )
         self.launcher.add(1, SPEC)
-
-    def serves(self, node: str, spec: TrainerSpec) -> bool:
-        return True
-
-    def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, order(message)))
-
-    def progressed(self, progress: Progress) -> None:
-        pass
-
-    def pause(self, pause: Pause) -> None:
-        self.pauses.append(pause)
 
     def open(self, trainer: int, heard: Callable[[Message], None]) -> None:
         self.driver = heard

@@ -8,50 +8,36 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from bftrainer.launch.folders import Folders
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost
 from bftrainer.model.actions import Regroup, StartWorker
-from bftrainer.model.events import Event, Resync, TrainerEnded, WorkerLost, WorkersReady
-from bftrainer.model.reports import Message, Pause, Progress
+from bftrainer.model.events import Resync, TrainerEnded, WorkerLost, WorkersReady
+from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
-from tests.support.messages import order, report, worker
+from tests.support.messages import report, worker
+from tests.support.remembering_ports import FOLDERS, RememberingPorts
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="torchrun")
 
 
-class World:
-    """A launcher between a link, stores and books that only remember."""
+class World(RememberingPorts):
+    """A launcher between ports and stores that only remember."""
 
     address = "127.0.0.1"
 
     def __init__(self, spec: TrainerSpec = SPEC) -> None:
-        self.sent: list[tuple[str, Message]] = []
-        self.events: list[Event] = []
-        self.pauses: list[Pause] = []
+        super().__init__()
         self.opened: list[Callable[[int], None]] = []
         self.launcher = TorchrunLauncher(
             self,
             self.events.append,
             self,
-            Folders(trainer_dir=".bftrainer", store_id="m"),
+            FOLDERS,
             stores=self,
             grace_s=9.0,
             clock=lambda: 1.0,
         )
         self.launcher.add(1, spec)
-
-    def serves(self, node: str, spec: TrainerSpec) -> bool:
-        return True
-
-    def send(self, node: str, message: Message) -> None:
-        self.sent.append((node, order(message)))
-
-    def progressed(self, progress: Progress) -> None:
-        pass
-
-    def pause(self, pause: Pause) -> None:
-        self.pauses.append(pause)
 
     def prepare(self) -> None:
         pass
