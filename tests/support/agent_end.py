@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from bftrainer.elastic.members.channel import Orders
+from tests.support import waiting
 
 
 class AgentEnd:
@@ -40,15 +40,12 @@ class AgentEnd:
 
 
 def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Wait for a condition.
+    """Wait for a condition, often: what is waited for takes milliseconds.
 
     Raises:
         AssertionError: it does not come true in time.
     """
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    waiting.until(condition, "what the worker does", seconds=timeout_s, every_s=0.01)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -32,3 +33,14 @@ def until(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}\n{story()}")
         time.sleep(every_s)
+
+
+async def until_true(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Return as soon as the condition holds; the event loop goes on meanwhile.
+
+    Raises:
+        TimeoutError: it did not within `seconds`.
+    """
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.002)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,29 +15,11 @@ from bftrainer.allocate.answer import Answer
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.serve import serve
 from bftrainer.daemon.systemd import Systemd
-from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
-
-
-class Nothing:
-    """A machine without nodes."""
-
-    async def poll(self) -> Snapshot:
-        return Snapshot(time=0.0, nodes=())
-
-    async def pilots(self) -> tuple[Pilot, ...]:
-        return ()
-
-    async def close(self) -> None:
-        pass
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.002)
+from tests.support.no_nodes import NoNodes
+from tests.support.waiting import until_true
 
 
 def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
@@ -63,16 +44,16 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
 
     async def story() -> None:
         nonlocal file
-        daemon = Daemon(file, Nothing(), store)  # type: ignore[arg-type]
+        daemon = Daemon(file, NoNodes(), store)  # type: ignore[arg-type]
         serving = asyncio.create_task(serve(daemon, lambda: file, Systemd("", 0.0)))
-        await until(lambda: ("INFO", "ready") in events())
+        await until_true(lambda: ("INFO", "ready") in events())
         file = settings("milp")
         os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: ("ERROR", "reload_failed") in events())
+        await until_true(lambda: ("ERROR", "reload_failed") in events())
         assert daemon.settings.current.allocator == "knapsack"
         file = settings("auto")
         os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: ("INFO", "reloaded") in events())
+        await until_true(lambda: ("INFO", "reloaded") in events())
         assert ("WARNING", "solver_failed") in events()
         assert daemon.settings.current.allocator == "auto"
         (problem,) = daemon.telemetry.troubles.texts(details=False)
@@ -80,7 +61,7 @@ def test_settings_that_ask_for_a_solver_that_does_not_work_are_refused(
         assert not daemon.telemetry.troubles.texts(details=False, blocking=True)
         file = settings("knapsack")
         os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: not daemon.telemetry.troubles.texts(details=False))
+        await until_true(lambda: not daemon.telemetry.troubles.texts(details=False))
         daemon.stop()
         await serving
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,10 @@ from bftrainer.daemon.systemd import Systemd
 from bftrainer.engine.state import Step
 from bftrainer.engine.step import step
 from bftrainer.model.events import PolicyChanged
-from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
-
-
-class Nothing:
-    """A machine without nodes."""
-
-    async def poll(self) -> Snapshot:
-        return Snapshot(time=0.0, nodes=())
-
-    async def pilots(self) -> tuple[Pilot, ...]:
-        return ()
-
-    async def close(self) -> None:
-        pass
+from tests.support.no_nodes import NoNodes
+from tests.support.waiting import until_true
 
 
 class Inbox(Systemd):
@@ -48,12 +35,6 @@ class Inbox(Systemd):
     @property
     def pings(self) -> int:
         return self.said.count("WATCHDOG=1")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
@@ -74,22 +55,22 @@ def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
     monkeypatch.setattr("bftrainer.daemon.runner.step", hang)
 
     async def story() -> None:
-        daemon, inbox = Daemon(own, Nothing(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]
+        daemon, inbox = Daemon(own, NoNodes(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]
 
         def says(word: str) -> bool:
             daemon.telemetry.condition("store", word)
             return word in inbox.said[-1]
 
         serving = asyncio.create_task(serve(daemon, lambda: own, inbox))
-        await until(lambda: "READY=1" in inbox.said and inbox.pings > 2)
+        await until_true(lambda: "READY=1" in inbox.said and inbox.pings > 2)
         daemon.reload(own)
-        await until(lambda: hangs.is_set() and daemon.runner.pulse.stuck_s >= 0.04)
+        await until_true(lambda: hangs.is_set() and daemon.runner.pulse.stuck_s >= 0.04)
         pings = inbox.pings
         for word in ("once", "twice", "thrice"):  # the loop turns, and looks at the watchdog each time
-            await until(partial(says, word))
+            await until_true(partial(says, word))
         assert inbox.pings == pings
         goes_on.set()
-        await until(lambda: inbox.pings > pings)
+        await until_true(lambda: inbox.pings > pings)
         daemon.stop()
         await serving
 

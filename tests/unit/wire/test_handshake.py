@@ -17,11 +17,7 @@ from bftrainer.agent.agent import Agent
 from bftrainer.api.listen import bind
 from bftrainer.wire import seal
 from bftrainer.wire.hub import Hub
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
+from tests.support.waiting import until_true
 
 
 async def listen(
@@ -90,7 +86,7 @@ def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
 
     async def scenario() -> None:
         serving = asyncio.create_task(agent(desk, KNOWN).serve())
-        await until(lambda: desk.hub.connected("n1"))
+        await until_true(lambda: desk.hub.connected("n1"))
         assert desk.came == [("n1", "abc")]
         desk.hub.send("n1", {"type": "exit"})
         await serving
@@ -111,7 +107,7 @@ def test_an_agent_outlasts_a_daemon_that_does_not_know_yet_whom_to_let_in() -> N
             await asyncio.sleep(0.01)
         assert desk.came == []
         desk.opened = True
-        await until(lambda: desk.hub.connected("n1"))
+        await until_true(lambda: desk.hub.connected("n1"))
         desk.hub.send("n1", {"type": "exit"})
         await serving
 
@@ -239,11 +235,11 @@ def test_an_order_that_somebody_puts_in_on_the_way_is_never_obeyed(
         async with Between(desk, change).agent() as (honest, serving):
             obey = honest.obey
             honest.obey = lambda order: (took.append(order["type"]), obey(order))[1]  # type: ignore[method-assign]
-            await until(lambda: desk.hub.connected("n1"))
+            await until_true(lambda: desk.hub.connected("n1"))
             desk.hub.send("n1", {"type": "kill", "trainer": 7})
-            await until(lambda: len(desk.came) >= 2 or serving.done())  # it has come again
+            await until_true(lambda: len(desk.came) >= 2 or serving.done())  # it has come again
             assert not serving.done()
-            await until(lambda: desk.hub.connected("n1"))
+            await until_true(lambda: desk.hub.connected("n1"))
 
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
@@ -268,9 +264,9 @@ def test_what_somebody_changes_in_an_agents_words_on_the_way_is_never_heard(
     async def scenario() -> None:
         async with Between(desk, change).agent() as (honest, _):
             if which == FIRST_REPORT:
-                await until(lambda: desk.hub.connected("n1"))
+                await until_true(lambda: desk.hub.connected("n1"))
                 honest._connection.tell({"type": "bye"})
-            await until(lambda: caplog.messages)
+            await until_true(lambda: caplog.messages)
 
     with caplog.at_level(logging.WARNING):
         at(desk, scenario)
