@@ -1,0 +1,32 @@
+"""Texts that come from outside: what a terminal, a database and JSON can bear. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # control characters: ESC starts what a terminal obeys
+    "\ud800-\udfff"  # halves of a pair (surrogates): they can be neither stored nor printed
+    "\u2028\u2029\u202a-\u202e\u2066-\u2069]"  # end a line, or turn the direction of what follows
+)
+_CONTROL_IN_LINES = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+
+
+def plain(text: str, *, lines: bool = False) -> str:
+    """The text itself, if a terminal shows it as it is, and it can be stored. With `lines`, tabs and ends of
+    lines are allowed.
+
+    Raises:
+        ValueError: it has a control character or half of a surrogate pair, with which and where.
+    """
+    found = (_CONTROL_IN_LINES if lines else _CONTROL).search(text)
+    if found is not None:
+        raise ValueError(
+            f"contains the control character {found[0]!a} at position {found.start()}: remove it"
+        )
+    return text
+
+
+def shown(text: str) -> str:
+    """The text as a terminal may show it: what `plain` refuses is escaped."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
