@@ -67,8 +67,8 @@ lint: install  ## ruff, and deptry: every import comes from a declared dependenc
 types: install  ## mypy, strict
 	$(BIN)/mypy
 
-docs: install  ## Write docs/settings.md anew from the settings' own facts
-	$(BIN)/python -m bftrainer.settings.page > docs/settings.md
+docs: install  ## Write docs/settings.md and the table of bounds in docs/site-mode.md anew from the settings' own facts
+	$(BIN)/python -m bftrainer.settings.page docs
 
 unit: install  ## The tests of the pure core and of everything that needs no daemon
 	$(BIN)/python -m pytest -n $(AT_ONCE) tests/unit

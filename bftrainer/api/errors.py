@@ -9,9 +9,6 @@ from aiohttp import web
 from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
 from bftrainer.errors import BftrainerError
 
-MAX_BODY = 1024 * 1024
-"""A request's body has at most so many bytes."""
-
 
 class UnknownTrainerError(BftrainerError, LookupError):
     """The caller can see no trainer of this name or number; so also for other users' trainers."""
@@ -37,7 +34,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = {"WWW-Authenticate": SCHEME} if status == 401 else {}
         return web.json_response({"error": str(error)}, status=status, headers=headers)
     except web.HTTPRequestEntityTooLarge:
-        said = f"the request is too large; at most {MAX_BODY} bytes"
+        said = f"the request is too large; at most {request.client_max_size} bytes (max_request_kb)"
         return web.json_response({"error": said}, status=413)
     except web.HTTPException as error:  # no such route, or not with this method
         said = f"{request.method} {request.path}: {error.reason}"

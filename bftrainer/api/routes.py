@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
-from bftrainer.api.errors import MAX_BODY, errors
+from bftrainer.api.errors import errors
 from bftrainer.api.listing import ENDED, LEFT_OUT, MAX_ENDED
 from bftrainer.api.probes import probes
 from bftrainer.api.service import Service
@@ -21,9 +21,12 @@ MAX_ROWS = 10_000
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def application(service: Service, hub: Hub, callers: Callers) -> web.Application:
-    """Return the server: the API and the agents' connections under /v1, /metrics, and probes."""
-    app = web.Application(middlewares=[errors], client_max_size=MAX_BODY)
+def application(service: Service, hub: Hub, callers: Callers, *, max_request: int) -> web.Application:
+    """Return the server: the API and the agents' connections under /v1, /metrics, and probes.
+
+    `max_request`: a request's body has at most so many bytes.
+    """
+    app = web.Application(middlewares=[errors], client_max_size=max_request)
     routes = Routes(service, callers)
     app.on_cleanup.append(routes.close)
     app.add_routes(

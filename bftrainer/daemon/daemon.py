@@ -163,7 +163,8 @@ class Daemon:
     async def _listen(self, stack: AsyncExitStack) -> None:
         """Serve users and agents. `stack` gets what is to be done at the end, last things first."""
         own, callers = self.settings.current, self._callers()
-        app = partial(application, self.service, self.hub, callers)
+        max_request = own.max_request_kb * 1000
+        app = partial(application, self.service, self.hub, callers, max_request=max_request)
         runner = await listen(app(), own.socket, for_all=own.mode == "site")
         others: list[AppRunner] = []
         stack.callback(own.socket.unlink, missing_ok=True)

@@ -57,6 +57,10 @@ class Setting:
     """What users write for None; empty where None is no value."""
     default_words: str = ""
     """The default in words, where it differs between machines."""
+    at_bound: str = ""
+    """Of a limit: what happens there, as a clause. docs/site-mode.md has it."""
+    told: str = ""
+    """Of a limit: who is told what, as a clause."""
 
 
 class Section(BaseModel):

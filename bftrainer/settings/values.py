@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from bftrainer.settings.daemon import DaemonSettings
 from bftrainer.settings.decisions import DecisionSettings
+from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.nodes import NodeSettings
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Section, facts
@@ -15,7 +16,7 @@ from bftrainer.settings.site import SiteSettings
 from bftrainer.settings.slurm import SlurmSettings
 
 
-class Settings(SiteSettings, SlurmSettings, NodeSettings, DecisionSettings, DaemonSettings):
+class Settings(LimitSettings, SiteSettings, SlurmSettings, NodeSettings, DecisionSettings, DaemonSettings):
     """Everything that a site or user can set. Names are flat: a section is how files and pages are
     ordered."""
 
@@ -47,6 +48,7 @@ SECTIONS: tuple[type[Section], ...] = (
     NodeSettings,
     SlurmSettings,
     SiteSettings,
+    LimitSettings,
 )
 """The sections in the order of the documentation."""
 

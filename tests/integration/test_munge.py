@@ -19,7 +19,10 @@ from bftrainer.api.callers import Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.munge import MAX_AGE_S, Munge, MungeError, digest
 from bftrainer.api.routes import application
+from bftrainer.settings.limits import LimitSettings
 from tests.support.private_munge import running_munge
+
+MAX_REQUEST = LimitSettings().max_request_kb * 1000
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munge is not installed")
 
@@ -55,7 +58,7 @@ def serve(callers: Callers, ask: Callable[[int], Coroutine[Any, Any, Any]]) -> A
     """What `ask(port)` comes to while somebody listens there."""
 
     async def run() -> Any:
-        async with TestServer(application(Echo(), Echo(), callers)) as server:  # type: ignore[arg-type]
+        async with TestServer(application(Echo(), Echo(), callers, max_request=MAX_REQUEST)) as server:  # type: ignore[arg-type]
             return await ask(server.port or 0)
 
     return asyncio.run(run())

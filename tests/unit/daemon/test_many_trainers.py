@@ -25,10 +25,13 @@ from bftrainer.engine.restore import restore
 from bftrainer.errors import BftrainerError, StoreError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.settings.limits import LimitSettings
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import PROGRESS, end
 from tests.support.nodes_world import settings_in
+
+MAX_REQUEST = LimitSettings().max_request_kb * 1000
 
 SPEC = TrainerSpec(name="t", command=("python", "train.py"), n_min=1, n_max=2, samples=100)
 ENDED, UNFINISHED = 7, 3
@@ -63,7 +66,9 @@ def served(daemon: Daemon, ask: Callable[[Client], Answer]) -> Answer:
 
     async def scenario() -> Answer:
         socket = daemon.settings.current.socket
-        runner = await listen(application(daemon.service, daemon.hub, Callers()), socket, for_all=False)
+        runner = await listen(
+            application(daemon.service, daemon.hub, Callers(), max_request=MAX_REQUEST), socket, for_all=False
+        )
         try:
             return await asyncio.to_thread(ask, Client(socket))
         finally:

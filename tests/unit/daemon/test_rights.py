@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, UnauthenticatedError
 from bftrainer.api.listen import export
-from bftrainer.api.routes import MAX_BODY, application
+from bftrainer.api.routes import application
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import StartWorker
@@ -25,9 +25,12 @@ from bftrainer.model.machine import Node, NodeState, Operation, Pilot
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
 from slurm.testbed.ports import free_ports
+
+MAX_REQUEST = LimitSettings().max_request_kb * 1000
 
 CALLERS = {
     "alice": Caller("alice", 1001),
@@ -139,7 +142,7 @@ def ask(daemon: Daemon) -> Asked:
     """`ask(who, method, path, body=...)` gives the status and the JSON (or text) of the answer."""
 
     async def request(who: str | None, method: str, path: str, **how: Any) -> tuple[int, Any]:
-        app = application(daemon.service, daemon.hub, FakeCallers())  # type: ignore[arg-type]
+        app = application(daemon.service, daemon.hub, FakeCallers(), max_request=MAX_REQUEST)  # type: ignore[arg-type]
         async with TestClient(TestServer(app)) as client:
             headers = {} if who is None else {"X-Caller": who}
             answer = await client.request(method, path, headers=headers, **how)
@@ -330,7 +333,7 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
         ("POST", "/v1/trainers", {"data": b"{"}, 400, "no JSON"),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a"}}, 400, "'base' must be a text"),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a", "base": "."}}, 400, "whole path"),
-        ("POST", "/v1/trainers", {"data": b"x" * (MAX_BODY + 1)}, 413, "too large"),
+        ("POST", "/v1/trainers", {"data": b"x" * (MAX_REQUEST + 1)}, 413, "too large"),
         ("GET", "/v1/events?limit=0", {}, 400, "from 1 to 10000"),
         ("GET", "/v1/nothing", {}, 404, "GET /v1/nothing: Not Found"),
         ("PUT", "/v1/status", {}, 405, "Method Not Allowed"),

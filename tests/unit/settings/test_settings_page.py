@@ -11,7 +11,8 @@ import bftrainer
 from bftrainer.model.policy import EngineSettings
 from bftrainer.replay import scenario
 from bftrainer.settings.decisions import DecisionSettings
-from bftrainer.settings.page import page
+from bftrainer.settings.limits import LimitSettings
+from bftrainer.settings.page import BOUNDS_BEGIN, page, with_bounds
 from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.sources import PREFIX
 from bftrainer.settings.values import SECTIONS, Settings, of_command
@@ -21,6 +22,23 @@ ROOT = Path(bftrainer.__file__).parents[1]
 
 def test_the_page_is_what_the_settings_say() -> None:
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_the_table_of_bounds_is_what_the_settings_say() -> None:
+    there = (ROOT / "docs" / "site-mode.md").read_text(encoding="utf-8")
+    assert there == with_bounds(there), "run `make docs`"
+
+
+def test_every_limit_says_what_happens_and_who_is_told() -> None:
+    found = facts(LimitSettings).items()
+    assert [name for name, setting in found if not (setting.at_bound and setting.told)] == []
+    others = set(facts(Settings)) - set(facts(LimitSettings))
+    assert [name for name in others if facts(Settings)[name].at_bound] == []
+
+
+def test_a_page_without_a_place_for_the_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="no lines"):
+        with_bounds(BOUNDS_BEGIN)
 
 
 def test_the_page_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
