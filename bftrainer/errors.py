@@ -25,5 +25,9 @@ class StoreError(BftrainerError):
     """The database cannot be read or written; nothing of the transaction was kept."""
 
 
+class UnstorableError(StoreError):
+    """The values themselves cannot be stored: to try again would fail again."""
+
+
 class NameTakenError(StoreError):
     """An unfinished trainer of the same user has this name."""

@@ -186,7 +186,7 @@ class Agent:
 
     def _said(self, worker: Worker, message: Message) -> None:
         about = {"trainer": worker.trainer, "started": worker.generation, "run": worker.run}
-        self._connection.tell({**message, **about})
+        self._connection.tell({"type": "worker", **about, "said": message})
         if self._parting and message["type"] == "left":
             worker.kill()  # it has said all that it had: its own end would take longer
 

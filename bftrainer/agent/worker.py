@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import os
 import signal
 import socket
@@ -16,6 +17,9 @@ from typing import Any
 from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
 from bftrainer.agent.warm import WarmPool
 from bftrainer.wire.phases import Phase
+from bftrainer.wire.words import fit, heard
+
+log = logging.getLogger(__name__)
 
 MAX_LINE = 16 * 1024 * 1024
 POLL_S = 0.5
@@ -60,6 +64,7 @@ class Worker:
         self._kill_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reason, self._doomed = "", False
+        self._nonsense = False  # it has written what is no message
 
     async def start(self) -> None:
         """Start the command; a gated one only as far as that is possible before `go`.
@@ -194,9 +199,18 @@ class Worker:
         }
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # or not our library talking
-            while line := await reader.readline():
-                self._hear(json.loads(line))
+        with contextlib.suppress(OSError):  # it has gone
+            while True:
+                try:
+                    if not (line := await reader.readline()):
+                        return
+                    message = heard(line)
+                except ValueError as error:  # the script may have written anything, and without end
+                    if not self._nonsense:
+                        log.warning("trainer %d says what is no message: %s", self.trainer, error)
+                    self._nonsense = True
+                else:
+                    self._hear(message)
 
     def _hear(self, message: dict[str, Any]) -> None:
         phase = PHASE_AFTER.get(message["type"])
@@ -204,7 +218,7 @@ class Worker:
         if phase is not None and self.phase != Phase.LEAVING and not late:
             self.phase = phase
         if message["type"] == "joined":
-            self.joined = message["generation"]
+            self.joined = message.get("generation", 0)
         if message["type"] in ("progress", "finished", "left"):
             self.last = message
         self._said(self, message)
@@ -232,7 +246,7 @@ class Worker:
             self._kill_timer.cancel()
         if self._writer is not None:
             self._writer.close()
-        self._over(self, code, self._reason)
+        self._over(self, code, fit(self._reason))
 
 
 def own_folder(folder: Path) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from bftrainer.errors import StoreError
+from bftrainer.errors import StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.problem import Plan
@@ -46,7 +46,8 @@ class Attempt:
 
 class Journal:
     """Implements `ports.Journal`, and stores decisions. No method raises `StoreError`: a write that fails is
-    noted as trouble of the store, and tried again by `flush`."""
+    noted as trouble of the store, and tried again by `flush`. What can never be stored is told and dropped:
+    it keeps nothing back that comes after it."""
 
     def __init__(self, store: Store, telemetry: Telemetry, clock: Clock) -> None:
         self._store, self._telemetry, self._clock = store, telemetry, clock
@@ -84,7 +85,7 @@ class Journal:
         actions: list[int] = []
         while self._decisions:
             self.performed(actions)  # of an earlier decision, carried out long ago
-            first = self._decisions[0]
+            first, actions = self._decisions[0], []
             with self._writing() as attempt:
                 actions = self._store.record(
                     first.event, first.trainers, first.plan, first.actions, first.ended, first.pool
@@ -129,11 +130,22 @@ class Journal:
         if self._reports:
             rows, self._reports = self._reports, {}
             with self._writing() as attempt:
-                self._store.progress(list(rows.values()))
+                self._progress(list(rows.values()))
             if attempt.failed:
                 self._reports = rows | self._reports
         kept = self._unfinished | self._reports.keys()
         self._latest = {trainer: report for trainer, report in self._latest.items() if trainer in kept}
+
+    def _progress(self, reports: list[Progress]) -> None:
+        try:
+            self._store.progress(reports)
+        except UnstorableError as error:  # one of them: the others can be stored
+            if len(reports) == 1:
+                raise
+            self._telemetry.trouble("store", f"storing reports one by one: {error}")
+            for report in reports:
+                with suppress(UnstorableError):
+                    self._store.progress([report])
 
     async def flush_for_ever(self) -> None:
         """Flush every `FLUSH_S` seconds."""
@@ -148,6 +160,8 @@ class Journal:
         trouble = ""
         try:
             yield attempt
+        except UnstorableError as error:  # says nothing of the store, and would fail again
+            self._telemetry.trouble("store", f"dropped: {error}")
         except StoreError as error:
             attempt.failed, trouble = True, str(error)
             self._telemetry.metrics.store_failures.inc()

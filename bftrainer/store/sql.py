@@ -9,9 +9,16 @@ from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    ProgrammingError,
+    StatementError,
+)
 
-from bftrainer.errors import NameTakenError, StoreError
+from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.problem import Plan
@@ -21,6 +28,9 @@ from bftrainer.store import queries, rows
 from bftrainer.store import tables as t
 from bftrainer.store.database import cause, open_database
 from bftrainer.store.pruning import prune
+
+UNSTORABLE = (ProgrammingError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
+"""What is raised for a value that SQLite cannot bind, or that is too large for it."""
 
 
 class SqlStore:
@@ -167,8 +177,12 @@ class SqlStore:
                 yield connection
         except IntegrityError:
             raise
+        except UNSTORABLE as error:
+            raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
         except DatabaseError as error:
             raise StoreError(f"{self._path}: {cause(error)}") from error
+        except StatementError as error:  # SQLite was not reached
+            raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
 
 
 def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bftrainer.errors import NameTakenError
+from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.problem import Plan, PlanStatus
@@ -271,3 +271,18 @@ class StoreContract:
         store.put("key", "one")
         store.put("key", "two")
         assert reopen().get("key") == "two"
+
+    @pytest.mark.parametrize("value", ["\ud800", 2**63], ids=["half a pair", "too large"])
+    def test_what_cannot_be_stored_is_a_store_error_and_leaves_nothing(
+        self, reopen: Callable[[], Store], value: object
+    ) -> None:
+        store = reopen()
+        id_ = store.submit(SPEC, 0.0)
+        ended = Ended(trainer=id_, status=TrainerStatus.COMPLETED, reason=value)  # type: ignore[arg-type]
+        with pytest.raises(UnstorableError):
+            store.record(NodesChanged(time=1.0), [], None, [], ended, frozenset())
+        assert store.trainers()[0].ended_at is None and store.rows("events", None) == []
+        with pytest.raises(StoreError):
+            store.progress([replace(PROGRESS, step=2**63)])
+        store.progress([PROGRESS])
+        assert store.trainers()[0].step == PROGRESS.step

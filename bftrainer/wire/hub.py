@@ -105,11 +105,7 @@ class Hub:
                 if self._agents.get(node) is not agent:
                     break
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    message = theirs.take(frame.data)
-                    if isinstance(message, dict):
-                        events.said(node, message)
-                    else:
-                        log.warning("from %s comes what is no message: %.200r", node, message)
+                    self._take(events, node, theirs, frame.data)
         except seal.ForgedError as error:
             log.warning("%s: %s; the agent is to connect again", node, error)
         finally:
@@ -117,6 +113,17 @@ class Hub:
             if self._forget(node, agent):
                 events.down(node)
         return ws
+
+    def _take(self, events: AgentEvents, node: str, theirs: seal.Seal, sealed: str) -> None:
+        """Report one message. Raises `ForgedError` if the agent has not sent it."""
+        try:
+            message = theirs.take(sealed)
+        except seal.ForgedError:
+            raise
+        except ValueError as error:
+            log.warning("from %s comes what is no message: %s", node, error)
+        else:
+            events.said(node, message)
 
     async def _introduction(self, ws: web.WebSocketResponse) -> tuple[Hello, seal.Seal, seal.Seal] | None:
         """The hello and both seals of an agent that has proven to be one and may come in now."""

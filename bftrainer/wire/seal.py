@@ -14,6 +14,9 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from bftrainer.model.reports import Message
+from bftrainer.wire.parse import parse
+
 VARIABLE = "BFTRAINER_SECRET"
 """The environment variable with a pilot's secret; its agent removes it before it starts anything."""
 KEY_BYTES = 32
@@ -66,12 +69,12 @@ class Seal:
         text = json.dumps(message)
         return self._mac(text) + text
 
-    def take(self, sealed: str) -> Any:
+    def take(self, sealed: str) -> Message:
         """Read the next message.
 
         Raises:
             ForgedError: the sender does not know the secret, or this is not the next message.
-            ValueError: it is not JSON.
+            ValueError: the sender knows it, but this is no message.
         """
         mac = self._mac(sealed[MAC_CHARACTERS:])
         if not hmac.compare_digest(sealed[:MAC_CHARACTERS].encode(), mac.encode()):
@@ -92,6 +95,6 @@ def seals(secret: str, challenge: str, nonce: str) -> tuple[Seal, Seal]:
     return Seal(secret, "agent", challenge, nonce), Seal(secret, "daemon", challenge, nonce)
 
 
-def unchecked(sealed: str) -> Any:
-    """What a message says, before its seal is checked. Raises `ValueError` if it is not JSON."""
-    return json.loads(sealed[MAC_CHARACTERS:])
+def unchecked(sealed: str) -> Message:
+    """What a message says, before its seal is checked. Raises `ValueError` if it is none."""
+    return parse(sealed[MAC_CHARACTERS:])

@@ -43,9 +43,17 @@ def to_driver(message: Message) -> Message:
 
 def report(kind: str, *, trainer: int = 1, started: int = 1, run: int = 0, **fields: Any) -> Report:
     """What an agent says of a worker, as the daemon reads it."""
-    found = read({"type": kind, "trainer": trainer, "started": started, "run": run, **fields})
+    found = read(passed_on(kind, trainer=trainer, started=started, run=run, **fields))
     assert found is not None, kind
     return found
+
+
+def passed_on(kind: str, *, trainer: int = 1, started: int = 1, run: int = 0, **fields: Any) -> Message:
+    """What an agent sends of a worker: what that has said, or its end."""
+    about = {"trainer": trainer, "started": started, "run": run}
+    if kind == "exited":
+        return {"type": kind, **about, **fields}
+    return {"type": "worker", **about, "said": {"type": kind, **fields}}
 
 
 def worker(generation: int, phase: str, joined: int = 0, trainer: int = 1) -> Running:

@@ -6,13 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
+from bftrainer.model.text import plain
 from bftrainer.wire.phases import OF_AGENTS, Phase
+from bftrainer.wire.words import MAX_NAME, MAX_TEXT
 
 MOST = 10**15
 LONGEST_S = 1e7
-MAX_TEXT = 10_000
 MAX_METRICS = 1_000
-MAX_NAME = 200
+MAX_WORD = 255
+MAX_ENTRY = 1 << 20
 
 
 def _metrics(value: Any) -> dict[str, float]:
@@ -22,6 +24,7 @@ def _metrics(value: Any) -> dict[str, float]:
     for name, number in value.items():
         if type(name) is not str or len(name) > MAX_NAME:
             raise ValueError(f"a metric's name has at most {MAX_NAME} characters")
+        plain(name)
         if type(number) is not float and (type(number) is not int or abs(number) > MOST):
             raise ValueError(f"a metric's value is a number of at most {MOST}")
     return value
@@ -38,7 +41,12 @@ Size = Annotated[int, Field(ge=1, le=MOST)]
 Number = Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)]
-Text = Annotated[str, Field(max_length=MAX_TEXT)]
+Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(plain)]
+"""A sentence, such as a reason; like all texts of messages it has no control characters."""
+Word = Annotated[str, Field(max_length=MAX_WORD), AfterValidator(plain)]
+"""A name of a node, a tag or the like."""
+Entry = Annotated[str, Field(max_length=MAX_ENTRY), AfterValidator(plain)]
+"""What members tell each other through the daemon."""
 Metrics = Annotated[dict[str, float], PlainValidator(_metrics)]
 AgentPhase = Annotated[Phase, Field(strict=False), AfterValidator(_of_agents)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
@@ -18,6 +18,7 @@ from bftrainer.wire.messages.fields import (
     MOST,
     AgentPhase,
     Count,
+    Entry,
     Metrics,
     Number,
     Rate,
@@ -25,9 +26,11 @@ from bftrainer.wire.messages.fields import (
     Seconds,
     Size,
     Text,
+    Word,
 )
+from bftrainer.wire.words import OF_WORKERS
 
-# worker -> agent -> daemon; the agent adds `trainer`, `started` and `run`, see `Report`
+# worker -> agent -> daemon; the agent sends it on in a `Worker`
 
 
 class OfWorker(Schema):
@@ -135,11 +138,29 @@ class Kv(OfWorker):
 
     type: Literal["kv"]
     generation: Count
-    key: Any
-    value: Any
+    key: Word
+    value: Entry
 
 
 # agent -> daemon
+
+
+class About(Schema):
+    """Of which worker a message speaks: that of `trainer` which generation `started` started, in `run`."""
+
+    trainer: Count
+    started: Count
+    run: Count
+
+
+class Worker(About):
+    """What a worker has said: `said` is one of `FromWorker`.
+
+    So no worker can pose as its agent: of what agents say themselves, nothing is in `said`.
+    """
+
+    type: Literal["worker"]
+    said: dict[str, Any]
 
 
 def _last_words(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -150,7 +171,7 @@ def _last_words(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         return None
 
 
-class Exited(Schema):
+class Exited(About):
     """A worker's process has ended. `code`: as in `subprocess`, below 0 for a signal.
 
     `reason`: why the agent ended it or could not start it, or empty; `last`: the last progress that the
@@ -176,9 +197,9 @@ class Hello(Schema):
     """An agent introduces itself. `tag`: its pilot's unique name; `nonce`: its part of the seals."""
 
     type: Literal["hello"] = "hello"
-    node: Text
-    tag: Text
-    nonce: Text
+    node: Word
+    tag: Word
+    nonce: Word
     workers: list[Any]
     """What runs on the node; see `Running`, and `running`, which reads them."""
 
@@ -203,14 +224,7 @@ FromWorker = Ready | Joined | CaughtUp | Progress | FreshMetrics | Resumed | Fin
 Said = FromWorker | Exited
 """What is said of one worker, by itself or by its agent."""
 
-_SAID: TypeAdapter[Said] = TypeAdapter(Annotated[Said, Field(discriminator="type")])
-_KINDS = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(Said))
-
-
-class _About(Schema):
-    trainer: Count
-    started: Count
-    run: Count
+_FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(Annotated[FromWorker, Field(discriminator="type")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,13 +243,24 @@ def read(message: object) -> Report | None:
     Raises:
         ValueError: a field is missing or has no possible value.
     """
+    kind = _kind(message)
+    if kind == "exited":
+        end = Exited.model_validate(message)
+        return Report(trainer=end.trainer, started=end.started, run=end.run, said=end)
+    if kind != "worker":
+        return None
+    about = Worker.model_validate(message)
+    if _kind(about.said) not in OF_WORKERS:
+        return None
+    said = _FROM_WORKER.validate_python(about.said)
+    return Report(trainer=about.trainer, started=about.started, run=about.run, said=said)
+
+
+def _kind(message: object) -> str:
     kind = message.get("type") if isinstance(message, dict) else None
     if not isinstance(kind, str):
         raise ValueError("a message is an object with a type")
-    if kind not in _KINDS:
-        return None
-    about, said = _About.model_validate(message), _SAID.validate_python(message)
-    return Report(trainer=about.trainer, started=about.started, run=about.run, said=said)
+    return kind
 
 
 def running(workers: Iterable[object]) -> list[Running]:

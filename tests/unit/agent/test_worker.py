@@ -44,6 +44,35 @@ def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.
     assert told == ["finished", 0]
 
 
+def test_what_is_no_message_of_a_worker_is_dropped_and_the_rest_heard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[str] = []
+
+    async def story() -> None:
+        worker = Worker(
+            *(ORDER, "n", "127.0.0.1", WarmPool("n")),
+            *(lambda _, message: told.append(message["type"]), lambda *_: None),
+        )
+        reader = asyncio.StreamReader(limit=4096)
+        for line in (
+            b'{"type": "exited", "code": 1, "reason": "\\ud800", "last": {}}',
+            b'{"type": "joined", "generation": []}',
+            b"[" * 2_000,
+            b"x" * 10_000,
+            *[b"nonsense"] * 50,
+            b'{"type": "joined", "generation": 3}',
+        ):
+            reader.feed_data(line + b"\n")
+        reader.feed_eof()
+        await worker._listen(reader)
+        assert worker.joined == 3
+
+    asyncio.run(story())
+    assert told == ["joined"]
+    assert len(caplog.records) == 1, "told once, however often"
+
+
 def test_nothing_is_forked_from_a_process_with_another_environment() -> None:
     async def story() -> int | None:
         pool = WarmPool("n")

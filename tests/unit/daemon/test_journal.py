@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bftrainer.daemon.journal import Decision, Journal
-from bftrainer.errors import StoreError
+from bftrainer.errors import StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
 from bftrainer.model.reports import Pause, Progress
@@ -21,11 +21,14 @@ class Disk:
 
     def __init__(self) -> None:
         self.full = False
+        self.refused: Callable[[str, Any], bool] | None = None
         self.written: list[tuple[str, Any]] = []
 
     def _write(self, what: str, value: Any) -> None:
         if self.full:
             raise StoreError("disk full")
+        if self.refused is not None and self.refused(what, value):
+            raise UnstorableError("a value cannot be stored")
         self.written.append((what, value))
 
     def record(self, event: Event, *decided: object) -> list[int]:
@@ -173,3 +176,19 @@ def test_a_value_that_cannot_be_stored_is_no_error(made: Made) -> None:
     disk.full = False
     journal.remember("operation", "paused")
     assert disk.written == [("value", ("operation", "paused"))] and not telemetry.troubles.has("store")
+
+
+def test_what_can_never_be_stored_keeps_nothing_back(made: Made) -> None:
+    disk, journal, telemetry = made
+    disk.refused = lambda what, value: value in (1, 2) or (what == "progress" and (3, 1) in value)
+    assert journal.decided(decision(1)) == [] and journal.decided(decision(2)) == []
+    journal.pause(pause(1))
+    for trainer in (3, 4):
+        journal.progressed(report(trainer, 1))
+    assert journal.decided(decision(5)) == [50], "of the decision itself, not of one before"
+    journal.pause(pause(3))
+    journal.flush()
+    assert disk.written == [("decision", 5), ("pause", 3), ("progress", [(4, 1)])]
+    journal.flush()
+    assert len(disk.written) == 3, "nothing is tried again"
+    assert not telemetry.troubles.has("store"), "the store works"

@@ -12,6 +12,7 @@ from bftrainer.model.actions import Regroup, StartWorker, StopWorker
 from bftrainer.model.events import Event
 from bftrainer.model.reports import Message, Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
+from tests.support.messages import passed_on
 
 
 class Site:
@@ -55,8 +56,7 @@ class Site:
         self.launchers.perform([StartWorker(trainer=trainer, generation=generation, node=node)])
 
     def said(self, trainer: int, node: str, kind: str, started: int = 1, **fields: Any) -> None:
-        about = {"type": kind, "trainer": trainer, "started": started, "run": 0}
-        self.launchers.said(node, {**about, **fields})
+        self.launchers.said(node, passed_on(kind, trainer=trainer, started=started, **fields))
 
     def known(self) -> set[int]:
         return {trainer for own in self.launchers._by_name.values() for trainer in own.known._trainers}

@@ -7,7 +7,7 @@ import math
 import re
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 
 import bftrainer
 from bftrainer.wire.messages import from_agent, helpers, to_agent
-from bftrainer.wire.messages.fields import MAX_METRICS, MAX_TEXT
-from bftrainer.wire.messages.from_agent import Exited, Finished, Hello, Kv, Progress, read, running
+from bftrainer.wire.messages.fields import MAX_ENTRY, MAX_METRICS, MAX_TEXT
+from bftrainer.wire.messages.from_agent import (
+    Exited,
+    Finished,
+    FromWorker,
+    Hello,
+    Kv,
+    Progress,
+    read,
+    running,
+)
+from bftrainer.wire.words import OF_WORKERS
 from tests.support.messages import kinds
 
 ABOUT = {"trainer": 1, "started": 2, "run": 0}
@@ -43,20 +53,30 @@ JOINED = {
     "pause_s": 0.1,
 }
 RESUMED = {**ABOUT, "type": "resumed", "generation": 2, "step": 4, "size": 1, "at": 1.0, "pause_s": None}
+ENTRY = {**ABOUT, "type": "kv", "key": "0/thing", "value": "dGhpbmc=", "generation": 3}
 EXITED = {**ABOUT, "type": "exited", "code": -9, "reason": "", "last": {}, "phase": "leaving"}
 BROKEN = {**ABOUT, "type": "broken", "generation": 2, "reason": "timed out"}
+UNPRINTABLE = ("\ud800", "red \x1b[31m", "two\nlines", "\x00", "\u202e")
 RUNNING = {"trainer": 1, "generation": 2, "run": 0, "phase": "member", "joined": 3}
+
+
+def passed(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of a worker as its agent passes it on; an agent's own as it is."""
+    if message.get("type") == "exited":
+        return message
+    own = {name: value for name, value in message.items() if name not in ABOUT}
+    return {"type": "worker", **{name: message[name] for name in ABOUT if name in message}, "said": own}
 
 
 def said(message: dict[str, Any]) -> Any:
     """What is read of a message, without whom it is about."""
-    report = read(message)
+    report = read(passed(message))
     assert report is not None
     return report.said
 
 
 def test_what_workers_and_agents_say_is_read() -> None:
-    report = read({**PROGRESS, "trainer": 7})
+    report = read(passed({**PROGRESS, "trainer": 7}))
     assert report is not None and (report.trainer, report.started, report.run) == (7, 2, 0)
     assert isinstance(report.said, Progress) and report.said.samples == 6
     assert json.dumps(report.said.metrics) == '{"loss": 0.5, "best": NaN, "count": 3}', "as they were said"
@@ -64,8 +84,7 @@ def test_what_workers_and_agents_say_is_read() -> None:
     assert said(RESUMED).pause_s is None, "a script's first step on its node"
     assert said(JOINED).pause_s == 0.1
     assert said({**ABOUT, "type": "ready"}).generation == 0
-    entry = {**ABOUT, "type": "kv", "key": ["any", 1], "value": {"thing": True}, "generation": 3}
-    assert isinstance(said(entry), Kv) and said(entry).value == {"thing": True}
+    assert isinstance(said(ENTRY), Kv) and said(ENTRY).value == "dGhpbmc="
 
 
 def test_the_last_words_of_a_worker_come_with_its_end() -> None:
@@ -82,6 +101,7 @@ def test_an_end_is_heard_whatever_was_said_last(last: Any) -> None:
 
 def test_unknown_kinds_are_ignored_and_unknown_fields_dropped() -> None:
     assert read({**ABOUT, "type": "of the future"}) is None
+    assert read(passed({**ABOUT, "type": "of the future"})) is None
     assert not hasattr(said({**PROGRESS, "colour": "red"}), "colour")
 
 
@@ -125,14 +145,20 @@ def test_unknown_kinds_are_ignored_and_unknown_fields_dropped() -> None:
         (EXITED, "phase", "stopped"),  # a phase that the daemon alone knows
         (BROKEN, "reason", 3),
         (BROKEN, "reason", "x" * (MAX_TEXT + 1)),
+        *((BROKEN, "reason", text) for text in UNPRINTABLE),
+        *((EXITED, "reason", text) for text in UNPRINTABLE),
+        *((PROGRESS, "problem", text) for text in UNPRINTABLE),
+        *((PROGRESS, "metrics", {text: 1.0}) for text in UNPRINTABLE),
+        *((ENTRY, "key", text) for text in UNPRINTABLE),
+        *((ENTRY, "value", value) for value in (*UNPRINTABLE, {"any": 1}, ["x"], "x" * (MAX_ENTRY + 1))),
     ],
 )
 def test_what_store_and_engine_could_not_take_is_refused(
     message: dict[str, Any], key: str, value: Any
 ) -> None:
-    read(message)
+    read(passed(message))
     with pytest.raises(ValueError):
-        read({**message, key: value})
+        read(passed({**message, key: value}))
 
 
 @pytest.mark.parametrize("message", [PROGRESS, JOINED, EXITED, BROKEN])
@@ -140,10 +166,22 @@ def test_a_message_that_lacks_a_field_is_refused(message: dict[str, Any]) -> Non
     optional = {"at", "problem"}
     for key in message.keys() - optional:
         with pytest.raises(ValueError):
-            read({name: value for name, value in message.items() if name != key})
+            read(passed({name: value for name, value in message.items() if name != key}))
 
 
-@pytest.mark.parametrize("message", [None, 3, "ready", [PROGRESS], {}, {"type": None}])
+def test_what_an_agent_says_itself_is_nothing_that_a_worker_can_say() -> None:
+    """A worker's script writes to its connection what it likes."""
+    for kind in ("exited", "bye", "hello", "worker"):
+        assert read({**ABOUT, "type": "worker", "said": {**EXITED, "type": kind}}) is None
+    assert read({**PROGRESS, "said": {}}) is None, "nor is a worker's message one of its agent"
+    assert {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(FromWorker)} == OF_WORKERS
+
+
+@pytest.mark.parametrize(
+    "message",
+    [None, 3, "ready", [PROGRESS], {}, {"type": None}, {**ABOUT, "type": "worker"}]
+    + [{**ABOUT, "type": "worker", "said": said} for said in (None, [], "ready")],
+)
 def test_what_is_no_message_is_refused(message: object) -> None:
     with pytest.raises(ValueError):
         read(message)
@@ -166,7 +204,7 @@ def test_any_json_is_read_or_refused(value: Any, key: str, whole: bool) -> None:
     value = json.loads(json.dumps(value))
     for message in (PROGRESS, EXITED, JOINED):
         try:
-            report = read(value if whole else {**message, key: value})
+            report = read(value if whole else passed({**message, key: value}))
         except ValueError:
             continue
         for count in ("samples", "step", "size"):
@@ -205,6 +243,7 @@ def test_every_kind_that_is_sent_is_in_the_schema_and_the_other_way_round() -> N
 def test_a_hello_says_node_pilot_nonce_and_workers() -> None:
     hello = {"type": "hello", "node": "n", "tag": "t", "nonce": "x", "workers": [RUNNING]}
     assert Hello.model_validate(hello).node == "n"
-    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}):
+    texts = [{**hello, key: text} for key in ("node", "tag", "nonce") for text in UNPRINTABLE]
+    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}, *texts):
         with pytest.raises(ValueError):
             Hello.model_validate(wrong)

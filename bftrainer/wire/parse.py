@@ -1,0 +1,40 @@
+"""Messages from text. The other side may be anybody's program: what it sends is bounded before it is used."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bftrainer.model.reports import Message
+
+MAX_DEPTH = 20
+"""How deep the values of a message are nested at most; ours are 4 deep."""
+
+
+def parse(text: str | bytes) -> Message:
+    """The message that a text says.
+
+    Raises:
+        ValueError: it is no JSON object, or it is nested too deep.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        found = None
+    if type(found) is not dict or not _is_shallow(found):
+        raise ValueError(f"a message is an object of JSON, at most {MAX_DEPTH} deep")
+    return found
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether a value can be walked through without counting how deep one is."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _inside(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value
