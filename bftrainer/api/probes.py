@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiohttp import web
 
-from bftrainer.api.errors import Handler
 from bftrainer.api.service import Service
 
 
@@ -15,17 +12,20 @@ def probes(service: Service) -> list[web.RouteDef]:
 
     /healthz: is the daemon alive? If not, restart it. /readyz: can it do its work? If not, wait, or read why.
     """
-    return [
-        web.get("/healthz", _probe("alive", "stuck", service.liveness_problems)),
-        web.get("/readyz", _probe("ready", "not ready", service.readiness_problems)),
-    ]
+
+    async def alive(request: web.Request) -> web.Response:
+        """Answer whether the daemon is alive."""
+        return _answer("alive", "stuck", service.liveness_problems())
+
+    async def ready(request: web.Request) -> web.Response:
+        """Answer whether the daemon can do its work, with what is wrong besides."""
+        warnings = service.readiness_warnings()
+        return _answer("ready", "not ready", service.readiness_problems(), warnings=warnings)
+
+    return [web.get("/healthz", alive), web.get("/readyz", ready)]
 
 
-def _probe(good: str, bad: str, problems: Callable[[], list[str]]) -> Handler:
-    async def answer(request: web.Request) -> web.Response:
-        """Answer with the state in a word, and the reasons if it is bad."""
-        found = problems()
-        state = {"state": bad if found else good, "reasons": found}
-        return web.json_response(state, status=503 if found else 200)
-
-    return answer
+def _answer(good: str, bad: str, reasons: list[str], **more: list[str]) -> web.Response:
+    """Answer with the state in a word, and the reasons if it is bad."""
+    state = {"state": bad if reasons else good, "reasons": reasons, **more}
+    return web.json_response(state, status=503 if reasons else 200)

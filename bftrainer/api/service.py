@@ -71,3 +71,7 @@ class Service(Protocol):
     def readiness_problems(self) -> list[str]:
         """Return why the daemon cannot do its work now; empty if it can."""
         ...
+
+    def readiness_warnings(self) -> list[str]:
+        """Return what is wrong without keeping the daemon from its work."""
+        ...

@@ -75,6 +75,7 @@ def command(
     from bftrainer.settings.schedulers import SCHEDULERS
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
+    from bftrainer.telemetry.log_limit import LogLimit
 
     settings = load(overrides, file=config)
     if log is None and start is not None:
@@ -85,7 +86,8 @@ def command(
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
                 raise click.UsageError(f"--{option} is for --scheduler {here}; it is {settings.scheduler}")
-    configure(settings.log_format, verbose=verbose)
+    limit = LogLimit(settings.log_lines_per_minute, settings.log_kb_per_minute)
+    configure(settings.log_format, verbose=verbose, limit=limit)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
         try_solver(settings)

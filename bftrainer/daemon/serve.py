@@ -12,7 +12,7 @@ from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.systemd import Systemd, report
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.values import Settings
-from bftrainer.telemetry.log import note
+from bftrainer.telemetry.log import note, tell_left_out
 from bftrainer.telemetry.troubles import Trouble
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
     loop = asyncio.get_running_loop()
     for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
         loop.add_signal_handler(sign, handler)
-    background.add(asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: summary(daemon))))
+    background.add(asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: _told(daemon))))
     try:
         await daemon.run(is_ready)
     finally:
@@ -108,6 +108,12 @@ def try_solver(settings: Settings) -> str:
     if wrong:
         note(log, "solver_failed", logging.WARNING, reason=wrong, allocator=settings.allocator)
     return wrong
+
+
+def _told(daemon: Daemon) -> str:
+    """What `systemctl status` shows; the log tells at the same time what it has left out."""
+    tell_left_out()
+    return summary(daemon)
 
 
 def summary(daemon: Daemon) -> str:

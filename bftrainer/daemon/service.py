@@ -201,6 +201,7 @@ class DaemonService:
             "trainers": self.known.counts(caller, unfinished),
             "running": [running_view(t) for t in unfinished if t["status"] == "running"],
             "last_plan": None if plan is None else plan_view(plan),
+            "bounds_hit": [hits.text for hits in self.telemetry.bounds.last_hour()] if caller.admin else [],
             "settings": self.settings.current.model_dump(mode="json") if caller.admin else {},
         }
 
@@ -227,6 +228,10 @@ class DaemonService:
             + self.liveness_problems()
             + self.telemetry.troubles.texts(details=NOBODY.admin, blocking=True)
         )
+
+    def readiness_warnings(self) -> list[str]:
+        """What is wrong, but does not keep the daemon from its work."""
+        return self.telemetry.troubles.texts(details=NOBODY.admin, blocking=False)
 
     def _state(self, problems: list[str]) -> str:
         """In a word: degraded, recovering, paused, draining or ok."""

@@ -140,7 +140,8 @@ class RunningView(TypedDict):
 
 
 class StatusView(TypedDict):
-    """How the daemon is. `settings` is empty for callers that are no admins."""
+    """How the daemon is. `settings` and `bounds_hit` (in the last hour) are empty for callers that are no
+    admins."""
 
     version: str
     pid: int
@@ -154,6 +155,7 @@ class StatusView(TypedDict):
     trainers: dict[str, int]
     running: list[RunningView]
     last_plan: PlanView | None
+    bounds_hit: list[str]
     settings: dict[str, Any]
 
 

@@ -25,3 +25,24 @@ class LimitSettings(Section):
             told="status 413 with the bound",
         ),
     ] = 1024
+    log_lines_per_minute: Annotated[
+        int,
+        Field(ge=10, le=1_000_000),
+        Setting(
+            help="lines of one kind in the daemon's log in a minute",
+            more="A kind is an event, or one place of the program that writes a message.",
+            at_bound="the daemon leaves out further lines of this kind until the minute is over",
+            told="a line `lines_left_out` tells how many",
+        ),
+    ] = 300
+    log_kb_per_minute: Annotated[
+        int,
+        Field(ge=10, le=1_000_000),
+        Setting(
+            help="size of all lines of the daemon's log in a minute",
+            more="The first 10 lines of each kind are written all the same.",
+            unit="kB",
+            at_bound="the daemon leaves out further lines until the minute is over",
+            told="lines `lines_left_out` tell how many of each kind",
+        ),
+    ] = 1000

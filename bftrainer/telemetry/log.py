@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import IO, Literal
 
+from bftrainer.telemetry.log_limit import LimitedHandler, LogLimit
+
 Format = Literal["auto", "text", "logfmt"]
 
 PLAIN = re.compile(r"[\w.:/@+,%*-]+", re.ASCII)
@@ -26,7 +28,11 @@ PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (
 
 
 def note(logger: logging.Logger, event: str, level: int = logging.INFO, /, **fields: object) -> None:
-    """One line for one event. Fields that are None or empty are left out."""
+    """One line for one event. Fields that are None or empty are left out.
+
+    The daemon's log takes only so many lines of one event in a minute, and tells how many it has left out:
+    what anybody can cause may be noted each time.
+    """
     if logger.isEnabledFor(level):
         logger.log(level, "%s", event, extra={"event": event, "fields": fields})
 
@@ -38,15 +44,28 @@ def names(nodes: Iterable[str]) -> str | None:
     return ",".join(ordered[:MAX_NAMES] + more) or None
 
 
-def configure(form: Format, *, verbose: bool = False, stream: IO[str] | None = None) -> None:
-    """Send the whole process's log to its standard error; the form `auto` follows from what reads there."""
+def configure(
+    form: Format, *, verbose: bool = False, stream: IO[str] | None = None, limit: LogLimit | None = None
+) -> None:
+    """Send the whole process's log to its standard error; the form `auto` follows from what reads there.
+
+    With a `limit`, only what it admits is written, in a thread of its own: a standard error that takes
+    nothing, such as a pipe whose reader is stuck, then keeps nobody waiting.
+    """
     out = sys.stderr if stream is None else stream
     logfmt = form == "logfmt" or (form == "auto" and read_by_journald(out, os.environ))
-    handler = logging.StreamHandler(out)
+    handler = logging.StreamHandler(out) if limit is None else LimitedHandler(out, limit)
     handler.setFormatter(Logfmt() if logfmt else Text())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     for noisy in ("asyncio", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def tell_left_out() -> None:
+    """Have the log tell how many lines the last minute has left out, even if no other line is written."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LimitedHandler):
+            handler.tell_left_out()
 
 
 def read_by_journald(stream: IO[str], environ: Mapping[str, str]) -> bool:

@@ -50,6 +50,9 @@ class Metrics:
         self.claims = counter("claims", "Main jobs that nodes were given up for.")
         self.vacate = seconds("vacate", "From seeing a claim to its pilots' cancellation.", SLOW)
         self.store_failures = counter("store_failures", "Writes to the store that failed.")
+        self.bound_hits = counter(
+            "bound_hits", "How often users, clients or agents have hit a bound.", "bound"
+        )
         self.errors = counter("errors", "What went wrong, by where.", "kind")
         Info("bftrainer_build", "What runs.", registry=registry).info(
             {"version": version, "python": platform.python_version()}

@@ -1,7 +1,15 @@
 """What the daemon reports of itself: for each thing that happens, a line in the log and counts for
 Prometheus.
 
-Each kind of thing has one method, called where it happens; nothing here decides or acts.
+Each kind of thing has one method, called where it happens; nothing here decides or acts. All methods may be
+called from any thread, and as often as anything happens: the log's rate is limited.
+
+What goes wrong is told with one of these, and readiness, `status`, log and `/metrics` follow:
+
+    telemetry.condition("store", "disk full")         until the part works again: condition("store", "")
+    telemetry.happened("agents", "an agent was ...")  over by itself if it does not happen again for a minute
+    telemetry.bounded("max_connections", "uid 1003")  a bound was hit: counted, logged, shown to admins
+    telemetry.trouble("cancel", error)                something failed once: counted and logged
 """
 
 from __future__ import annotations
@@ -19,9 +27,10 @@ from bftrainer.model.events import Event, Measured, PollFailed, TrainerSubmitted
 from bftrainer.model.machine import Pilot
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause
+from bftrainer.telemetry.bounds import Bounds
 from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.metrics import Metrics
-from bftrainer.telemetry.troubles import Part, Trouble, Troubles
+from bftrainer.telemetry.troubles import PASSES_S, Part, Trouble, Troubles
 
 log = logging.getLogger("bftrainer")
 
@@ -30,11 +39,12 @@ FAILURES = frozenset({"refused", "unsure", "lost", "cancel_failed"})
 
 
 class Telemetry:
-    """The daemon's log lines, counters, and the register of what is wrong."""
+    """The daemon's log lines, counters, the register of what is wrong, and the bounds that were hit."""
 
     def __init__(self) -> None:
         self.metrics = Metrics(__version__)
-        self.troubles = Troubles()
+        self.troubles = Troubles(ended=_recovered)
+        self.bounds = Bounds()
         self._rescaled: dict[int, int] = {}  # trainer -> the last generation that was counted
 
     def took(self, event: Event, plan: Plan | None, actions: Sequence[Action], ended: Ended | None) -> None:
@@ -132,13 +142,37 @@ class Telemetry:
         trouble = Trouble(reason, detail) if reason else None
         if self.troubles.set(part, trouble):
             if trouble is None:
-                note(log, "recovered", part=part)
+                _recovered(part)
             else:
                 note(log, "degraded", logging.ERROR, part=part, reason=trouble.text)
+
+    def happened(self, part: Part, reason: str, detail: str = "", *, seconds: float = PASSES_S) -> None:
+        """Note what is wrong with a part for `seconds` after it has happened. It ends by itself; until then
+        status and readiness tell how often it has happened. `detail` may name users: it is for admins."""
+        if self.troubles.happened(part, Trouble(reason, detail), seconds):
+            note(log, "degraded", logging.ERROR, part=part, reason=Trouble(reason, detail).text)
+
+    def bounded(self, bound: str, by: str = "", *, times: int = 1, **more: object) -> None:
+        """A bound was hit, and what went beyond was refused or left out.
+
+        `bound` is the setting's name, or a word of the program's, never a text of users. `by` is the user,
+        address or node that hit it. `times` stands for many hits told together; `more` is for the log.
+        Prometheus gets the count, admins find it in `status` for an hour, and the log has each hit, at its
+        limited rate. If the daemon serves others less because of it, call `happened` as well.
+        """
+        self.metrics.bound_hits.labels(bound).inc(times)
+        self.bounds.hit(bound, by, times)
+        note(
+            log, "bound_hit", logging.WARNING, bound=bound, by=by, times=times if times > 1 else None, **more
+        )
 
     def ordered(self, order: str, user: str, **more: object) -> None:
         """A user or admin has ordered something."""
         note(log, "ordered", order=order, user=user, **more)
+
+
+def _recovered(part: Part) -> None:
+    note(log, "recovered", part=part)
 
 
 def _snake(thing: object) -> str:

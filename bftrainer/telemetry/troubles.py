@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Part = Literal["scheduler", "store", "pilots", "solver", "allocator"]
-DECIDES_ALL_THE_SAME = frozenset({"solver", "allocator"})
-"""The parts without which the daemon does its work all the same: another allocator makes the plans."""
+Part = Literal[
+    "scheduler", "store", "reads", "connections", "pilots", "agents", "solver", "allocator"  # in this order
+]
+DECIDES_ALL_THE_SAME = frozenset({"agents", "solver", "allocator"})
+"""The parts without which the daemon does its work all the same: another allocator makes the plans, and other
+agents go on."""
+PASSES_S = 60.0
+"""What happened once is over after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +31,77 @@ class Trouble:
         return f"{self.reason}: {self.detail}" if self.detail else self.reason
 
 
-class Troubles:
-    """The parts that do not work, each with its reason."""
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """A trouble in the register: how often it has happened, and when it ends by itself."""
 
-    def __init__(self) -> None:
-        self._by_part: dict[Part, Trouble] = {}
+    trouble: Trouble
+    until: float = float("inf")
+    times: int = 1
+
+    def text(self, *, detail: bool) -> str:
+        """What is wrong, and how often if more than once."""
+        said = self.trouble.text if detail else self.trouble.reason
+        return f"{said} ({self.times:,} times)" if self.times > 1 else said
+
+
+class Troubles:
+    """The parts that do not work, each with its reason. Safe to use from several threads.
+
+    `ended` is called with each part whose trouble has ended by itself.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, ended: Callable[[Part], None] = lambda part: None
+    ) -> None:
+        self._clock, self._ended = clock, ended
+        self._by_part: dict[Part, _Noted] = {}
+        self._lock = threading.Lock()
 
     def set(self, part: Part, trouble: Trouble | None) -> bool:
         """Note a part's state; None: it works. Returns whether it worked before and does not now, or the
         reverse."""
-        before = self._by_part.pop(part, None)
-        if trouble is not None:
-            self._by_part[part] = trouble
+        with self._lock:
+            before = self._by_part.pop(part, None)
+            if trouble is not None:
+                self._by_part[part] = _Noted(trouble)
         return (before is None) != (trouble is None)
+
+    def happened(self, part: Part, trouble: Trouble, seconds: float = PASSES_S) -> bool:
+        """Note what has just happened: the part works again if it does not happen once more within `seconds`.
+
+        Returns whether the part worked before. A lasting trouble of the part stays.
+        """
+        self._end_those_that_are_over()
+        with self._lock:
+            before = self._by_part.get(part)
+            if before is None or before.until < float("inf"):
+                times = 1 if before is None else before.times + 1
+                self._by_part[part] = _Noted(trouble, self._clock() + seconds, times)
+        return before is None
 
     def has(self, part: Part) -> bool:
         """Whether a part does not work."""
+        self._end_those_that_are_over()
         return part in self._by_part
 
-    def texts(self, *, details: bool, blocking: bool = False) -> list[str]:
-        """What is wrong, in a fixed order of the parts; with `details` as admins may read it, with `blocking`
-        only what keeps the daemon from its work."""
-        parts = [part for part in get_args(Part) if not (blocking and part in DECIDES_ALL_THE_SAME)]
-        found = [self._by_part[part] for part in parts if part in self._by_part]
-        return [trouble.text if details else trouble.reason for trouble in found]
+    def texts(self, *, details: bool, blocking: bool | None = None) -> list[str]:
+        """What is wrong, in a fixed order of the parts; with `details` as admins may read it. With `blocking`
+        only what keeps the daemon from its work; False: only what does not."""
+        self._end_those_that_are_over()
+        noted = self._by_part.copy()
+        parts = [
+            part
+            for part in get_args(Part)
+            if part in noted and (blocking is None or blocking == (part not in DECIDES_ALL_THE_SAME))
+        ]
+        return [noted[part].text(detail=details) for part in parts]
+
+    def _end_those_that_are_over(self) -> None:
+        now = self._clock()
+        with self._lock:
+            over = [part for part, noted in self._by_part.items() if noted.until <= now]
+            for part in over:
+                del self._by_part[part]
+        for part in over:
+            self._ended(part)

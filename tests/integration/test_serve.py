@@ -113,7 +113,7 @@ def test_probes_and_metrics_are_served_on_the_socket_and_on_a_port(site: Site, p
     for status, text in asyncio.run(ask_both("/healthz")):
         assert (status, json.loads(text)) == (200, {"state": "alive", "reasons": []})
     for status, text in asyncio.run(ask_both("/readyz")):
-        assert (status, json.loads(text)) == (200, {"state": "ready", "reasons": []})
+        assert (status, json.loads(text)) == (200, {"state": "ready", "reasons": [], "warnings": []})
     for status, text in asyncio.run(ask_both("/metrics")):
         assert status == 200
         assert 'bftrainer_events_total{kind="nodes_changed"}' in text

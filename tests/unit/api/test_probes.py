@@ -72,4 +72,15 @@ def test_a_degraded_daemon_is_alive_and_not_ready(
     assert asked(of, "/healthz")[0] == (200 if alive else 503)
     status, said = asked(of, "/readyz")
     assert status == (503 if reasons else 200)
-    assert said == {"state": "not ready" if reasons else "ready", "reasons": reasons}
+    assert said == {"state": "not ready" if reasons else "ready", "reasons": reasons, "warnings": []}
+
+
+def test_what_keeps_the_daemon_from_nothing_is_a_warning() -> None:
+    of = service()
+    for _ in range(2):
+        of.telemetry.happened("agents", "an agent was cut off", "of ann")
+    told = {"state": "ready", "reasons": [], "warnings": ["an agent was cut off (2 times)"]}
+    assert asked(of, "/readyz") == (200, told), "and names no user"
+    of.telemetry.happened("connections", "connections are refused")
+    status, said = asked(of, "/readyz")
+    assert (status, said["reasons"]) == (503, ["connections are refused"])

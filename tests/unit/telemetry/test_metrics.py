@@ -101,6 +101,7 @@ def eventful() -> Telemetry:
     telemetry.pilot("submitted", [Pilot(tag="a", node="n1"), Pilot(tag="b", node="n2")])
     telemetry.vacated(["17"], ["n1", "n2"], 0.04)
     telemetry.trouble("cancel", "slurmctld sleeps")
+    telemetry.bounded("max_connections", "ann", times=3)
     return telemetry
 
 
@@ -123,6 +124,7 @@ def test_what_happens_is_counted() -> None:
     assert found["bftrainer_claims_total",] == 1
     assert found["bftrainer_vacate_seconds_sum",] == 0.04
     assert found["bftrainer_errors_total", "cancel"] == 1
+    assert found["bftrainer_bound_hits_total", "max_connections"] == 3
 
 
 def test_a_fallback_is_counted_and_warned_of_and_its_end_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,106 @@
+"""The daemon's log is bounded, and waits for nobody."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from bftrainer.telemetry.log import Text, note
+from bftrainer.telemetry.log_limit import ALWAYS, LimitedHandler, LogLimit
+
+
+class Written:
+    """A logger with limits, a clock that is set by hand, and what was written."""
+
+    def __init__(self, lines: int = 20, kb: int = 1000) -> None:
+        self.now = 0.0
+        self.out = io.StringIO()
+        self.handler = LimitedHandler(self.out, LogLimit(lines, kb, lambda: self.now))
+        self.handler.setFormatter(Text())
+        self.log = logging.Logger("bftrainer.test", logging.DEBUG)
+        self.log.addHandler(self.handler)
+
+    def lines(self, word: str = "") -> list[str]:
+        self.handler.flush()
+        return [line for line in self.out.getvalue().splitlines() if word in line]
+
+
+@pytest.fixture
+def written() -> Iterator[Written]:
+    made = Written()
+    yield made
+    made.log.removeHandler(made.handler)
+
+
+def test_of_each_kind_only_so_many_lines_are_written_and_the_rest_is_counted(written: Written) -> None:
+    for n in range(1254):
+        note(written.log, "bound_hit", logging.WARNING, bound="max_connections", by=f"uid {n}")
+    note(written.log, "bound_hit", logging.WARNING, bound="reads")
+    note(written.log, "ready")
+    assert len(written.lines("max_connections")) == 20
+    assert len(written.lines("bound=reads")) == len(written.lines("ready")) == 1
+    written.now = 60.0
+    note(written.log, "ready")
+    (told,) = written.lines("lines_left_out")
+    assert re.search(r"WARNING lines_left_out kind=bound_hit:max_connections count=1234 seconds=60$", told)
+    for _ in range(30):
+        note(written.log, "bound_hit", bound="max_connections")
+    assert len(written.lines("bound_hit bound=max_connections")) == 40, "a new minute"
+
+
+def test_messages_are_of_one_kind_by_the_place_that_writes_them(written: Written) -> None:
+    for n in range(100):
+        written.log.warning(f"a text that a user has chosen: {n}")
+        if n < 5:
+            written.log.warning("another: %s", n)
+    assert len(written.lines("has chosen")) == 20 and len(written.lines("another")) == 5
+
+
+def test_what_was_left_out_is_told_without_another_line(written: Written) -> None:
+    for _ in range(30):
+        note(written.log, "x")
+    written.now = 61.0
+    written.handler.tell_left_out()
+    assert written.lines()[-1].endswith("lines_left_out kind=x count=10 seconds=60")
+
+
+def test_all_lines_together_are_bounded_and_rare_kinds_are_written_all_the_same() -> None:
+    written = Written(lines=1000, kb=50)
+    for _ in range(1000):
+        note(written.log, "long", reason="x" * 1000)
+    assert 48_000 < sum(len(line) + 1 for line in written.lines()) <= 50_000
+    for _ in range(1000):
+        note(written.log, "degraded", logging.ERROR, part="store", reason="y" * 1000)
+    assert len(written.lines("degraded")) == ALWAYS
+    written.now = 60.0
+    note(written.log, "degraded", logging.ERROR, part="scheduler")
+    assert len(written.lines("part=scheduler")) == 1
+
+
+def test_a_stream_that_takes_nothing_keeps_nobody_waiting() -> None:
+    reads, writes = os.pipe()
+    log = logging.Logger("bftrainer.test", logging.DEBUG)
+    with os.fdopen(reads, "rb") as reader, os.fdopen(writes, "w") as stream:
+        handler = LimitedHandler(stream, LogLimit(100_000, 1_000_000))
+        handler.setFormatter(Text())
+        log.addHandler(handler)
+        for _ in range(10_000):  # much more than a pipe holds: without a thread, this would never end
+            note(log, "x", reason="y" * 100)
+        drained = threading.Thread(target=reader.read)
+        drained.start()
+        handler.flush()
+        stream.close()
+        drained.join(60)
+        assert not drained.is_alive()
+
+
+def test_a_stream_that_fails_is_no_failure(written: Written) -> None:
+    written.out.close()
+    note(written.log, "x")
+    written.handler.flush()
