@@ -19,6 +19,10 @@ from bftrainer.model.trainer import Points
 Floats = npt.NDArray[np.float64]
 
 
+LONG = 2**16
+"""Nodes for which a whole table is not worth its memory."""
+
+
 class CurveError(BftrainerError, ValueError):
     """The points make no curve. The message names the point and what to do."""
 
@@ -55,6 +59,8 @@ def table(points: Points, n_max: int) -> Floats:
 
 def rate(points: Points, n: int) -> float:
     """Samples/s on `n` >= 0 nodes."""
+    if n > LONG:
+        return float(np.interp(n, [0, *(x for x, _ in points)], [0.0, *(y for _, y in points)]))
     return float(table(points, max(n, 1))[n])
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import difflib
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from bftrainer.spec.located_yaml import Document, Location
+from bftrainer.model.text import shown
+from bftrainer.spec.located_yaml import QUOTED, Document, Location
 from bftrainer.spec.schema import Spec
 
+MOST_ERRORS = 20
+"""So many errors of a spec are told."""
+MOST_CHARACTERS = 400
+"""Of one error."""
 
-def other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
+
+def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
     """Whether an error is about the form of `work` that the user did not choose.
 
     `work` is a word or a mapping; pydantic tries both and reports errors of both.
@@ -22,49 +28,63 @@ def other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
     return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
 
 
-def explain(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
-    """The line of an error, and the whole message: `file:line: where: value: what; remedy`.
+def explain(document: Document, where: Location, error: ValidationError, data: dict[str, Any]) -> str:
+    """What is wrong with the spec `data`, a line each in the order of lines: `file:line: where: value: what;
+    remedy`. After the first `MOST_ERRORS` only the number of the others follows.
 
     `where` is the place of the spec in its document: `()`, or its index in a list of specs.
     """
-    at, text = _line_and_text(document, where, error)
-    return at, f"{document.name}:{at}: {text}"
+    # "work" is a choice of forms: report what is wrong with the form that was meant
+    found = [e for e in error.errors(include_url=False, include_context=False) if not _other_form(e, data)]
+    found.sort(key=lambda e: document.line((*where, *_place(e))))
+    texts = []
+    for one in found[:MOST_ERRORS]:
+        line = document.line((*where, *_place(one)))
+        texts.append(f"{document.name}:{line}: {shown(_text(one))[:MOST_CHARACTERS]}")
+    if len(found) > MOST_ERRORS:
+        texts.append(f"{document.name}: ... and {len(found) - MOST_ERRORS:,} more; mend these first")
+    return "\n".join(texts)
 
 
-def _line_and_text(document: Document, where: Location, error: ErrorDetails) -> tuple[int, str]:
+def _place(error: ErrorDetails) -> Location:
+    """Where an error is in its spec."""
     loc = error["loc"]
-    if loc[:1] == ("work",):  # the second part names which of its forms was tried
-        loc = loc[:1] + loc[2:]
-    line = document.line((*where, *loc))
+    return loc[:1] + loc[2:] if loc[:1] == ("work",) else loc  # there, the second part names the form tried
+
+
+def _text(error: ErrorDetails) -> str:
+    loc = _place(error)
     place = ".".join(str(part) for part in loc)
     value = error["input"]
-    shown = "" if isinstance(value, dict | list) else f"{value!r}: "
+    shown_value = "" if isinstance(value, dict | list) else f"{_short(repr(value))}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
-        return line, f"{place}: {shown}expected further keys: {', '.join(_valid_keys(loc))}"
+        return f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc))}"
     if kind == "extra_forbidden":
         key = str(loc[-1])
         valid = _valid_keys(loc[:-1])
-        near = difflib.get_close_matches(key, valid, n=1)
+        near = difflib.get_close_matches(key[:QUOTED], valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
-        return line, f"unknown key {place!r}; {hint}"
+        return f"unknown key {_short(place)!r}; {hint}"
     if kind == "missing":
-        return line, f"{place!r} is missing; add it"
+        return f"{place!r} is missing; add it"
     if kind == "value_error":
         text = message.removeprefix("Value error, ")
-        return line, f"{place + ': ' if place else ''}{text}"
+        return f"{place + ': ' if place else ''}{text}"
+    in_point = loc[:1] in (("curve",), ("curves",)) and isinstance(loc[-1], int)
+    point = "; each point is [nodes, samples/s]" if in_point else ""
     remedy = {
         "string_type": "; quote it if it is meant as text",
         "int_type": "; give a whole number, all digits written out",
         "dict_type": "; give a list of points for each class" if loc == ("curves",) else "",
         "list_type": "; give a list, such as [python, train.py]" if loc == ("command",) else "; give a list",
-        "too_long": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
-        "too_short": "; each point is [nodes, samples/s]" if loc[:1] in (("curve",), ("curves",)) else "",
+        "too_long": point,
+        "too_short": point,
         "int_from_float": "; give a whole number",
-        "float_type": "; give a number",
+        "float_type": "; give a number in decimal digits",
         "literal_error": "; give 'until_exit' or 'samples: N'" if loc == ("work",) else "",
     }.get(kind, "")
-    return line, f"{place}: {shown}{_decapitalised(message)}{remedy}"
+    return f"{place}: {shown_value}{_decapitalised(message)}{remedy}"
 
 
 def _valid_keys(loc: Location) -> list[str]:
@@ -76,6 +96,10 @@ def _valid_keys(loc: Location) -> list[str]:
         options = [annotation, *get_args(annotation)]
         model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}..."
 
 
 def _decapitalised(message: str) -> str:

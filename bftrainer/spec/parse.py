@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
-from bftrainer.spec.explain import explain, other_form
-from bftrainer.spec.located_yaml import Document, Location, SpecError, compose
+from bftrainer.spec.explain import explain
+from bftrainer.spec.located_yaml import QUOTED, SPEC, SPECS, Bounds, Document, Location, SpecError, compose
 from bftrainer.spec.schema import Rescale, Spec, Work
 
 
@@ -48,13 +48,13 @@ def _is_folder(path: str) -> bool:
         return False
 
 
-def parse(text: str, name: str, base: Path) -> TrainerSpec:
+def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> TrainerSpec:
     """One spec from its YAML text. `name` is its file's, for messages; relative paths start at `base`.
 
     Raises:
         SpecError: not a valid spec.
     """
-    document = compose(text, name)
+    document = compose(text, name, bounds)
     return _convert(document, (), base)
 
 
@@ -64,7 +64,7 @@ def parse_many(text: str, name: str) -> list[TrainerSpec]:
     Raises:
         SpecError: no list, an invalid spec, or a name that occurs twice.
     """
-    document = compose(text, name)
+    document = compose(text, name, SPECS)
     if not isinstance(document.value, list):
         raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
     specs = [_convert(document, (i,), Path()) for i in range(len(document.value))]
@@ -79,13 +79,12 @@ def parse_many(text: str, name: str) -> list[TrainerSpec]:
 def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
     data = document.at(where)
     if not isinstance(data, dict):
-        raise SpecError(f"{document.name}:{document.line(where)}: {data!r} is no spec; expected 'name: ...'")
+        said = repr(data)[:QUOTED]
+        raise SpecError(f"{document.name}:{document.line(where)}: {said} is no spec; expected 'name: ...'")
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:
-        # "work" is a choice of forms: report what is wrong with the form that was meant
-        errors = [explain(document, where, e) for e in error.errors() if not other_form(e, data)]
-        raise SpecError("\n".join(text for _, text in sorted(errors))) from error
+        raise SpecError(explain(document, where, error, data)) from error
     return TrainerSpec(
         name=spec.name,
         command=tuple(spec.command),

@@ -8,10 +8,21 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 
 MAX_NODES = 1_000_000
+MAX_WORDS = 1000
+"""Of a command, and variables of an environment."""
+MAX_POINTS = 256
+"""Of one curve."""
+MAX_CLASSES = 64
+"""Classes of nodes with a curve of their own."""
+SLOWEST, FASTEST = 1e-6, 1e12
+"""Samples/s in a curve. Sums of other values lose their meaning."""
+MOST = 1e6
+"""The highest weight and priority; a site may allow its users less."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -19,20 +30,28 @@ Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
 
 
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("contains a NUL character: remove it")
-    return text
+def _lines(text: str) -> str:
+    return plain(text, lines=True)
+
+
+def _word(text: str) -> str:
+    if not text:
+        raise ValueError("the word is empty; leave it out")
+    return _lines(text)
 
 
 def _whole(n: float) -> int:
     if not math.isfinite(n) or n != int(n):
         raise ValueError(f"{n} nodes: node counts are whole numbers")
+    if n > MAX_NODES:
+        raise ValueError(f"{n:g} nodes: at most {MAX_NODES:,}; leave the point out")
     return int(n)
 
 
 def _possible(pairs: list[list[float]]) -> list[list[float]]:
-    curve.make((_whole(n), rate) for n, rate in pairs)
+    for n, rate in curve.make((_whole(n), rate) for n, rate in pairs):
+        if not SLOWEST <= rate <= FASTEST:
+            raise ValueError(f"{rate:g} samples/s on {n} nodes; rates are from {SLOWEST:g} to {FASTEST:g}")
     return pairs
 
 
@@ -41,8 +60,12 @@ def _possible_or_none(pairs: list[list[float]]) -> list[list[float]]:
     return _possible(pairs) if pairs else pairs
 
 
-Text = Annotated[str, AfterValidator(_no_nul)]
-Pairs = list[Annotated[list[float], Field(min_length=2, max_length=2)]]
+Text = Annotated[str, AfterValidator(plain)]
+Lines = Annotated[str, AfterValidator(_lines)]
+Word = Annotated[str, AfterValidator(_word)]
+Pairs = Annotated[
+    list[Annotated[list[float], Field(min_length=2, max_length=2)]], Field(max_length=MAX_POINTS)
+]
 
 
 class _Strict(BaseModel):
@@ -116,18 +139,20 @@ class Spec(_Strict):
     """A trainer spec as users write it; docs/user-guide.md says what each key means."""
 
     name: Text
-    command: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)]
     nodes: _Range
     launcher: Literal["native", "horovod", "torchrun"] = "native"
     work: Work | Literal["until_exit"] = "until_exit"
     curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
     rescale: Rescale | None = None
     scalability: Literal["auto", "given"] = "auto"
-    curves: dict[str, Annotated[Pairs, AfterValidator(_possible_or_none)]] = {}
-    weight: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
-    priority: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = 1.0
+    curves: Annotated[
+        dict[Text, Annotated[Pairs, AfterValidator(_possible_or_none)]], Field(max_length=MAX_CLASSES)
+    ] = {}
+    weight: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] = 1.0
+    priority: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] = 1.0
     workdir: Text = "."
-    env: dict[str, Text] = {}
+    env: Annotated[dict[str, Lines], Field(max_length=MAX_WORDS)] = {}
     checkpoint: _Checkpoint = _Checkpoint()
     batch: _Batch | None = None
 

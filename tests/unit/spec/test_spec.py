@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
-from bftrainer.spec.located_yaml import MAX_CHARACTERS, SpecError
+from bftrainer.spec import located_yaml
+from bftrainer.spec.located_yaml import SPEC, SpecError
 from bftrainer.spec.parse import load, parse, parse_many
 
 GOOD = """\
@@ -132,7 +133,7 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         ),
         ("env: {1A: x}", 4, "env: '1A': not a variable that a spec can set; rename it"),
         ("env: {BFTRAINER_X: x}", 4, "env: 'BFTRAINER_X': not a variable that a spec can set; rename it"),
-        ('workdir: "a\\0b"', 4, "workdir: contains a NUL character: remove it"),
+        ('workdir: "a\\0b"', 4, "workdir: contains the control character '\\x00' at position 1: remove it"),
         ("curve: [[1, 5], [1, 6]]", 4, "curve: two points for 1 nodes; keep one of them"),
         ("curve: [[1.5, 6]]", 4, "curve: 1.5 nodes: node counts are whole numbers"),
         ("curve: []", 4, "curve: a curve needs at least one point; leave it out"),
@@ -167,7 +168,7 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
         ("env:\n  A: x\n  B: y\n  A: z", 7, "'A' is given twice; keep one of them"),
         ("workdir: &w x\nenv: {A: *w}", 5, "*w: write the value out"),
         ("? [a, b]\n: 1", 4, "a key must be a plain word"),
-        ("weight: [1", 5, "not YAML: expected ',' or ']'"),
+        ("weight: [1", 5, "not YAML: did not find expected ',' or ']'"),
         (
             "weight: !!python/name:os.system",
             4,
@@ -206,7 +207,10 @@ def test_an_error_says_where_what_and_what_to_do(added: str, line: int, said: st
         (GOOD.replace("min: 2", "min: '2'"), "spec.yaml:3: nodes.min: '2': input should be a valid integer"),
         (GOOD.replace("{min: 2, max: 8}", "8"), "spec.yaml:3: nodes: 8: expected further keys: min, max"),
         ("command: [a]\nnodes: {max: 1}\n", "spec.yaml:1: 'name' is missing; add it"),
-        (GOOD.replace("digits-8", "a: b: c"), "spec.yaml:1: not YAML: mapping values are not allowed here"),
+        (
+            GOOD.replace("digits-8", "a: b: c"),
+            "spec.yaml:1: not YAML: mapping values are not allowed in this context",
+        ),
         (GOOD + "---\n" + GOOD, "spec.yaml:4: not YAML: but found another document"),
     ],
 )
@@ -220,9 +224,10 @@ def test_all_errors_come_at_once_in_the_order_of_lines() -> None:
 
 
 def test_too_big() -> None:
-    (told,) = refused(GOOD + "#" * MAX_CHARACTERS)
-    assert told == f"spec.yaml: {len(GOOD) + MAX_CHARACTERS} characters; a spec has at most {MAX_CHARACTERS}"
-    assert read(GOOD + "#" * (MAX_CHARACTERS - len(GOOD))).name == "digits-8"
+    most = SPEC.kb * 1024
+    (told,) = refused(GOOD + "#" * most)
+    assert told == f"spec.yaml: {len(GOOD) + most} bytes; a spec has at most 32 KB: shorten it"
+    assert read(GOOD + "#" * (most - len(GOOD))).name == "digits-8"
 
 
 def test_nested_too_deeply() -> None:
@@ -284,6 +289,124 @@ def survives(text: str) -> None:
             assert str(error).startswith("spec.yaml")
         else:
             assert all(isinstance(spec, TrainerSpec) for spec in specs)
+
+
+def test_only_decimal_numbers_are_numbers() -> None:
+    spec = read(GOOD + "weight: 2.5e-1\nwork: {samples: 10}\ncurve: [[1, 1e9], [2, +.2e10]]\n")
+    assert (spec.weight, spec.curve) == (0.25, ((1, 1e9), (2, 2e9)))
+    given = "env: {A: 017, B: 0x1F, C: 1_000, D: 1:30, E: 2026-01-01, F: yes, G: 0o17, H: 1e}"
+    assert dict(read(GOOD + given).env) == {
+        "A": "017",
+        "B": "0x1F",
+        "C": "1_000",
+        "D": "1:30",
+        "E": "2026-01-01",
+        "F": "yes",
+        "G": "0o17",
+        "H": "1e",
+    }
+    for number in ("010", "0x10", "0o10", "1_0", "1:0"):
+        (said,) = refused(GOOD.replace("max: 8", f"max: {number}"))
+        assert said == (
+            f"spec.yaml:3: nodes.max: {number!r}: input should be a valid integer; give a whole number, all "
+            "digits written out"
+        )
+        (said,) = refused(GOOD + f"weight: {number}")
+        assert said.endswith("input should be a valid number; give a number in decimal digits")
+
+
+@pytest.mark.parametrize("word", ["true", "null", "~", "12", "1.5", ".inf"])
+def test_quoted_words_are_text(word: str) -> None:
+    assert read(GOOD + f"env: {{A: '{word}'}}").env == (("A", word),)
+    assert any("env.A" in said for said in refused(GOOD + f"env: {{A: {word}}}"))
+
+
+def test_a_command_has_no_empty_word() -> None:
+    (said,) = refused(GOOD.replace("train.py", '""'))
+    assert said == "spec.yaml:2: command.1: the word is empty; leave it out"
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        r'workdir: "\e[2J"',
+        r'checkpoint: {dir: "a\nb"}',
+        r'env: {A: "\x9b1m"}',
+        r'curves: {"\e": [[1, 5]]}',
+        r'"\e[31m": 1',
+        r'workdir: "\u202Eabc"',
+    ],
+)
+def test_what_a_terminal_would_obey_is_refused_and_escaped(added: str) -> None:
+    (said,) = refused(GOOD + added)
+    assert "contains the control character '\\" in said
+    assert said.isprintable()
+
+
+def test_a_command_and_an_environment_may_have_several_lines() -> None:
+    spec = read(GOOD.replace("train.py", r'-c, "a\n\tb"') + 'env: {A: "x\\ny"}')
+    assert spec.command[2] == "a\n\tb"
+    assert spec.env == (("A", "x\ny"),)
+
+
+@pytest.mark.parametrize("n", [1000, 3000])
+def test_of_many_errors_the_first_are_told(n: int) -> None:
+    told = refused(GOOD + "".join(f"x{i}: 1\n" for i in range(n)))
+    if n > SPEC.values // 2:
+        assert told == ["spec.yaml:2044: not a spec: too many values; shorten it"]
+    else:
+        assert len(told) == 21
+        assert told[0].startswith("spec.yaml:4: unknown key 'x0'")
+        assert told[-1] == f"spec.yaml: ... and {n - 20} more; mend these first"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD.replace("digits-8", "A" * 30_000),
+        GOOD + "checkpoin" + "t" * 30_000 + ": 1",
+        GOOD + "weight: " + "9" * 30_000,
+        GOOD + "weight: " + "x" * 30_000,
+        GOOD + "workdir: !" + "x" * 30_000 + " y",
+        "x" * 30_000,
+        GOOD + "x: &" + "x" * 30_000 + " 1\ny: *" + "x" * 1000,
+    ],
+)
+def test_a_message_repeats_no_long_value(text: str) -> None:
+    assert all(len(line) < 450 for line in refused(text))
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (
+            "curve: [" + ", ".join(f"[{i}, {i}]" for i in range(1, 258)) + "]",
+            "curve: list should have at most",
+        ),
+        (
+            "curves: {" + ", ".join(f"c{i}: [[1, 1]]" for i in range(65)) + "}",
+            "curves: dictionary should have at most",
+        ),
+        ("env: {" + ", ".join(f"A{i}: a" for i in range(1001)) + "}", "env: dictionary should have at most"),
+        ("curve: [[1e300, 1]]", "curve: 1e+300 nodes: at most 1,000,000"),
+        ("curve: [[1, 1e13]]", "curve: 1e+13 samples/s on 1 nodes; rates are from 1e-06 to 1e+12"),
+        ("curve: [[1, 1e-300]]", "curve: 1e-300 samples/s on 1 nodes; rates are from"),
+        ("weight: 1e9", "weight: 1000000000.0: input should be less than or equal to 1000000"),
+    ],
+)
+def test_amounts_have_bounds(added: str, said: str) -> None:
+    (told,) = refused(GOOD + added)
+    assert told.startswith(f"spec.yaml:4: {said}")
+
+
+def test_the_parser_in_python_serves_where_libyaml_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert located_yaml.FAST
+    monkeypatch.setattr(located_yaml, "LOADER", yaml.SafeLoader)
+    test_everything_that_a_spec_can_say()
+    test_all_errors_come_at_once_in_the_order_of_lines()
+    test_nested_too_deeply()
+    for text in HOSTILE.values():
+        survives(text)
 
 
 HOSTILE = {
