@@ -68,11 +68,12 @@ def command(
     the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon.compose import compose
-    from bftrainer.daemon.lock import make_state_dir
     from bftrainer.daemon.serve import serve, try_solver
     from bftrainer.daemon.systemd import Systemd
     from bftrainer.schedulers.shared.context import Log
     from bftrainer.settings.schedulers import SCHEDULERS
+    from bftrainer.state_dir.folder import make_state_dir
+    from bftrainer.state_dir.lock import exclusively
     from bftrainer.store.sql import SqlStore
     from bftrainer.telemetry.log import configure
     from bftrainer.telemetry.log_limit import LogLimit
@@ -91,15 +92,21 @@ def command(
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
         try_solver(settings)
-    make_state_dir(settings.state_dir, private=settings.mode == "site")
-    store = SqlStore(settings.database)
-    try:
-        played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
-        daemon = compose(settings, store, played, lambda said: click.echo(said, err=True))
-        systemd = Systemd.of(os.environ, os.getpid())
-        # to go through all modules and trainers again and again takes longer than most answers
-        gc.set_threshold(100_000, 50, 100)
-        gc.freeze()
-        asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
-    finally:
-        store.close()
+    shared = settings.state_dir_on_network
+    make_state_dir(settings.state_dir, private=settings.mode == "site", on_network=shared, say=_say)
+    with exclusively(settings.state_dir, on_network=shared):
+        store = SqlStore(settings.database)
+        try:
+            played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
+            daemon = compose(settings, store, played, _say)
+            systemd = Systemd.of(os.environ, os.getpid())
+            # to go through all modules and trainers again and again takes longer than most answers
+            gc.set_threshold(100_000, 50, 100)
+            gc.freeze()
+            asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
+        finally:
+            store.close()
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

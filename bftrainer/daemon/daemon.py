@@ -24,8 +24,8 @@ from bftrainer.api.munge import Munge
 from bftrainer.api.routes import application
 from bftrainer.daemon.agents import AgentLink, AgentReports
 from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.journal import Journal
-from bftrainer.daemon.lock import exclusively
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.pruning import Pruning, keep_runs
@@ -47,7 +47,7 @@ from bftrainer.wire.seal import load_key, of_pilot
 
 
 class Daemon:
-    """Runs until `stop` is called. `settings.state_dir` belongs to one daemon at a time.
+    """Runs until `stop` is called. The caller holds `settings.state_dir`: it belongs to one daemon at a time.
 
     `tcp` is a bound socket on which agents on other machines reach us.
     """
@@ -135,15 +135,14 @@ class Daemon:
         """Serve until `stop`; then let every trainer checkpoint, and leave no process behind.
 
         Raises:
-            BftrainerError: another daemon has the state directory, or its socket cannot be made.
+            BftrainerError: its socket cannot be made.
         """
-        with exclusively(self.settings.current.state_dir):
-            self._note_run()
-            self.recovery.load()
-            async with AsyncExitStack() as stack:
-                await self._listen(stack)
-                ready()
-                await self._serve()
+        self._note_run()
+        self.recovery.load()
+        async with AsyncExitStack() as stack:
+            await self._listen(stack)
+            ready()
+            await self._serve()
 
     def stop(self) -> None:
         """Have `run` end, in order."""
@@ -191,6 +190,7 @@ class Daemon:
             "polls": self.nodes.watch.run,
             "pilots": self.nodes.hold.run,
             "flush": self.journal.flush_for_ever,
+            "disk": Disk(self.settings.current.state_dir, self.settings, self.telemetry).run,
             "pruning": Pruning(self._store, self.settings, self.clock, self.telemetry).run,
         }
         tasks = [asyncio.create_task(run(), name=name) for name, run in parts.items()]

@@ -28,7 +28,9 @@ class DaemonSettings(Section):
     state_dir: Annotated[
         Path,
         Setting(
-            help="folder of the store, the socket and the agents' logs",
+            help="folder of the store, the socket and the daemon's key, on a disk of this machine",
+            more="Only its owner can enter it. See "
+            "[Where the state lies](site-mode.md#where-the-state-lies).",
             set_by=SetBy.USER,
             commands=("daemon", "pilot"),
             default_words="~/.local/state/bftrainer",
@@ -43,6 +45,14 @@ class DaemonSettings(Section):
             default_words="daemon.sock in state_dir",
         ),
     ] = Field(default_factory=lambda data: data.get("state_dir", default_state_dir()) / SOCKET)
+    state_dir_on_network: Annotated[
+        bool,
+        Setting(
+            help="start even though state_dir is on a network file system",
+            more="Two machines can then use one store, and a store can break: only where you know that locks "
+            "and shared memory work there.",
+        ),
+    ] = False
     metrics_port: Annotated[
         Annotated[int, Field(ge=1, le=65_535)] | None,
         Setting(

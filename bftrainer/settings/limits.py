@@ -46,3 +46,25 @@ class LimitSettings(Section):
             told="lines `lines_left_out` tell how many of each kind",
         ),
     ] = 1000
+    min_free_mb: Annotated[
+        int,
+        Field(ge=0, le=10_000_000),
+        Setting(
+            help="least free space on the disk of state_dir",
+            unit="MB",
+            live=True,
+            at_bound="the daemon is degraded and not ready, and goes on",
+            told="status, `/readyz` and the log say how much is free",
+        ),
+    ] = 200
+    min_free_files: Annotated[
+        int,
+        Field(ge=0, le=1_000_000_000),
+        Setting(
+            help="least number of files (inodes) that the disk of state_dir can still take",
+            unit="files",
+            live=True,
+            at_bound="the daemon is degraded and not ready, and goes on",
+            told="status, `/readyz` and the log say how many are left",
+        ),
+    ] = 1000

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from bftrainer.settings.daemon import default_state_dir
 from bftrainer.settings.setting import Positive, Section, Setting
 
 PILOT_MAX_S: Mapping[str, float] = {"preempt": 86_400.0, "window": 900.0}
@@ -67,6 +69,14 @@ class SlurmSettings(Section):
         Field(min_length=1),
         Setting(help="the Python with bftrainer on the nodes", default_words="the daemon's own"),
     ] = sys.executable
+    pilot_log_dir: Annotated[
+        Path,
+        Setting(
+            help="mode single: folder in which pilots write what their agents print",
+            more="Nodes write there, so it has to be on a file system that they share.",
+            default_words="logs in state_dir",
+        ),
+    ] = Field(default_factory=lambda data: data.get("state_dir", default_state_dir()) / "logs")
     pilot_max_s: Annotated[
         Annotated[float, Field(ge=60, le=1e7, allow_inf_nan=False)] | None,
         Setting(
@@ -85,6 +95,11 @@ class SlurmSettings(Section):
         Positive,
         Setting(help="time for one of the batch system's commands before it is killed", unit="s"),
     ] = 20.0
+
+    @field_validator("pilot_log_dir")
+    @classmethod
+    def _whole_path_of_logs(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
 
     @field_validator("slurm_options")
     @classmethod

@@ -27,6 +27,8 @@ def open_database(path: Path) -> sa.Engine:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=0o600)  # SQLite gives its other files the permissions of this one
     except OSError as error:
         raise StoreError(f"{path}: {error}") from error
     engine = sa.create_engine(

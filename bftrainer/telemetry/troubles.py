@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Part = Literal[
-    "scheduler", "store", "reads", "connections", "pilots", "agents", "solver", "allocator"  # in this order
+    "scheduler",
+    "store",
+    "disk",
+    "reads",
+    "connections",
+    "pilots",
+    "agents",
+    "solver",
+    "allocator",  # in this order
 ]
 DECIDES_ALL_THE_SAME = frozenset({"agents", "solver", "allocator"})
 """The parts without which the daemon does its work all the same: another allocator makes the plans, and other

@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": {"errors", "model", "ports", "wire"},
     "agent": {"errors", "model", "wire"},
     "elastic": set(),
+    "state_dir": {"errors"},
     "store": {"errors", "model"},
     "settings": {"errors", "model", "allocate"},
     "spec": {"errors", "model", "performance"},
@@ -41,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "daemon": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),
-        *("launch", "store", "spec", "settings", "telemetry", "api", "traces"),
+        *("launch", "store", "spec", "settings", "state_dir", "telemetry", "api", "traces"),
     },
     "demo": {"errors", "settings", "api"},
 }

@@ -121,7 +121,7 @@ class DriverProcesses:
 
     async def _start(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises `OSError` where it cannot be started."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{trainer}-{time.time_ns()}.sock"
         log_path = self._folder / f"{trainer}.log"
         with log_path.open("ab") as output:

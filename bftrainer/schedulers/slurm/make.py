@@ -21,7 +21,7 @@ def make(context: Context) -> SlurmScheduler:
         BftrainerError: the state directory is another user's, or a template is not installed.
     """
     own = context.settings
-    (own.state_dir / "logs").mkdir(exist_ok=True)
+    own.pilot_log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     return slurm(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 
@@ -43,7 +43,7 @@ def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
         python=settings.pilot_python,
         daemon=agents_at,
         orphan_s=settings.orphan_s,
-        log_dir=settings.state_dir / "logs",
+        log_dir=settings.pilot_log_dir,
         window=settings.slurm_mode == "window",
         partition=settings.slurm_partition,
         qos=settings.slurm_qos,

@@ -30,6 +30,7 @@ def test_policy_changes_and_what_is_built_in_is_refused_by_name() -> None:
     assert refused == {
         "state_dir": (Path("/srv/a"), Path("/srv/b")),
         "socket": (Path("/srv/a/daemon.sock"), Path("/srv/b/daemon.sock")),
+        "pilot_log_dir": (Path("/srv/a/logs"), Path("/srv/b/logs")),
     }
 
 

@@ -1,0 +1,65 @@
+"""Watches the disk of the state directory: says that it gets full before it is, and that it hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bftrainer.settings.live import LiveSettings
+from bftrainer.state_dir.room import Room, room_of
+from bftrainer.telemetry.telemetry import Telemetry
+
+CHECK_S = 5.0
+"""How often the disk is asked, in seconds."""
+HUNG_S = 10.0
+"""A disk that does not answer for so many seconds hangs."""
+
+
+class Disk:
+    """Keeps the register of what is wrong up to date about one folder's disk, for as long as the daemon runs.
+
+    A thread of its own asks the disk: one that hangs keeps nothing else waiting, and no end of the daemon.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: LiveSettings,
+        telemetry: Telemetry,
+        measure: Callable[[Path], Room] = room_of,
+    ) -> None:
+        self._folder, self._settings, self._telemetry, self._measure = folder, settings, telemetry, measure
+        self._asked_at: float | None = None  # since when a question is open
+
+    async def run(self) -> None:
+        """Ask again and again, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._asked_at is None:
+                self._asked_at = time.monotonic()
+                threading.Thread(target=self._ask, args=(loop,), name="disk", daemon=True).start()
+            elif time.monotonic() - self._asked_at > HUNG_S:
+                self._note(f"it has not answered for {time.monotonic() - self._asked_at:.0f} s")
+            await asyncio.sleep(CHECK_S)
+
+    def _ask(self, loop: asyncio.AbstractEventLoop) -> None:
+        own = self._settings.current
+        try:
+            lacking = self._measure(self._folder).lacks(own.min_free_mb, own.min_free_files)
+        except OSError as error:
+            lacking = f"it cannot be asked how full it is: {error.strerror}"
+        try:
+            loop.call_soon_threadsafe(self._answered, lacking)
+        except RuntimeError:  # the daemon has ended meanwhile
+            return
+
+    def _answered(self, lacking: str) -> None:
+        self._asked_at = None
+        self._note(lacking)
+
+    def _note(self, lacking: str) -> None:
+        reason = f"the disk of state_dir: {lacking}" if lacking else ""
+        self._telemetry.condition("disk", reason, f"{self._folder}; make room there" if lacking else "")

@@ -1,0 +1,150 @@
+"""Makes the state directory: on a disk of this machine, ours, and closed to others."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from bftrainer.errors import BftrainerError
+from bftrainer.state_dir.filesystem import Mount, mount_of
+
+OTHERS = 0o077
+KEPT = ("bftrainer.db*", "key", "instance", "daemon.lock", "logs", "horovod")
+"""What the daemon keeps in the folder."""
+LOCAL = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108  a name in there is made, or must be ours already
+"""Where a machine usually has a disk of its own for everybody."""
+
+
+def make_state_dir(
+    path: Path, *, private: bool = False, on_network: bool = False, say: Callable[[str], None]
+) -> None:
+    """Make the state directory where it is missing, and close it and the daemon's files in it to others.
+
+    `say` gets a sentence about each thing that was open. `private`: the folder must be closed already, as
+    other users' secrets are in it. `on_network`: it may be on a file system that other machines share.
+
+    Raises:
+        BftrainerError: it cannot be made, another user owns it or what the daemon keeps in it, another user
+            could put something else in its place, it is open and has other files, or it is on a network file
+            system. The message has a remedy.
+    """
+    try:
+        mount = mount_of(path)
+        if mount is not None and mount.is_network and not on_network:
+            raise BftrainerError(_not_here(path, mount))
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _require_ours(path)
+        _close(path, say, refuse=private)
+    except OSError as error:
+        raise BftrainerError(f"--state-dir {path}: {error.strerror}; take another") from error
+
+
+def open_to_others(path: Path) -> list[Path]:
+    """The folder itself, if others may enter it, and what the daemon keeps in it that others could read then.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return [place for place in (path, *_kept(path)) if place.stat().st_mode & OTHERS]
+
+
+def private_file(path: Path, *, append: bool = True) -> int:
+    """Open a file for writing that only we can read, whatever the umask is; make it where it is missing.
+
+    Raises:
+        OSError: it cannot be opened, or is a link.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_APPEND if append else 0)
+    fd = os.open(path, flags, 0o600)
+    if stat.S_IMODE(os.fstat(fd).st_mode) & OTHERS:
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+def suggested(user: str) -> Path | None:
+    """A folder on a disk of this machine that `user` could take instead; None if there is none."""
+    for base in LOCAL:
+        mount = mount_of(base)
+        if base.is_dir() and os.access(base, os.W_OK) and (mount is None or not mount.is_network):
+            return base / f"bftrainer-{user}"
+    return None
+
+
+def user_name() -> str:
+    """The name of the user who runs this process, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _not_here(path: Path, mount: Mount) -> str:
+    local = suggested(user_name())
+    said = (
+        f"state_dir {path} is on a network file system ({mount.kind}, mounted at {mount.at}), where the "
+        "store's and the daemon's locks do not work. Take a folder on a disk of this machine"
+    )
+    if local is not None:
+        said += (
+            f": write these lines to ~/.config/bftrainer/config.yaml, which the daemon and your commands "
+            f"read:\n  state_dir: {local}\n  pilot_log_dir: {path / 'logs'}\nCommands find the daemon on "
+            "this machine only"
+        )
+    return f"{said}. To use {path} all the same, at the store's risk: state_dir_on_network: true"
+
+
+def _require_ours(path: Path) -> None:
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise BftrainerError(
+            f"state_dir {path} belongs to user {_name(owner)}, and this is {user_name()}; take another "
+            "--state-dir, or run the daemon as its owner"
+        )
+    for place in Path(os.path.realpath(path)).parents:
+        mode = place.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise BftrainerError(
+                f"state_dir {path}: everybody may put something else in its place, as {place} has mode "
+                f"{stat.S_IMODE(mode):o}; say chmod o-w {place} or chmod +t {place}, or take another"
+            )
+
+
+def _close(path: Path, say: Callable[[str], None], *, refuse: bool) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & OTHERS and refuse:
+        raise BftrainerError(
+            f"state_dir {path} is open to others (mode {mode:o}) and has secrets in it; say: chmod 700 {path}"
+        )
+    if mode & OTHERS and any(path.iterdir()) and not _kept(path):
+        raise BftrainerError(
+            f"state_dir {path} is open to others (mode {mode:o}) and has files that are not a daemon's; "
+            "take a folder of its own as --state-dir"
+        )
+    for place in _kept(path):
+        owner = place.lstat().st_uid
+        if owner != os.geteuid():
+            raise BftrainerError(
+                f"{place} belongs to user {_name(owner)}: another user has put something into "
+                f"state_dir {path}; take another --state-dir, or have it removed"
+            )
+    for place in open_to_others(path):
+        mode = stat.S_IMODE(place.stat().st_mode)
+        place.chmod(mode & ~OTHERS)
+        say(f"{place} was open to others (mode {mode:o}) and is closed now (mode {mode & ~OTHERS:o})")
+
+
+def _kept(path: Path) -> list[Path]:
+    """What is in the folder of the daemon's, without sockets."""
+    found = sorted(place for name in KEPT for place in path.glob(name))
+    within = [place for folder in found if folder.is_dir() for place in sorted(folder.glob("*.log"))]
+    return [place for place in (*found, *within) if place.is_file() or place.is_dir()]
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
