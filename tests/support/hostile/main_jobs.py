@@ -1,0 +1,93 @@
+"""A main scheduler whose jobs want nodes that we hold, around the scheduler of this machine.
+
+A job is a line of JSON in a file: {"job", "nodes", "count", "run_s", "arrived"}. It starts as soon as `count`
+of its `nodes` have no pilot, and keeps them for `run_s`. Until then polls show it as a claim. For each job
+that starts a line goes to a second file: what it asked for, when a poll first showed its claim (`seen`) and
+when it `started`; times are monotonic, and the same for all processes of a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from bftrainer.errors import NoRoomError
+from bftrainer.model.machine import Claim, NodeState, Pilot, Snapshot
+from bftrainer.ports import Scheduler
+
+
+@dataclass(slots=True)
+class _Waiting:
+    asked: dict[str, Any]
+    seen: float | None = None
+
+
+class MainJobs:
+    """Implements `ports.Scheduler`: `inner`, and jobs of others that come and go."""
+
+    def __init__(self, inner: Scheduler, asked: TextIO, started: Path) -> None:
+        self._inner, self._asked, self._started = inner, asked, started
+        self._waiting: list[_Waiting] = []
+        self._busy: dict[str, float] = {}  # node -> until when
+
+    async def poll(self) -> Snapshot:
+        """What the scheduler of this machine shows, with jobs and their claims."""
+        self._waiting += [_Waiting(json.loads(line)) for line in self._asked]
+        await self._start()
+        found, now = await self._inner.poll(), time.monotonic()
+        held = {pilot.node for pilot in found.pilots}
+        claims = []
+        for waiting in self._waiting:
+            nodes = set(waiting.asked["nodes"]) - self._busy.keys()
+            missing = waiting.asked["count"] - len(nodes - held)
+            claims.append(Claim(job=waiting.asked["job"], nodes=frozenset(nodes & held), count=missing))
+            waiting.seen = waiting.seen or now
+        nodes = tuple(
+            replace(node, state=NodeState.BUSY, why="a job runs there") if node.name in self._busy else node
+            for node in found.nodes
+        )
+        return replace(found, nodes=nodes, claims=tuple(claims))
+
+    async def _start(self) -> None:
+        """Start the jobs that have room; forget those that have ended."""
+        now = time.monotonic()
+        self._busy = {node: until for node, until in self._busy.items() if until > now}
+        taken = {pilot.node for pilot in await self._inner.pilots()} | self._busy.keys()
+        for waiting in list(self._waiting):
+            free = [node for node in waiting.asked["nodes"] if node not in taken]
+            if len(free) < waiting.asked["count"]:
+                continue
+            self._waiting.remove(waiting)
+            given = free[: waiting.asked["count"]]
+            taken |= set(given)
+            self._busy |= dict.fromkeys(given, now + waiting.asked["run_s"])
+            with self._started.open("a") as out:
+                out.write(json.dumps({**waiting.asked, "seen": waiting.seen, "started": now}) + "\n")
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        """Our pilots."""
+        return await self._inner.pilots()
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        """Start a pilot. Raises `NoRoomError` where a job of others runs."""
+        await self._start()
+        if pilot.node in self._busy:
+            raise NoRoomError(f"{pilot.node} is busy")
+        await self._inner.submit(pilot, secret, limit_s)
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        """End pilots; jobs that waited for their nodes start."""
+        await self._inner.cancel(pilots)
+        await self._start()
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        """Why pilots failed."""
+        return await self._inner.failures(pilots)
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._inner.close()
