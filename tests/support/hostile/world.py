@@ -1,9 +1,9 @@
 """A daemon under attack: with a trainer that behaves, and with main jobs that come and go.
 
-    with attacked() as world:
-        with world.watched() as watch:
-            ...                             # the attack
-        watch.assert_unharmed()
+with attacked() as world:
+    with world.watched() as watch:
+        ...                             # the attack
+    watch.assert_unharmed()
 """
 
 from __future__ import annotations

@@ -1,0 +1,239 @@
+"""What `loop.py` does to the daemon: each condition prepares its store, then attacks it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import growth
+import sqlalchemy as sa
+
+from bftrainer.store import tables as t
+from tests.support.hostile.attacks import attacking
+from tests.support.hostile.world import NODES, World
+from tests.support.site import SCRIPTS
+
+LOCKED_S = 40.0
+DISK_MB = 48
+MORE_NODES = (*NODES, "n4")
+PROGRESS = {
+    "type": "progress",
+    "generation": 10**9,
+    "step": 1,
+    "samples": 16,
+    "epoch": 0,
+    "size": 1,
+    "rate": 1.0,
+    "problem": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says, see `loop.py`."""
+
+    seconds: float
+    trainers: int
+    events: int
+    filled: Path | None
+    slowest: int
+
+
+Does = Callable[[World, Options], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def nothing(world: World, options: Options) -> Iterator[None]:
+    """Nothing."""
+    yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """`prepared` runs before the daemon is started and is undone after its end; `attack` while it is measured."""
+
+    says: str
+    attack: Does = nothing
+    prepared: Does = nothing
+    nodes: tuple[str, ...] = NODES
+    settings: Mapping[str, object] = field(default_factory=dict)
+    root: bool = False
+
+
+# the store
+
+
+@contextlib.contextmanager
+def locked(world: World, options: Options) -> Iterator[None]:
+    """Another process keeps the database locked."""
+    seconds = min(LOCKED_S, 0.8 * options.seconds)
+    with attacking("lock", database=world.state / "bftrainer.db", seconds=seconds):
+        yield
+
+
+@contextlib.contextmanager
+def slow(world: World, options: Options) -> Iterator[None]:
+    """Writes wait for up to 0.8 s."""
+    with attacking("bursts", database=world.state / "bftrainer.db", locked_s=0.8, free_s=0.1):
+        yield
+
+
+@contextlib.contextmanager
+def small_disk(world: World, options: Options) -> Iterator[None]:
+    """The state directory is a file system of its own."""
+    world.state.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=700", "none", str(world.state)]
+    subprocess.run(mount, check=True)
+    try:
+        yield
+    finally:
+        world.close()
+        subprocess.run(["umount", "--lazy", str(world.state)], check=True)
+
+
+@contextlib.contextmanager
+def full(world: World, options: Options) -> Iterator[None]:
+    """Nothing more fits on the disk."""
+    ballast = world.state / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"\0" * 4096)
+    yield
+    ballast.unlink()
+
+
+# users
+
+
+@contextlib.contextmanager
+def specs(world: World, options: Options) -> Iterator[None]:
+    """Long specs that are wrong."""
+    with attacking("specs", at=world.state / "daemon.sock", size=250_000, at_once=12):
+        yield
+
+
+@contextlib.contextmanager
+def asked(world: World, options: Options) -> Iterator[None]:
+    """status and metrics, 20 times a second each."""
+    paths = ["/v1/status", "/metrics"]
+    with attacking("asking", at=world.state / "daemon.sock", paths=paths, per_s=20):
+        yield
+
+
+@contextlib.contextmanager
+def many_trainers(world: World, options: Options) -> Iterator[None]:
+    """So many trainers wait; the nodes are theirs, too."""
+    world.state.mkdir(exist_ok=True)
+    _fill(world, options.trainers, 0, None)
+    yield
+
+
+@contextlib.contextmanager
+def many_events(world: World, options: Options) -> Iterator[None]:
+    """So many events are stored, and a thousand trainers that have ended."""
+    world.state.mkdir(exist_ok=True)
+    _fill(world, 0, options.events, options.filled)
+    yield
+
+
+def _fill(world: World, trainers: int, events: int, kept: Path | None) -> None:
+    """Fill the store; trainers that have not ended run `steady.py`, behind the one that behaves."""
+    database = world.state / "bftrainer.db"
+    if kept is not None and kept.exists():
+        shutil.copyfile(kept, database)
+        return
+    growth.fill(database, 1000, trainers, events, days=20.0)
+    with sa.create_engine(f"sqlite:///{database}").begin() as c:
+        rows = c.execute(sa.select(t.trainers.c.id, t.trainers.c.spec).where(t.trainers.c.ended_at.is_(None)))
+        for id_, spec in rows.all():
+            own = {**spec, "command": ["python", str(SCRIPTS / "steady.py")], "workdir": "/", "samples": None}
+            c.execute(t.trainers.update().where(t.trainers.c.id == id_).values(spec=own))
+    if kept is not None:
+        shutil.copyfile(database, kept)
+
+
+# strangers and agents
+
+
+@contextlib.contextmanager
+def connections(world: World, options: Options) -> Iterator[None]:
+    """1,000 idle connections, and 200 that never end their headers."""
+    with attacking("connections", at=world.state / "daemon.sock", idle=1000, half_open=200):
+        yield
+
+
+@contextlib.contextmanager
+def script_flood(world: World, options: Options) -> Iterator[None]:
+    """A script says to its agent whatever it likes, as fast as it can."""
+    report = json.dumps({**PROGRESS, "metrics": {"loss#": 0.1}}).replace('"step": 1', '"step": #')
+    joined = '{"type": "joined", "generation": 1, "step": 1, "size": 1, "survivor": true, "pause_s": 0.1}'
+    messages = ['{"type": "ready", "generation": 0}', report, joined]
+    world.submit("flood", str(SCRIPTS / "flood.py"), str(world.root), *messages, n_max=1, weight=10)
+    world.until(lambda: (world.root / "flooding").exists(), 60, "the script floods")
+    yield
+
+
+@contextlib.contextmanager
+def agent_flood(world: World, options: Options) -> Iterator[None]:
+    """A process with a pilot's secret says to the daemon whatever it likes, as fast as it can."""
+    world.submit("theirs", str(SCRIPTS / "steady.py"), n_max=1, weight=10)
+    world.until(lambda: world.trainer("theirs")["samples"], 60, "the other trainer trains")
+    found = world.trainer("theirs")
+    (node,) = found["members"]
+    tag, secret = world.secret(node)
+    about = {"trainer": found["id"], "started": found["workers"] and 1, "run": 0}
+    messages: list[Any] = [{**PROGRESS, **about, "metrics": {"loss": 0.1}}, {"type": "ready", **about}]
+    with attacking(
+        *("agent_flood",),
+        at=world.state / "daemon.sock",
+        node=node,
+        tag=tag,
+        secret=secret,
+        messages=messages,
+    ):
+        yield
+
+
+# all of it
+
+
+@contextlib.contextmanager
+def all_prepared(world: World, options: Options) -> Iterator[None]:
+    """A store with trainers and events."""
+    world.state.mkdir(exist_ok=True)
+    kept = options.filled and options.filled.with_suffix(".all.db")
+    _fill(world, options.trainers, options.events, kept)
+    yield
+
+
+@contextlib.contextmanager
+def everything(world: World, options: Options) -> Iterator[None]:
+    """All attacks at once, but the full disk."""
+    with contextlib.ExitStack() as stack:
+        for attack in (agent_flood, locked, specs, asked, connections):
+            stack.enter_context(attack(world, options))
+        yield
+
+
+CONDITIONS: dict[str, Condition] = {
+    "calm": Condition(says="nothing but main jobs"),
+    "calm-again": Condition(says="the same once more: what differs is noise"),
+    "locked": Condition(says=f"another process locks the database for {LOCKED_S:g} s", attack=locked),
+    "slow": Condition(says="another process locks the database for 0.8 s again and again", attack=slow),
+    "full": Condition(says="the disk is full", attack=full, prepared=small_disk, root=True),
+    "specs": Condition(says="12 specs of 250 kB at a time, all wrong", attack=specs),
+    "idle": Condition(says="1,000 idle and 200 half-open connections", attack=connections),
+    "script": Condition(says="a script floods its agent", attack=script_flood, nodes=MORE_NODES),
+    "agent": Condition(says="an agent floods the daemon", attack=agent_flood, nodes=MORE_NODES),
+    "trainers": Condition(says="10,000 trainers wait", prepared=many_trainers),
+    "events": Condition(says="1,000,000 events are stored", prepared=many_events),
+    "asked": Condition(says="status and metrics are asked 20 times a second each", attack=asked),
+    "all": Condition(says="all of these at once", attack=everything, prepared=all_prepared, nodes=MORE_NODES),
+}
+"""By name; `--list` prints what they say."""

@@ -1,0 +1,59 @@
+"""A process that knows a pilot's secret and says to the daemon whatever it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from bftrainer.agent.connection import Connection
+from tests.support.waiting import until_true
+
+
+class PosingAgent:
+    """Speaks for a node whose pilot's tag and secret it knows; comes back whenever it is thrown out.
+
+    `workers` is what it says to run there. Orders are kept, and not obeyed.
+    """
+
+    def __init__(self, socket: Path, node: str, tag: str, secret: str, workers: list[Any]) -> None:
+        self._workers = workers
+        self.heard: list[dict[str, Any]] = []
+        self.connection = Connection(node=node, tag=tag, secret=secret, daemon=str(socket), orphan_s=1e9)
+
+    def running(self) -> list[Any]:
+        """What the hello lists."""
+        return self._workers
+
+    def obey(self, order: dict[str, Any]) -> None:
+        """Keep an order."""
+        self.heard.append(order)
+
+    async def give_up(self) -> None:
+        """Nothing: the next attempt follows."""
+
+    def say(self, message: Any) -> None:
+        """Send any message that JSON can hold, sealed as the daemon expects it."""
+        self.connection._outbox.put_nowait(message)
+
+    async def sent(self, seconds: float = 30.0) -> None:
+        """Wait until all that was said has been sent, or given up."""
+        await until_true(lambda: self.connection._outbox.empty() or not self.connection.connected, seconds)
+
+
+@contextlib.asynccontextmanager
+async def posing(
+    socket: Path, node: str, tag: str, secret: str, workers: list[Any] | None = None
+) -> AsyncIterator[PosingAgent]:
+    """An agent that the daemon takes for that of the node; it may be thrown out again at any moment."""
+    agent = PosingAgent(socket, node, tag, secret, workers or [])
+    keeping = asyncio.create_task(agent.connection.keep(agent))
+    try:
+        await until_true(lambda: agent.connection.connected)
+        yield agent
+    finally:
+        keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping

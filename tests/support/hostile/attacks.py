@@ -1,0 +1,217 @@
+"""Attacks that go on until they are ended, each in a process of its own.
+
+    python -m tests.support.hostile.attacks KIND JSON
+
+`attacking` starts one and waits until it is on. All run at a low priority: what is tested is what the daemon
+does, not how the kernel shares out a few cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.support.hostile.agent import posing
+from tests.support.site import ROOT
+
+NICE = 10
+ON = "on"
+CONNECT_S = 2.0
+HALF = b"POST /v1/trainers HTTP/1.1\r\nHost: bftrainer\r\nContent-Length: 100000\r\nX-Slow: "
+
+
+def on() -> None:
+    """Say that the attack is on."""
+    print(ON, flush=True)
+
+
+@contextlib.contextmanager
+def attacking(kind: str, **arguments: Any) -> Iterator[subprocess.Popen[str]]:
+    """Attack as the function `kind` of this module does, until the end of the block."""
+    command = [sys.executable, "-m", __spec__.name, kind, json.dumps(arguments, default=str)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == ON, f"{kind} has not begun"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+# on the store
+
+
+def lock(database: str, seconds: float) -> None:
+    """Keep the database locked for so long, as a backup does; then do nothing."""
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as c:
+        c.execute("PRAGMA busy_timeout=10000")
+        c.execute("BEGIN EXCLUSIVE")
+        on()
+        time.sleep(seconds)
+        c.execute("ROLLBACK")
+    time.sleep(1e6)
+
+
+def bursts(database: str, locked_s: float, free_s: float) -> None:
+    """Lock the database again and again, so that every write of others takes long, as on a slow disk."""
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as c:
+        c.execute("PRAGMA busy_timeout=10000")
+        on()
+        while True:
+            c.execute("BEGIN EXCLUSIVE")
+            time.sleep(locked_s)
+            c.execute("ROLLBACK")
+            time.sleep(free_s)
+
+
+# by users of the API
+
+
+def specs(at: str, size: int, at_once: int) -> None:
+    """Submit long specs that are wrong, so many at a time, again and again."""
+    lines = (f"  key{n}: [1, 2, {{a: b}}, 'text {n}']" for n in itertools.count())
+    text = "name: long\ncommand: [python, x.py]\nnodes: {max: 1}\nenv:\n"
+    while len(text) < size:
+        text += next(lines) + "\n"
+
+    async def submit(http: aiohttp.ClientSession) -> None:
+        body = {"spec": text, "name": "long.yaml", "base": "/"}
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with http.post("http://bftrainer/v1/trainers", json=body) as answer:
+                    await answer.read()
+            await asyncio.sleep(0.01)
+
+    _with_session(at, lambda http: _together(*(submit(http) for _ in range(at_once))))
+
+
+def asking(at: str, paths: list[str], per_s: float) -> None:
+    """Ask each of these routes so often a second, whether or not answers come."""
+
+    async def ask(http: aiohttp.ClientSession, path: str) -> None:
+        waiting = set[asyncio.Task[None]]()
+        while True:
+            await asyncio.sleep(1 / per_s)
+            if len(waiting) < 50:
+                task = asyncio.create_task(get(http, path))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+
+    async def get(http: aiohttp.ClientSession, path: str) -> None:
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with http.get(f"http://bftrainer{path}") as answer:
+                await answer.read()
+
+    _with_session(at, lambda http: _together(*(ask(http, path) for path in paths)))
+
+
+# by strangers
+
+
+def connections(at: str, idle: int, half_open: int, again_s: float = 1.0) -> None:
+    """Keep so many connections that say nothing, and so many that never end their headers; replace those that
+    the daemon ends."""
+    first = [b""] * idle + [HALF] * half_open
+    found: list[socket.socket | None] = [None] * len(first)
+    for turn in itertools.count():
+        for number, said in enumerate(first):
+            if found[number] is None or _ended(found[number]):
+                found[number] = _connection(at, said)
+            elif said:
+                with contextlib.suppress(OSError):
+                    found[number].send(b"x")
+        if turn == 0:
+            on()
+        time.sleep(again_s)
+
+
+def _connection(at: str, said: bytes) -> socket.socket | None:
+    """A new connection that has said something; None if the daemon takes none."""
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(CONNECT_S)
+    try:
+        made.connect(at)
+        made.sendall(said)
+    except OSError:
+        made.close()
+        return None
+    made.setblocking(False)
+    return made
+
+
+def _ended(connection: socket.socket | None) -> bool:
+    """Whether the other side has closed a connection."""
+    if connection is None:
+        return True
+    try:
+        return connection.recv(1 << 16, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+# by agents
+
+
+def agent_flood(at: str, node: str, tag: str, secret: str, messages: list[Any]) -> None:
+    """Say these messages as a node's agent, again and again, as fast as the daemon takes them."""
+
+    async def flood() -> None:
+        async with posing(Path(at), node, tag, secret) as agent:
+            on()
+            while True:
+                for _ in range(100):
+                    for message in messages:
+                        agent.say(message)
+                await agent.sent(1e6)
+                await asyncio.sleep(0)
+
+    asyncio.run(flood())
+
+
+# what they share
+
+
+def _with_session(at: str, work: Callable[[aiohttp.ClientSession], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with _session(at) as http:
+            on()
+            await work(http)
+
+    asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def _session(at: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """Connections to the daemon, without a limit of their own."""
+    connector = aiohttp.UnixConnector(path=at, limit=0)
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
+        yield http
+
+
+async def _together(*work: Awaitable[None]) -> None:
+    await asyncio.gather(*work)
+
+
+KINDS = (lock, bursts, specs, asking, connections, agent_flood)
+
+
+if __name__ == "__main__":
+    os.nice(NICE)
+    {kind.__name__: kind for kind in KINDS}[sys.argv[1]](**json.loads(sys.argv[2]))
