@@ -1,4 +1,4 @@
-"""Does the daemon's event loop ever wait? What its turns take, and when main jobs get their nodes, under attack.
+"""Does the daemon's event loop ever wait? What its turns take, and when main jobs get nodes, under attack.
 
     python benchmarks/loop.py [--seconds 60] [--only locked flood] [--again 1] [--list]
 
@@ -83,9 +83,8 @@ def main() -> None:
                 found.setdefault(name, []).append(figures.as_json())
     worst = [max(f["longest_own_s"] for f in taken) for taken in found.values()]
     if worst:
-        print(
-            f"longest turn of all: {1e3 * max(worst):.0f} ms; median {1e3 * statistics.median(worst):.0f} ms"
-        )
+        middle = statistics.median(worst)
+        print(f"longest turn of all: {1e3 * max(worst):.0f} ms; median {1e3 * middle:.0f} ms")
     if given.json:
         print(json.dumps(found))
 

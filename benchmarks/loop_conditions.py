@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import growth
 import sqlalchemy as sa
@@ -56,7 +55,7 @@ def nothing(world: World, options: Options) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """`prepared` runs before the daemon is started and is undone after its end; `attack` while it is measured."""
+    """`prepared` runs before the daemon is started and is undone after it; `attack` while it is measured."""
 
     says: str
     attack: Does = nothing
@@ -94,7 +93,8 @@ def small_disk(world: World, options: Options) -> Iterator[None]:
         yield
     finally:
         world.close()
-        subprocess.run(["umount", "--lazy", str(world.state)], check=True)
+        unmount = ["umount", "--lazy", str(world.state)]
+        subprocess.run(unmount, check=True)
 
 
 @contextlib.contextmanager
@@ -169,13 +169,20 @@ def connections(world: World, options: Options) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def hellos(world: World, options: Options) -> Iterator[None]:
+    """Clients without a secret that say long hellos, one after the other."""
+    with attacking("hellos", at=world.state / "daemon.sock", size=15_000_000, at_once=10):
+        yield
+
+
+@contextlib.contextmanager
 def script_flood(world: World, options: Options) -> Iterator[None]:
     """A script says to its agent whatever it likes, as fast as it can."""
     report = json.dumps({**PROGRESS, "metrics": {"loss#": 0.1}}).replace('"step": 1', '"step": #')
     joined = '{"type": "joined", "generation": 1, "step": 1, "size": 1, "survivor": true, "pause_s": 0.1}'
     messages = ['{"type": "ready", "generation": 0}', report, joined]
     world.submit("flood", str(SCRIPTS / "flood.py"), str(world.root), *messages, n_max=1, weight=10)
-    world.until(lambda: (world.root / "flooding").exists(), 60, "the script floods")
+    world.until((world.root / "flooding").exists, 60, "the script floods")
     yield
 
 
@@ -187,16 +194,14 @@ def agent_flood(world: World, options: Options) -> Iterator[None]:
     found = world.trainer("theirs")
     (node,) = found["members"]
     tag, secret = world.secret(node)
-    about = {"trainer": found["id"], "started": found["workers"] and 1, "run": 0}
-    messages: list[Any] = [{**PROGRESS, **about, "metrics": {"loss": 0.1}}, {"type": "ready", **about}]
-    with attacking(
-        *("agent_flood",),
-        at=world.state / "daemon.sock",
-        node=node,
-        tag=tag,
-        secret=secret,
-        messages=messages,
-    ):
+    joined = {"type": "joined", "generation": 9, "step": 1, "size": 1, "survivor": True, "pause_s": 0.1}
+    messages = [
+        {"trainer": found["id"], "started": started, "run": 0, "#": "x" * 1000, **said}
+        for started in range(1, 10)  # one of these is right
+        for said in ({**PROGRESS, "metrics": {f"loss{n}": 0.1 for n in range(100)}}, joined)
+    ]
+    socket = world.state / "daemon.sock"
+    with attacking("agent_flood", at=socket, node=node, tag=tag, secret=secret, messages=messages):
         yield
 
 
@@ -216,7 +221,7 @@ def all_prepared(world: World, options: Options) -> Iterator[None]:
 def everything(world: World, options: Options) -> Iterator[None]:
     """All attacks at once, but the full disk."""
     with contextlib.ExitStack() as stack:
-        for attack in (agent_flood, locked, specs, asked, connections):
+        for attack in (agent_flood, locked, specs, asked, hellos, connections):
             stack.enter_context(attack(world, options))
         yield
 
@@ -229,6 +234,7 @@ CONDITIONS: dict[str, Condition] = {
     "full": Condition(says="the disk is full", attack=full, prepared=small_disk, root=True),
     "specs": Condition(says="12 specs of 250 kB at a time, all wrong", attack=specs),
     "idle": Condition(says="1,000 idle and 200 half-open connections", attack=connections),
+    "hellos": Condition(says="10 clients without a secret, each of which says 15 MB", attack=hellos),
     "script": Condition(says="a script floods its agent", attack=script_flood, nodes=MORE_NODES),
     "agent": Condition(says="an agent floods the daemon", attack=agent_flood, nodes=MORE_NODES),
     "trainers": Condition(says="10,000 trainers wait", prepared=many_trainers),

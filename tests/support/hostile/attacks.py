@@ -165,6 +165,24 @@ def _ended(connection: socket.socket | None) -> bool:
         return True
 
 
+def hellos(at: str, size: int, at_once: int) -> None:
+    """Connect as an agent without a secret, so many at a time, and introduce yourself at length."""
+    filling = ",".join('{"a":1}' for _ in range(size // 8))
+    nobody = {"type": "hello", "node": "n1", "tag": "t", "nonce": "0", "workers": []}
+    said = "0" * 64 + json.dumps(nobody).replace("[]", f"[{filling}]")
+
+    async def introduce(http: aiohttp.ClientSession) -> None:
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with http.ws_connect("http://bftrainer/v1/agent", max_msg_size=0) as ws:
+                    await ws.receive(timeout=10.0)
+                    await ws.send_str(said)
+                    await ws.receive(timeout=10.0)
+            await asyncio.sleep(0.01)
+
+    _with_session(at, lambda http: _together(*(introduce(http) for _ in range(at_once))))
+
+
 # by agents
 
 
@@ -209,7 +227,7 @@ async def _together(*work: Awaitable[None]) -> None:
     await asyncio.gather(*work)
 
 
-KINDS = (lock, bursts, specs, asking, connections, agent_flood)
+KINDS = (lock, bursts, specs, asking, connections, hellos, agent_flood)
 
 
 if __name__ == "__main__":

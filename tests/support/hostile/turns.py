@@ -1,6 +1,6 @@
 """How long each turn of an event loop takes, and what it does meanwhile.
 
-A turn is what the loop does between two waits for I/O. Of a turn of `NOTED_S` or more a line of JSON says when
+A turn is what the loop does between two waits for I/O. Of one of `NOTED_S` or more a line of JSON says when
 it ended (`at`, monotonic), how long it took (`wall_s`), how long the loop's thread computed (`cpu_s`), how
 long it was ready to and another process had the core (`robbed_s`), and, of one of `NAMED_S` or more, which
 callbacks took long and where its thread was. What is neither `cpu_s` nor `robbed_s` was spent waiting: for a

@@ -47,8 +47,8 @@ class World(Site):
 
     def good(self) -> None:
         """Submit the trainer that behaves, and wait until it trains."""
-        self.submit(GOOD, str(SCRIPTS / "steady.py"), n_max=len(self.nodes))
-        self.until(lambda: self.samples(), LONG_S, "the good trainer trains")
+        self.submit(GOOD, str(SCRIPTS / "steady.py"), n_max=len(self.nodes), priority=10, weight=10)
+        self.until(self.samples, LONG_S, "the good trainer trains")
 
     def samples(self) -> int:
         """What the good trainer has done so far."""
@@ -82,7 +82,7 @@ class World(Site):
         return self.daemon.pid
 
     def memory_mb(self, key: str = "VmHWM") -> float:
-        """The most memory that the daemon's process has had resident, since `forget_peak` if that was called."""
+        """The most memory that the daemon's process has had resident, since `forget_peak`, if called."""
         text = read(self.pid(), "status").decode()
         return int(text.partition(f"{key}:")[2].split()[0]) * 1024 / 1e6
 
