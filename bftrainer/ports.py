@@ -183,7 +183,11 @@ class Launcher(Executor, Workers, Protocol):
 
 
 class Store(Protocol):
-    """What the daemon keeps on disk. Every method is one transaction; errors are `StoreError`s."""
+    """What the daemon keeps on disk. Every method is one transaction; errors are `StoreError`s.
+
+    Methods that write raise `UnstorableError` where trying again is of no use. One thread writes; several may
+    read.
+    """
 
     def submit(self, spec: TrainerSpec, time: float) -> int:
         """Store a new trainer and return its id.
@@ -208,12 +212,20 @@ class Store(Protocol):
         """Note that the actions with these ids have been carried out."""
         ...
 
-    def progress(self, reports: Sequence[Progress]) -> None:
-        """Store reports; each trainer keeps its last one."""
+    def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
+        """Store what decisions led to, without their events: trainers as they are now, and ends with their
+        times."""
         ...
 
-    def pause(self, pause: Pause) -> None:
-        """Store one member's pause in a rescale."""
+    def progress(self, reports: Sequence[Progress], rows: Collection[int] | None = None) -> None:
+        """Store reports: each trainer keeps its last one.
+
+        Those of the trainers in `rows` (None: of all) are also kept, as rows of "reports".
+        """
+        ...
+
+    def pause(self, *pauses: Pause) -> None:
+        """Store members' pauses in rescales."""
         ...
 
     def trainers(self) -> list[StoredTrainer]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
-from bftrainer.errors import BftrainerError
+from bftrainer.errors import BftrainerError, NameTakenError, StoreError, UnstorableError
 
 
 class UnknownTrainerError(BftrainerError, LookupError):
@@ -19,6 +19,9 @@ STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
     (UnauthenticatedError, 401),
     (NotAllowedError, 403),
     (UnknownTrainerError, 404),
+    (NameTakenError, 400),
+    (UnstorableError, 400),
+    (StoreError, 503),
     (BftrainerError, 400),
 )
 """The first kind that an error is of gives the status code."""

@@ -23,6 +23,7 @@ from bftrainer.api.listen import export, listen, listen_tcp
 from bftrainer.api.munge import Munge
 from bftrainer.api.routes import application
 from bftrainer.daemon.agents import AgentLink, AgentReports
+from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.journal import Journal
@@ -33,6 +34,7 @@ from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
 from bftrainer.daemon.trainers import Trainers
+from bftrainer.daemon.writer import Writer
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.model.trainer import TrainerSpec
@@ -67,7 +69,7 @@ class Daemon:
         self._stop = asyncio.Event()
         self.telemetry = Telemetry()
         self.mailbox = Mailbox(clock)
-        self.journal = Journal(store, self.telemetry, clock)
+        self.journal = _journal(own, store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
         self.hub = Hub(partial(of_pilot, key))
         self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry)
@@ -89,7 +91,7 @@ class Daemon:
             telemetry=self.telemetry,
         )
         self.runner.decided = self.nodes.hold.wake
-        self.orders = Orders(store, self.journal, self.mailbox, self.launcher, self.nodes, clock)
+        self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
         self.recovery = self._recovery()
         self.agents = AgentReports(
             link, self.pilots, self.nodes.release, self.launcher, self.recovery.trainers_on, self.telemetry
@@ -137,9 +139,10 @@ class Daemon:
         Raises:
             BftrainerError: its socket cannot be made.
         """
-        self._note_run()
-        self.recovery.load()
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.journal.close)
+            self._note_run()
+            self.recovery.load()
             await self._listen(stack)
             ready()
             await self._serve()
@@ -171,7 +174,7 @@ class Daemon:
         stack.push_async_callback(runner.cleanup)
         stack.push_async_callback(self._scheduler.close)
         stack.callback(self.launcher.close)
-        stack.callback(self.journal.flush)
+        stack.callback(self.runner.close)
         if self._tcp is not None:
             others.append(await listen_tcp(app(), self._tcp))
         if own.metrics_port is not None:
@@ -189,9 +192,8 @@ class Daemon:
             "events": self.runner.run,
             "polls": self.nodes.watch.run,
             "pilots": self.nodes.hold.run,
-            "flush": self.journal.flush_for_ever,
             "disk": Disk(self.settings.current.state_dir, self.settings, self.telemetry).run,
-            "pruning": Pruning(self._store, self.settings, self.clock, self.telemetry).run,
+            "store": self.journal.watch,
         }
         tasks = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
         await self._unless_stopped(*tasks)
@@ -230,6 +232,14 @@ class Daemon:
         runs = keep_runs(json.loads(self._store.get("runs") or "[]"), own, self._started_at)
         now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
         self.journal.remember("runs", json.dumps([*runs, now]))
+
+
+def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:
+    """The journal, and its writer, which has the store to itself as far as writing goes."""
+    backlog = Backlog(
+        bound=lambda: own.current.queued_writes, row_every_s=lambda: own.current.keep_reports_every_s
+    )
+    return Journal(Writer(store, telemetry, backlog, Pruning(store, own, clock).step), telemetry, clock)
 
 
 async def _cleanup(runners: list[AppRunner]) -> None:

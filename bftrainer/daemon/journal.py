@@ -1,61 +1,49 @@
-"""What the daemon writes to the store: decisions before they are acted on, and trainers' reports.
+"""What the daemon stores: decisions before they are acted on, trainers' reports, and what users submit.
 
-The machine does not wait for our disk. While nothing can be stored, the daemon goes on in memory and says
-so in its status; everything is written when the store works again.
+The machine does not wait for our disk: a thread writes. A decision waits for it for a moment, so that what is
+decided is stored before it is done. While the store does not answer, the daemon goes on in memory and says so
+in its status; everything is written, in order, when the store works again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import logging
+import time
 
-from bftrainer.errors import StoreError, UnstorableError
-from bftrainer.model.actions import Action, Ended
-from bftrainer.model.events import Event
-from bftrainer.model.problem import Plan
+from bftrainer.daemon.writer import Writer
+from bftrainer.daemon.writes import Decision, DecisionWrite, PerformedWrite, SubmissionWrite, ValueWrite
+from bftrainer.errors import StoreError
 from bftrainer.model.reports import Pause, Progress
-from bftrainer.model.trainer import Trainer
-from bftrainer.ports import Clock, Store
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.ports import Clock
+from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
 
-FLUSH_S = 2.0
-"""How often reports that have come are stored."""
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One event and what the engine decided on it; `trainers` are those that it changed."""
-
-    event: Event
-    trainers: Sequence[Trainer]
-    plan: Plan | None
-    actions: Sequence[Action]
-    ended: Ended | None
-    pool: frozenset[str]
-
-
-@dataclass(slots=True)
-class Attempt:
-    """Whether a write to the store failed."""
-
-    failed: bool = False
+WAIT_S = 0.1
+"""So long a decision waits until it is stored, then it is acted on all the same."""
+SLOW_S = 1.0
+"""A store that does not answer for so long is trouble."""
+ANSWER_S = 5.0
+"""So long a user waits for a trainer to be stored."""
+CLOSE_S = 10.0
+"""So long the end of the daemon waits for what is not stored yet."""
+LOOK_S = 0.25
+"""How often the register of troubles hears how the store is."""
 
 
 class Journal:
-    """Implements `ports.Journal`, and stores decisions. No method raises `StoreError`: a write that fails is
-    noted as trouble of the store, and tried again by `flush`. What can never be stored is told and dropped:
-    it keeps nothing back that comes after it."""
+    """Implements `ports.Journal`, and has decisions and trainers stored. Belongs to the event loop, which it
+    never keeps waiting; only `submit` raises `StoreError`."""
 
-    def __init__(self, store: Store, telemetry: Telemetry, clock: Clock) -> None:
-        self._store, self._telemetry, self._clock = store, telemetry, clock
-        self._decisions: deque[Decision] = deque()  # not stored yet
-        self._pauses: deque[Pause] = deque()
-        self._reports: dict[int, Progress] = {}
+    def __init__(self, writer: Writer, telemetry: Telemetry, clock: Clock) -> None:
+        self._writer, self._telemetry, self._clock = writer, telemetry, clock
         self._latest: dict[int, Progress] = {}
         self._unfinished: set[int] = set()
+        self._told_of = ""
+        self._over: set[int] = set()  # trainers that have ended, with a report that may not be stored yet
 
     def begin(self, trainer: int) -> None:
         """Keep this trainer's latest report in memory until the trainer has ended."""
@@ -67,102 +55,122 @@ class Journal:
 
     # decisions
 
-    def decided(self, decision: Decision) -> list[int]:
-        """Store a decision, after those that are not stored yet. Returns the ids of its actions; none where
-        it cannot be stored now."""
+    async def decided(self, decision: Decision) -> DecisionWrite:
+        """Have a decision stored, after those before it. Returns when it is, or after `WAIT_S`; at once while
+        an earlier write has waited for longer than that."""
         if decision.ended is not None:
             self._unfinished.discard(decision.ended.trainer)
-        self._decisions.append(decision)
-        return self._write_decisions()
+            self._over.add(decision.ended.trainer)
+        write = DecisionWrite(since=time.monotonic(), decision=decision)
+        behind = self._behind_s() > WAIT_S
+        self._writer.add(write)
+        if not behind:
+            await asyncio.wait([asyncio.wrap_future(write.stored)], timeout=WAIT_S)
+        return write
 
-    def performed(self, actions: list[int]) -> None:
-        """Store that these actions have been carried out."""
-        if actions:
-            with self._writing():
-                self._store.performed(actions, self._clock.now())
-
-    def _write_decisions(self) -> list[int]:
-        actions: list[int] = []
-        while self._decisions:
-            self.performed(actions)  # of an earlier decision, carried out long ago
-            first, actions = self._decisions[0], []
-            with self._writing() as attempt:
-                actions = self._store.record(
-                    first.event, first.trainers, first.plan, first.actions, first.ended, first.pool
-                )
-            if attempt.failed:
-                return []
-            self._decisions.popleft()
-        return actions
+    def performed(self, decision: DecisionWrite) -> None:
+        """Have stored that the actions of a decision have been carried out."""
+        if decision.decision.actions:
+            now = self._clock.now()
+            self._writer.add(PerformedWrite(since=time.monotonic(), of=decision, time=now))
 
     # ports.Journal
 
     def progressed(self, progress: Progress) -> None:
-        """Keep a trainer's latest report; `flush` stores it."""
-        self._latest[progress.trainer] = self._reports[progress.trainer] = progress
+        """Keep a trainer's latest report, and have it stored soon."""
+        self._latest[progress.trainer] = progress
+        if progress.trainer not in self._unfinished:
+            self._over.add(progress.trainer)
+        self._writer.report(progress)
 
     def pause(self, pause: Pause) -> None:
-        """Store how long a member stood still in a rescale, and count it."""
-        self._pauses.append(pause)
+        """Have stored how long a member stood still in a rescale, and count it."""
         self._telemetry.paused(pause)
-        self._write_pauses()
+        self._writer.pause(pause)
 
-    def _write_pauses(self) -> None:
-        while self._pauses:
-            with self._writing() as attempt:
-                self._store.pause(self._pauses[0])
-            if attempt.failed:
-                return
-            self._pauses.popleft()
+    # what users and admins order
+
+    async def submit(self, spec: TrainerSpec, now: float) -> int:
+        """Store a new trainer, and return its id.
+
+        Raises:
+            NameTakenError: an unfinished trainer of the user has its name.
+            StoreError: nothing was submitted.
+        """
+        if self._behind_s() > ANSWER_S:
+            raise self._no_answer()
+        submission = SubmissionWrite(since=time.monotonic(), spec=spec, time=now)
+        self._writer.add(submission)
+        try:
+            await asyncio.wait([asyncio.wrap_future(submission.answer)], timeout=ANSWER_S)
+        except asyncio.CancelledError:  # the client has gone, or the daemon ends
+            self._writer.withdraw(submission, anyway=True)
+            raise
+        if self._writer.withdraw(submission):
+            raise self._no_answer()
+        answer = submission.answer.result()
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def _no_answer(self) -> StoreError:
+        why = self._writer.standing().error or f"it has been busy for {self._behind_s():.0f} s"
+        return StoreError(f"the store does not answer: {why}; nothing was submitted, try again later")
+
+    def remember(self, key: str, value: str) -> None:
+        """Have a value stored under a key."""
+        self._writer.remember(ValueWrite(since=time.monotonic(), key=key, value=value))
 
     # the store
 
-    def remember(self, key: str, value: str) -> None:
-        """Store a value under a key; a failure is noted, and not tried again."""
-        with self._writing():
-            self._store.put(key, value)
-
-    def flush(self) -> None:
-        """Store what is not stored yet, and forget reports of trainers that have ended."""
-        if self._decisions:
-            self.performed(self._write_decisions())
-        self._write_pauses()
-        if self._reports:
-            rows, self._reports = self._reports, {}
-            with self._writing() as attempt:
-                self._progress(list(rows.values()))
-            if attempt.failed:
-                self._reports = rows | self._reports
-        kept = self._unfinished | self._reports.keys()
-        self._latest = {trainer: report for trainer, report in self._latest.items() if trainer in kept}
-
-    def _progress(self, reports: list[Progress]) -> None:
-        try:
-            self._store.progress(reports)
-        except UnstorableError as error:  # one of them: the others can be stored
-            if len(reports) == 1:
-                raise
-            self._telemetry.trouble("store", f"storing reports one by one: {error}")
-            for report in reports:
-                with suppress(UnstorableError):
-                    self._store.progress([report])
-
-    async def flush_for_ever(self) -> None:
-        """Flush every `FLUSH_S` seconds."""
+    async def watch(self) -> None:
+        """Note how the store is, and forget reports of trainers that have ended, for ever."""
         while True:
-            await asyncio.sleep(FLUSH_S)
-            self.flush()
+            self.look()
+            await asyncio.sleep(LOOK_S)
 
-    @contextmanager
-    def _writing(self) -> Iterator[Attempt]:
-        """Around a write to the store: a failure becomes trouble of the store instead of an error."""
-        attempt = Attempt()
-        trouble = ""
-        try:
-            yield attempt
-        except UnstorableError as error:  # says nothing of the store, and would fail again
-            self._telemetry.trouble("store", f"dropped: {error}")
-        except StoreError as error:
-            attempt.failed, trouble = True, str(error)
-            self._telemetry.metrics.store_failures.inc()
+    def look(self) -> None:
+        """Note whether the store works, and forget what it has of trainers that have ended."""
+        trouble = self._trouble()
         self._telemetry.condition("store", trouble)
+        left_out = self._left_out()
+        if left_out and not trouble and left_out != self._told_of:
+            self._told_of = left_out
+            self._telemetry.trouble("history", left_out)
+        for trainer in [id_ for id_ in self._over if not self._writer.has_report(id_)]:
+            self._over.remove(trainer)
+            self._latest.pop(trainer, None)
+
+    def _behind_s(self) -> float:
+        """For how long writes have waited or failed."""
+        since = self._writer.standing().behind_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _trouble(self) -> str:
+        """What is wrong with the store, in words; nothing: it works."""
+        own, behind_s = self._writer.standing(), self._behind_s()
+        if not own.error and behind_s < SLOW_S:
+            return ""
+        reason = own.error or "it is busy"
+        said = (
+            f"the store has not taken anything for {behind_s:.0f} s: {reason}; decisions are kept in memory "
+            "and written when it does"
+        )
+        left_out = self._left_out()
+        return f"{said}; {left_out}" if left_out else said
+
+    def _left_out(self) -> str:
+        """What the history lacks since the daemon began, in words; nothing: it is whole."""
+        own = self._writer.standing()
+        if not own.events_left_out and not own.pauses_left_out:
+            return ""
+        return f"the history lacks {own.events_left_out} events and {own.pauses_left_out} pauses"
+
+    async def close(self) -> None:
+        """Have stored what is not stored yet, for `CLOSE_S` at most."""
+        self._writer.close()
+        await asyncio.wait([asyncio.wrap_future(self._writer.done)], timeout=CLOSE_S)
+        lost = self._writer.give_up()
+        if lost:
+            error = self._writer.standing().error
+            note(log, "not_stored", logging.ERROR, writes=lost, reason=error)

@@ -8,7 +8,7 @@ from bftrainer.model.events import Drain, Resume, TrainerCancelled, TrainerSubmi
 from bftrainer.model.machine import Operation
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.nodes.nodes import Nodes
-from bftrainer.ports import Clock, Launcher, Store
+from bftrainer.ports import Clock, Launcher
 
 OPERATION = "operation"
 """The store's key for what the site allows us."""
@@ -18,19 +18,19 @@ class Orders:
     """Carries out orders. Whether their caller may give them is decided in `service`."""
 
     def __init__(
-        self, store: Store, journal: Journal, mailbox: Mailbox, launcher: Launcher, nodes: Nodes, clock: Clock
+        self, journal: Journal, mailbox: Mailbox, launcher: Launcher, nodes: Nodes, clock: Clock
     ) -> None:
-        self._store, self._journal, self._mailbox = store, journal, mailbox
+        self._journal, self._mailbox = journal, mailbox
         self._launcher, self._nodes, self._clock = launcher, nodes, clock
 
-    def submit(self, wanted: TrainerSpec) -> int:
+    async def submit(self, wanted: TrainerSpec) -> int:
         """Store a trainer, tell the engine of it, and return its id.
 
         Raises:
             StoreError: nothing was stored.
         """
         now = self._clock.now()
-        id_ = self._store.submit(wanted, now)
+        id_ = await self._journal.submit(wanted, now)
         self._journal.begin(id_)
         self._launcher.add(id_, wanted)
         self._mailbox.emit(TrainerSubmitted(time=now, trainer=id_, spec=wanted))

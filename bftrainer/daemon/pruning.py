@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from bftrainer.errors import StoreError
 from bftrainer.ports import Clock, Store
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
-from bftrainer.telemetry.telemetry import Telemetry
 
 STEP_ROWS = 200
-"""So many events, reports and pauses are deleted at once: in a few milliseconds, for which others wait."""
+"""So many events, reports and pauses are deleted at once: a decision waits for them for milliseconds."""
 PAUSE_S = 0.1
 """Between two steps while there is something to delete."""
 CHECK_S = 60.0
@@ -23,29 +20,20 @@ DAY_S = 86_400.0
 
 
 class Pruning:
-    """Deletes old events, reports and pauses for as long as the daemon runs."""
+    """Deletes old events, reports and pauses, a few at a time, whenever it is called."""
 
-    def __init__(self, store: Store, settings: LiveSettings, clock: Clock, telemetry: Telemetry) -> None:
-        self._store, self._settings, self._clock, self._telemetry = store, settings, clock, telemetry
+    def __init__(self, store: Store, settings: LiveSettings, clock: Clock) -> None:
+        self._store, self._settings, self._clock = store, settings, clock
 
-    async def run(self) -> None:
-        """Prune, for ever. A store that fails is tried again later."""
-        while True:
-            try:
-                deleted = await self.step()
-            except StoreError as error:
-                self._telemetry.trouble("pruning", error)
-                deleted = 0
-            await asyncio.sleep(PAUSE_S if deleted else CHECK_S)
-
-    async def step(self) -> int:
-        """Delete a few of the oldest rows that are old enough. Returns how many.
+    def step(self) -> float:
+        """Delete a few of the oldest rows that are old enough. Returns after how long to call again (s).
 
         Raises:
             StoreError: nothing was deleted.
         """
         before = oldest_kept(self._settings.current, self._clock.now())
-        return 0 if before is None else await asyncio.to_thread(self._store.prune, before, STEP_ROWS)
+        deleted = 0 if before is None else self._store.prune(before, STEP_ROWS)
+        return PAUSE_S if deleted else CHECK_S
 
 
 def oldest_kept(settings: Settings, now: float) -> float | None:

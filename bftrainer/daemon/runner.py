@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from bftrainer.allocate import decide
-from bftrainer.daemon.journal import Decision, Journal
+from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.systemd import Pulse
-from bftrainer.engine.state import State
+from bftrainer.daemon.writes import Decision
+from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
 from bftrainer.model.events import Event
 from bftrainer.model.problem import Plan, Problem
@@ -26,7 +28,9 @@ class Runner:
     """Owns the engine's state and the last plan.
 
     Events are taken one at a time. For each: the engine decides, the decision is stored, then the launcher
-    carries it out (write-ahead). `decided` is called whenever trainers may have other nodes than before.
+    carries it out (write-ahead; a store that does not answer is not waited for). The engine has a thread of
+    its own, so that nothing else can keep it waiting. `decided` is called whenever trainers may have other
+    nodes than before.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Runner:
         self.last_plan: Plan | None = None
         self.pulse = Pulse()
         self.decided: Callable[[], None] = lambda: None
+        self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     def trainers(self) -> tuple[Trainer, ...]:
         """The trainers that may hold nodes, as the last decision left them."""
@@ -65,15 +70,16 @@ class Runner:
         """Decide on one event, store the decision, carry it out."""
         # settings may have been reloaded since the last event
         before = replace(self.state, settings=self._settings.current.engine)
-        outcome = await asyncio.to_thread(step, before, event, self._solve)
+        loop = asyncio.get_running_loop()
+        outcome, changed = await loop.run_in_executor(self._engine, self._step, before, event)
         self.state = outcome.state
         if outcome.plan is not None:
             self.last_plan = outcome.plan
         self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
-        stored = self._journal.decided(
+        stored = await self._journal.decided(
             Decision(
                 event=event,
-                trainers=[t for t in outcome.state.active.values() if before.active.get(t.id) is not t],
+                trainers=changed,
                 plan=outcome.plan,
                 actions=outcome.actions,
                 ended=outcome.ended,
@@ -86,7 +92,16 @@ class Runner:
             self.decided()
         if outcome.ended is not None:
             self._launcher.forget(outcome.ended.trainer)
-            self._journal.flush()
+
+    def close(self) -> None:
+        """Let go of the engine's thread; `run` has ended."""
+        self._engine.shutdown(wait=False, cancel_futures=True)
+
+    def _step(self, before: State, event: Event) -> tuple[Step, list[Trainer]]:
+        """What an event leads to, and the trainers that it changed."""
+        outcome = step(before, event, self._solve)
+        after = outcome.state.active
+        return outcome, [t for t in after.values() if before.active.get(t.id) is not t]
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()

@@ -86,7 +86,7 @@ class DaemonService:
         if not Path(base).is_absolute():
             raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
         wanted = replace(parse(text, name, Path(base)), user=caller.user)
-        return {"id": self.orders.submit(wanted), "name": wanted.name}
+        return {"id": await self.orders.submit(wanted), "name": wanted.name}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
         """End a trainer; no error if it has ended already. Raises as `show` does."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from bftrainer.settings.setting import Section, Setting
+from bftrainer.settings.setting import Seconds, Section, Setting
 
 
 class LimitSettings(Section):
@@ -68,3 +68,24 @@ class LimitSettings(Section):
             told="status, `/readyz` and the log say how many are left",
         ),
     ] = 1000
+    queued_writes: Annotated[
+        int,
+        Field(ge=8, le=1_000_000),
+        Setting(
+            help="writes that wait in memory while the store does not answer",
+            live=True,
+            at_bound="the oldest pauses, then the oldest events with their plans and actions are left out of "
+            "the history; the latest state of each trainer is always stored",
+            told="`bftrainer status` and the log say how many",
+        ),
+    ] = 4000
+    keep_reports_every_s: Annotated[
+        Seconds,
+        Setting(
+            help="the store keeps at most one report of a trainer per so many seconds",
+            unit="s",
+            live=True,
+            at_bound="the latest report of the time is kept, the others are not",
+            told="`bftrainer show` has the latest report at any time",
+        ),
+    ] = 5.0

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DatabaseError
 
 from bftrainer.errors import StoreError
 
-BUSY_S = 10
-"""How long a transaction waits for another connection's lock, in seconds."""
+BUSY_S = 1.0
+"""How long a transaction waits for another connection's lock, in seconds; the daemon then tries again."""
 
 
 def open_database(path: Path) -> sa.Engine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from sqlalchemy.exc import (
     ProgrammingError,
     StatementError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended
@@ -29,7 +30,7 @@ from bftrainer.store import tables as t
 from bftrainer.store.database import cause, open_database
 from bftrainer.store.pruning import prune
 
-UNSTORABLE = (ProgrammingError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
+UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
 
 
@@ -76,9 +77,7 @@ class SqlStore:
             id_ = _insert(c, t.events, rows.of_event(event, len(pool)))
             if plan is not None:
                 c.execute(t.plans.insert().values(rows.of_plan(plan, id_)))
-            for trainer in trainers:
-                values = {"status": trainer.status.value, "engine": rows.of_engine(trainer)}
-                c.execute(t.trainers.update().where(t.trainers.c.id == trainer.id).values(values))
+            _update(c, trainers)
             if ended is not None:
                 _end(c, ended, event.time)
             return [_insert(c, t.actions, rows.of_action(action, id_)) for action in actions]
@@ -89,20 +88,29 @@ class SqlStore:
             with self._transaction() as c:
                 c.execute(t.actions.update().where(t.actions.c.id.in_(actions)).values(performed_at=time))
 
-    def progress(self, reports: Sequence[Progress]) -> None:
+    def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
+        """See `ports.Store.catch_up`."""
+        with self._transaction() as c:
+            _update(c, trainers)
+            for end, time in ended:
+                _end(c, end, time)
+
+    def progress(self, reports: Sequence[Progress], rows: Collection[int] | None = None) -> None:
         """See `ports.Store.progress`."""
         with self._transaction() as c:
             for report in reports:
                 values = dataclasses.asdict(report)
                 own = {key: values[key] for key in ("step", "samples", "epoch", "rate", "metrics")}
                 c.execute(t.trainers.update().where(t.trainers.c.id == report.trainer).values(own))
-                del values["epoch"]
-                c.execute(t.reports.insert().values(values))
+                if rows is None or report.trainer in rows:
+                    del values["epoch"]
+                    c.execute(t.reports.insert().values(values))
 
-    def pause(self, pause: Pause) -> None:
+    def pause(self, *pauses: Pause) -> None:
         """See `ports.Store.pause`."""
-        with self._transaction() as c:
-            c.execute(t.pauses.insert().values(dataclasses.asdict(pause)))
+        if pauses:
+            with self._transaction() as c:
+                c.execute(t.pauses.insert(), [dataclasses.asdict(pause) for pause in pauses])
 
     def put(self, key: str, value: str) -> None:
         """See `ports.Store.put`."""
@@ -175,13 +183,11 @@ class SqlStore:
         try:
             with self._engine.begin() as connection:
                 yield connection
-        except IntegrityError:
-            raise
         except UNSTORABLE as error:
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
-        except DatabaseError as error:
+        except (DatabaseError, PoolTimeoutError) as error:
             raise StoreError(f"{self._path}: {cause(error)}") from error
-        except StatementError as error:  # SQLite was not reached
+        except (StatementError, ValueError, TypeError) as error:  # SQLite was not reached
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
 
 
@@ -189,6 +195,13 @@ def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:
     """Add a row and return its id."""
     result = c.execute(table.insert().values(values))
     return int(result.inserted_primary_key[0])  # type: ignore[index]
+
+
+def _update(c: sa.Connection, trainers: Sequence[Trainer]) -> None:
+    """Note trainers as they are now."""
+    for trainer in trainers:
+        values = {"status": trainer.status.value, "engine": rows.of_engine(trainer)}
+        c.execute(t.trainers.update().where(t.trainers.c.id == trainer.id).values(values))
 
 
 def _end(c: sa.Connection, ended: Ended, time: float) -> None:

@@ -184,6 +184,27 @@ class StoreContract:
         assert store.rows("pauses", 10, id_)[0]["pause_s"] == 0.05
         assert store.rows("pauses", 10, id_ + 1) == []
 
+    def test_reports_become_rows_only_where_they_are_to(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        first, second = (store.submit(replace(SPEC, name=name), 0.0) for name in "ab")
+        store.progress([replace(PROGRESS, trainer=first), replace(PROGRESS, trainer=second)], {second})
+        assert [t.step for t in store.trainers()] == [PROGRESS.step] * 2
+        assert [row["trainer"] for row in store.rows("reports", None)] == [second]
+
+    def test_states_are_stored_without_the_events_that_led_to_them(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        goes_on, ends = (store.submit(replace(SPEC, name=name), 0.0) for name in "ab")
+        now = Trainer(
+            id=goes_on, spec=replace(SPEC, name="a"), submitted_at=0.0, generation=9, nodes=frozenset({"n1"})
+        )
+        store.catch_up([now], [(Ended(trainer=ends, status=TrainerStatus.FAILED, reason="exit 1"), 7.0)])
+        store.catch_up([], [])
+        first, second = store.trainers()
+        assert (first.engine, first.status) == (now, now.status)
+        assert (second.status, second.reason, second.ended_at) == (TrainerStatus.FAILED, "exit 1", 7.0)
+        assert store.count_ended() == {TrainerStatus.FAILED: 1}
+        assert store.rows("events", None) == []
+
     def test_lookups_find_what_the_whole_list_has(self, reopen: Callable[[], Store]) -> None:
         store = reopen()
         for number, (user, name) in enumerate((u, n) for u in ("alice", "bob") for n in ("a", "b", "a")):

@@ -1,34 +1,48 @@
-"""What is stored, in which order, while the store works and while it does not."""
+"""What is stored, in which order, and what waits for it, while the store works and while it does not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import threading
+import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
 
-from bftrainer.daemon.journal import Decision, Journal
-from bftrainer.errors import StoreError, UnstorableError
+from bftrainer.daemon import journal as journal_
+from bftrainer.daemon.backlog import Backlog
+from bftrainer.daemon.journal import Journal
+from bftrainer.daemon.writer import Writer
+from bftrainer.daemon.writes import Decision, DecisionWrite
+from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
-from bftrainer.model.reports import Pause, Progress
-from bftrainer.model.trainer import TrainerStatus
+from bftrainer.model.reports import Pause, PauseKind, Progress
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.telemetry.telemetry import Telemetry
+from tests.support.nodes_world import run
+from tests.support.waiting import until_true
+
+SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=1)
 
 
 class Disk:
-    """A store that says what it was asked to write; while `full`, it refuses."""
+    """A store that says what it was asked to write; it may be `full`, or hang while not `answers`."""
 
     def __init__(self) -> None:
         self.full = False
-        self.refused: Callable[[str, Any], bool] | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+        self.never: set[object] = set()  # what it will never take
         self.written: list[tuple[str, Any]] = []
 
     def _write(self, what: str, value: Any) -> None:
+        self.answers.wait(20)
         if self.full:
             raise StoreError("disk full")
-        if self.refused is not None and self.refused(what, value):
-            raise UnstorableError("a value cannot be stored")
+        if {what, str(value)} & self.never:
+            raise UnstorableError("no text")
         self.written.append((what, value))
 
     def record(self, event: Event, *decided: object) -> list[int]:
@@ -39,11 +53,20 @@ class Disk:
     def performed(self, actions: Sequence[int], time: float) -> None:
         self._write("performed", list(actions))
 
-    def progress(self, rows: Sequence[Progress]) -> None:
-        self._write("progress", [(row.trainer, row.step) for row in rows])
+    def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
+        self._write("states", [t.id for t in trainers] + [-e.trainer for e, _ in ended])
 
-    def pause(self, pause: Pause) -> None:
-        self._write("pause", pause.generation)
+    def progress(self, reports: Sequence[Progress], rows: Collection[int]) -> None:
+        self._write("progress", [(r.trainer, r.step) for r in reports])
+
+    def pause(self, *pauses: Pause) -> None:
+        self._write("pauses", [pause.generation for pause in pauses])
+
+    def submit(self, spec: TrainerSpec, time: float) -> int:
+        if spec.name == "taken":
+            raise NameTakenError("taken")
+        self._write("trainer", spec.name)
+        return 77
 
     def put(self, key: str, value: str) -> None:
         self._write("value", (key, value))
@@ -55,7 +78,7 @@ class Disk:
 def decision(trainer: int, *, ends: bool = False) -> Decision:
     return Decision(
         event=TrainerCancelled(time=1.0, trainer=trainer),
-        trainers=[],
+        trainers=[Trainer(id=trainer, spec=SPEC, submitted_at=0.0)],
         plan=None,
         actions=[StopWorker(trainer=trainer, generation=1, node="n1")],
         ended=Ended(trainer=trainer, status=TrainerStatus.CANCELLED) if ends else None,
@@ -83,7 +106,7 @@ def pause(generation: int) -> Pause:
         trainer=1,
         generation=generation,
         node="n1",
-        kind="join",
+        kind=PauseKind.JOIN,
         size=1,
         step=1,
         pause_s=0.1,
@@ -91,104 +114,325 @@ def pause(generation: int) -> Pause:
     )
 
 
-Made = tuple[Disk, Journal, Telemetry]
+class Made:
+    """A journal with its writer over a `Disk`."""
+
+    def __init__(self) -> None:
+        self.disk, self.telemetry = Disk(), Telemetry()
+        self.bound, self.tidied = 1000, 0
+        backlog = Backlog(lambda: self.bound, lambda: 0.0)
+        self.writer = Writer(self.disk, self.telemetry, backlog, self.tidy_up)  # type: ignore[arg-type]
+        self.journal = Journal(self.writer, self.telemetry, self.disk)
+
+    def tidy_up(self) -> float:
+        self.tidied += 1
+        return 1000.0
+
+    async def all_written(self) -> None:
+        await until_true(lambda: self.writer.standing().behind_since is None)
+
+    def problems(self) -> list[str]:
+        self.journal.look()
+        return self.telemetry.troubles.texts(details=True)
 
 
 @pytest.fixture
-def made() -> Made:
-    disk, telemetry = Disk(), Telemetry()
-    return disk, Journal(disk, telemetry, disk), telemetry  # type: ignore[arg-type]
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setattr("bftrainer.daemon.backlog.FLUSH_S", 0.0)
+    return Made()
 
 
 def test_a_decision_is_stored_before_it_is_acted_on(made: Made) -> None:
-    disk, journal, _ = made
-    actions = journal.decided(decision(1))
-    assert (actions, disk.written) == ([10], [("decision", 1)])
-    journal.performed(actions)
-    assert disk.written[1:] == [("performed", [10])]
+    async def scenario() -> None:
+        write = await made.journal.decided(decision(1))
+        assert (write.actions, made.disk.written) == ([10], [("decision", 1)])
+        made.journal.performed(write)
+        await made.journal.close()
+        assert made.disk.written[1:] == [("performed", [10])]
+
+    run(scenario)
 
 
-@pytest.mark.parametrize("again", [lambda j: j.decided(decision(3)), lambda j: j.flush()])
-def test_what_a_full_disk_refused_is_stored_in_order_when_there_is_room(
-    made: Made, again: Callable[[Journal], object]
+def test_what_a_full_disk_refused_is_stored_in_order_when_there_is_room(made: Made) -> None:
+    async def scenario() -> None:
+        made.disk.full = True
+        for trainer in (1, 2):
+            made.journal.performed(await made.journal.decided(decision(trainer)))
+        await until_true(lambda: "disk full" in "".join(made.problems()))
+        made.disk.full = False
+        await made.all_written()
+        expected = [("decision", 1), ("performed", [10]), ("decision", 2), ("performed", [20])]
+        assert sorted(made.disk.written) == sorted(expected)
+        assert made.disk.written.index(("decision", 1)) < made.disk.written.index(("decision", 2))
+        assert made.problems() == []
+
+    run(scenario)
+
+
+def test_a_store_that_hangs_is_waited_for_once_and_a_moment(
+    made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, journal, telemetry = made
-    disk.full = True
-    assert journal.decided(decision(1)) == journal.decided(decision(2)) == []
-    assert telemetry.troubles.texts(details=True) == ["disk full"]
-    disk.full = False
-    again(journal)
-    expected = [("decision", 1), ("performed", [10]), ("decision", 2), ("performed", [20])]
-    assert disk.written[:4] == expected, "those were carried out long ago"
-    assert not telemetry.troubles.has("store")
+    monkeypatch.setattr(journal_, "WAIT_S", 0.05)
+    monkeypatch.setattr(journal_, "SLOW_S", 0.1)
+
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        writes: list[DecisionWrite] = []
+        began = time.monotonic()
+        for trainer in range(1, 101):
+            writes.append(await made.journal.decided(decision(trainer)))
+            made.journal.performed(writes[-1])
+        assert time.monotonic() - began < 2, "only the first has waited"
+        assert not any(write.stored.done() for write in writes)
+        await until_true(made.problems)
+        assert "has not taken anything for" in made.problems()[0]
+        made.disk.answers.set()
+        await made.all_written()
+        assert [value for what, value in made.disk.written if what == "decision"] == [*range(1, 101)]
+        assert [value for what, value in made.disk.written if what == "performed"] == [
+            [10 * trainer] for trainer in range(1, 101)
+        ]
+        assert made.problems() == []
+
+    run(scenario)
+
+
+def test_at_the_bound_events_give_way_and_no_state_is_lost(made: Made) -> None:
+    async def scenario() -> None:
+        made.bound = 8
+        made.disk.full = True
+        for trainer in range(1, 51):
+            made.journal.performed(await made.journal.decided(decision(trainer, ends=trainer % 2 == 0)))
+            made.journal.pause(pause(trainer))
+        assert len(made.writer._backlog._queue) <= 9
+        told = "".join(made.problems())
+        assert "the history lacks" in told
+        made.disk.full = False
+        await made.all_written()
+        known: set[int] = set()
+        for what, value in made.disk.written:
+            known |= set(map(abs, value)) if what == "states" else {value} if what == "decision" else set()
+        assert known == set(range(1, 51))
+        states = next(value for what, value in made.disk.written if what == "states")
+        assert all((id_ < 0) == (id_ % 2 == 0) for id_ in states)
+        pauses = [g for what, value in made.disk.written if what == "pauses" for g in value]
+        assert pauses == [*range(43, 51)]
+
+    run(scenario)
 
 
 def test_only_the_latest_report_is_stored_and_none_is_lost_to_a_full_disk(made: Made) -> None:
-    disk, journal, _ = made
-    for trainer in (1, 2):
-        journal.begin(trainer)
-        journal.progressed(report(trainer, 1))
-    journal.progressed(report(1, 2))
-    disk.full = True
-    journal.flush()
-    journal.progressed(report(2, 5))
-    disk.full = False
-    journal.flush()
-    journal.flush()
-    assert disk.written == [("progress", [(1, 2), (2, 5)])]
-    assert journal.latest(1) == report(1, 2)
+    async def scenario() -> None:
+        made.disk.full = True
+        for trainer in (1, 2):
+            made.journal.begin(trainer)
+            made.journal.progressed(report(trainer, 1))
+        await until_true(made.problems)
+        made.journal.progressed(report(1, 2))
+        made.disk.full = False
+        await made.journal.close()
+        assert made.disk.written == [("progress", [(1, 2), (2, 1)])]
+        assert made.journal.latest(1) == report(1, 2)
+
+    run(scenario)
 
 
 def test_pauses_wait_for_the_disk_in_order_and_are_counted_once(made: Made) -> None:
-    disk, journal, telemetry = made
-    disk.full = True
-    for generation in (1, 2):
-        journal.pause(pause(generation))
-    disk.full = False
-    journal.flush()
-    assert disk.written == [("pause", 1), ("pause", 2)]
-    assert telemetry.metrics.rescales.labels("join")._value.get() == 2
+    async def scenario() -> None:
+        made.disk.full = True
+        for generation in (1, 2):
+            made.journal.pause(pause(generation))
+        await until_true(made.problems)
+        made.disk.full = False
+        await made.journal.close()
+        written = [generation for what, value in made.disk.written for generation in value]
+        assert written == [1, 2]
+        assert made.telemetry.metrics.rescales.labels("join")._value.get() == 2
+
+    run(scenario)
+
+
+def test_a_trainers_end_comes_after_its_last_report_and_its_pauses(made: Made) -> None:
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        await made.journal.decided(decision(2))  # in flight
+        made.journal.progressed(report(1, 1))
+        made.journal.pause(pause(1))
+        await made.journal.decided(decision(1, ends=True))
+        made.disk.answers.set()
+        await made.journal.close()
+        kinds = [what for what, _ in made.disk.written]
+        assert kinds == ["decision", "pauses", "progress", "decision"]
+
+    run(scenario)
 
 
 def test_a_trainer_that_ended_is_forgotten_once_its_last_report_is_stored(made: Made) -> None:
-    disk, journal, _ = made
-    for trainer in (1, 2):
-        journal.begin(trainer)
-        journal.progressed(report(trainer, 1))
-    disk.full = True
-    journal.decided(decision(1, ends=True))
-    journal.flush()
-    assert journal.latest(1) == report(1, 1), "the store does not have it yet"
-    disk.full = False
-    journal.flush()
-    assert journal.latest(1) is None and journal.latest(2) == report(2, 1)
-    journal.progressed(report(1, 2))  # its last worker's goodbye
-    assert journal.latest(1) == report(1, 2)
-    journal.flush()
-    assert journal.latest(1) is None and disk.written[-1] == ("progress", [(1, 2)])
+    async def scenario() -> None:
+        journal = made.journal
+        for trainer in (1, 2):
+            journal.begin(trainer)
+        made.disk.full = True
+        for trainer in (1, 2):
+            journal.progressed(report(trainer, 1))
+        await journal.decided(decision(1, ends=True))
+        journal.look()
+        assert journal.latest(1) == report(1, 1), "the store does not have it yet"
+        made.disk.full = False
+        await until_true(lambda: not made.problems() and journal.latest(1) is None)
+        assert journal.latest(2) == report(2, 1)
+        journal.progressed(report(1, 2))  # its last worker's goodbye
+        assert journal.latest(1) == report(1, 2)
+        await until_true(lambda: made.disk.written[-1] == ("progress", [(1, 2)]))
+        await until_true(lambda: not made.writer.has_report(1))
+        journal.look()
+        assert journal.latest(1) is None
+        assert journal._over == set() and journal._unfinished == {2}
+
+    run(scenario)
 
 
-def test_a_value_that_cannot_be_stored_is_no_error(made: Made) -> None:
-    disk, journal, telemetry = made
-    disk.full = True
-    journal.remember("operation", "paused")
-    assert telemetry.troubles.has("store")
-    disk.full = False
-    journal.remember("operation", "paused")
-    assert disk.written == [("value", ("operation", "paused"))] and not telemetry.troubles.has("store")
+def test_the_last_value_of_a_key_is_stored_when_the_store_works(made: Made) -> None:
+    async def scenario() -> None:
+        made.disk.full = True
+        made.journal.remember("operation", "paused")
+        await until_true(made.problems)
+        for value in ("draining", "running"):
+            made.journal.remember("operation", value)
+        made.disk.full = False
+        await made.journal.close()
+        assert made.disk.written[-1] == ("value", ("operation", "running"))
+        assert ("value", ("operation", "draining")) not in made.disk.written
+
+    run(scenario)
 
 
-def test_what_can_never_be_stored_keeps_nothing_back(made: Made) -> None:
-    disk, journal, telemetry = made
-    disk.refused = lambda what, value: value in (1, 2) or (what == "progress" and (3, 1) in value)
-    assert journal.decided(decision(1)) == [] and journal.decided(decision(2)) == []
-    journal.pause(pause(1))
-    for trainer in (3, 4):
-        journal.progressed(report(trainer, 1))
-    assert journal.decided(decision(5)) == [50], "of the decision itself, not of one before"
-    journal.pause(pause(3))
-    journal.flush()
-    assert disk.written == [("decision", 5), ("pause", 3), ("progress", [(4, 1)])]
-    journal.flush()
-    assert len(disk.written) == 3, "nothing is tried again"
-    assert not telemetry.troubles.has("store"), "the store works"
+# --- submissions ---------------------------------------------------------------------------------
+
+
+def test_a_submission_is_stored_or_refused(made: Made) -> None:
+    async def scenario() -> None:
+        assert await made.journal.submit(SPEC, 1.0) == 77
+        with pytest.raises(NameTakenError):
+            await made.journal.submit(TrainerSpec(name="taken", command=(), n_min=1, n_max=1), 1.0)
+        made.disk.never.add("trainer")
+        with pytest.raises(UnstorableError):
+            await made.journal.submit(SPEC, 1.0)
+        made.disk.never.clear()
+        assert await made.journal.submit(SPEC, 1.0) == 77
+
+    run(scenario)
+
+
+def test_a_submission_that_the_store_refuses_for_too_long_is_not_carried_out(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_, "ANSWER_S", 0.2)
+
+    async def scenario() -> None:
+        made.disk.full = True
+        for _ in range(3):  # the last is refused at once
+            with pytest.raises(StoreError, match="does not answer: disk full; nothing was submitted"):
+                await made.journal.submit(SPEC, 1.0)
+        made.disk.full = False
+        await made.all_written()
+        assert made.disk.written == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("gone", ["time", "client"])
+def test_a_submission_that_is_stored_too_late_is_cancelled_in_the_store(
+    made: Made, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    monkeypatch.setattr(journal_, "ANSWER_S", 0.1 if gone == "time" else 10.0)
+
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        asked = asyncio.create_task(made.journal.submit(SPEC, 1.0))
+        await until_true(lambda: made.writer._in_flight is not None)
+        if gone == "client":
+            asked.cancel()
+            await asyncio.wait([asked])
+        else:
+            with pytest.raises(StoreError, match="nothing was submitted"):
+                await asked
+        made.disk.answers.set()
+        await made.journal.close()
+        assert made.disk.written == [("trainer", "t"), ("states", [-77])]
+
+    run(scenario)
+
+
+# --- what the store will never take --------------------------------------------------------------
+
+
+def test_an_event_that_cannot_be_stored_keeps_nothing_waiting_and_its_trainers_are_stored(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        made.disk.never = {"1", "[2]", "[(4, 1)]", "[(4, 1), (5, 1)]"}
+        made.disk.answers.clear()
+        await made.journal.decided(decision(3))
+        for trainer in (1, 2):
+            made.journal.performed(await made.journal.decided(decision(trainer)))
+        for trainer in (4, 5):
+            made.journal.progressed(report(trainer, 1))
+        made.disk.never.add("2")
+        made.disk.answers.set()
+        await made.journal.close()
+        assert made.disk.written == [
+            *(("decision", 3), ("states", [1]), ("performed", []), ("performed", [])),
+            ("progress", [(5, 1)]),
+        ]
+        assert not made.writer.has_report(4)
+
+    run(scenario)
+    assert "TrainerCancelled" in str([vars(record) for record in caplog.records])
+
+
+def test_a_bug_in_one_write_does_not_end_the_thread(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(key: str, value: str) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(made.disk, "put", put)
+
+    async def scenario() -> None:
+        made.journal.remember("key", "value")
+        await until_true(lambda: "ZeroDivisionError" in caplog.text)
+        await made.journal.decided(decision(1))
+        assert made.disk.written == [("decision", 1)]
+
+    run(scenario)
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def test_a_store_that_never_answers_does_not_keep_the_daemon_from_ending(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_, "CLOSE_S", 0.1)
+
+    async def scenario() -> None:
+        made.disk.full = True
+        for trainer in (1, 2):
+            await made.journal.decided(decision(trainer))
+        await made.journal.close()
+
+    run(scenario)
+    assert "not_stored" in caplog.text
+
+
+def test_what_is_old_is_tidied_up_when_nothing_else_is_to_be_done(made: Made) -> None:
+    async def scenario() -> None:
+        made.journal.remember("key", "value")
+        await until_true(lambda: made.tidied)
+        assert made.disk.written == [("value", ("key", "value"))]
+        for trainer in range(20):
+            await made.journal.decided(decision(trainer))
+        assert made.tidied == 1
+
+    run(scenario)

@@ -22,7 +22,7 @@ from bftrainer.daemon import pruning
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.pruning import DAY_S, Pruning, keep_runs
 from bftrainer.engine.restore import restore
-from bftrainer.errors import BftrainerError, StoreError
+from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.settings.limits import LimitSettings
@@ -181,43 +181,17 @@ def pruner(daemon: Daemon, **settings: Any) -> Pruning:
     own = daemon.settings.current
     daemon.settings.reload(own.model_copy(update=settings))
     clock = type("Clock", (), {"now": lambda self: NOW})()
-    return Pruning(daemon.service.store, daemon.settings, clock, daemon.telemetry)
+    return Pruning(daemon.service.store, daemon.settings, clock)
 
 
-def test_events_older_than_the_setting_are_deleted(daemon: Daemon) -> None:
+def test_events_older_than_the_setting_are_deleted_step_by_step(daemon: Daemon) -> None:
     store = daemon.service.store
     store.progress([replace(PROGRESS, time=NOW - days * DAY_S) for days in (40, 31, 29, 0)])
-    assert asyncio.run(pruner(daemon, keep_events_days=None).step()) == 0
-    assert asyncio.run(pruner(daemon, keep_events_days=30.0).step()) == 2
-    assert asyncio.run(pruner(daemon, keep_events_days=30.0).step()) == 0
+    assert pruner(daemon, keep_events_days=None).step() == pruning.CHECK_S
+    assert pruner(daemon, keep_events_days=30.0).step() == pruning.PAUSE_S, "there may be more"
+    assert pruner(daemon, keep_events_days=30.0).step() == pruning.CHECK_S
     assert [row["time"] for row in store.rows("reports", None)] == [NOW - 29 * DAY_S, NOW]
     assert len(store.rows("events", None)) == ENDED
-
-
-def test_steps_follow_each_other_until_nothing_old_is_left(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    waits: list[float] = []
-    answers: list[int | StoreError] = [600, 12, 0, StoreError("disk full"), 3]
-
-    async def step(self: Pruning) -> int:
-        answer = answers.pop(0)
-        if isinstance(answer, StoreError):
-            raise answer
-        return answer
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if not answers:
-            raise asyncio.CancelledError
-
-    monkeypatch.setattr(Pruning, "step", step)
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(pruner(daemon).run())
-    short, long = pruning.PAUSE_S, pruning.CHECK_S
-    assert waits == [short, short, long, long, short]
-    assert "pruning_failed" in caplog.text
 
 
 def test_runs_are_kept_as_long_as_their_events(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_a_restart_changes_nothing_about_a_pause(site: Site) -> None:
     async def scenario() -> None:
-        site.daemon().orders.administer(Operation.PAUSED)
+        paused = site.daemon()
+        paused.orders.administer(Operation.PAUSED)
+        await paused.journal.close()
         again = site.daemon()
         again.recovery.load()
         await again.recovery.run(again.agents)

@@ -69,6 +69,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             "socket": tmp_path / "daemon.sock",
             "mode": "site",
             "exec_prefix": ["sudo", "-n", "-u", "{user}", "--"],
+            "keep_events_days": "never",  # these are of 1970
         },
         environ={"XDG_CONFIG_HOME": str(tmp_path)},
     )

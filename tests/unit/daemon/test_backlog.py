@@ -1,0 +1,211 @@
+"""What waits for the store: whatever comes, fails or gives way, the store ends with each trainer's latest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.daemon.backlog import IN_A_ROW, Backlog
+from bftrainer.daemon.writes import (
+    Decision,
+    DecisionWrite,
+    PausesWrite,
+    PerformedWrite,
+    ReportsWrite,
+    StatesWrite,
+    SubmissionWrite,
+    ValueWrite,
+    Write,
+)
+from bftrainer.model.actions import Ended
+from bftrainer.model.events import PolicyChanged
+from bftrainer.model.reports import Pause, PauseKind, Progress
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+
+SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=1)
+
+
+def decided(number: int, trainer: int, *, ends: bool = False) -> DecisionWrite:
+    """The decision with this number, which leaves a trainer in the generation of this number."""
+    after = Trainer(id=trainer, spec=SPEC, submitted_at=0.0, generation=number)
+    return DecisionWrite(
+        since=float(number),
+        decision=Decision(
+            event=PolicyChanged(time=float(number)),
+            trainers=[after],
+            plan=None,
+            actions=[],
+            ended=Ended(trainer=trainer, status=TrainerStatus.CANCELLED) if ends else None,
+            pool=frozenset(),
+        ),
+    )
+
+
+def report(trainer: int, step: int) -> Progress:
+    return Progress(
+        time=0.0, trainer=trainer, generation=1, size=1, step=step, samples=0, epoch=0, rate=None, metrics={}
+    )
+
+
+def pause(number: int) -> Pause:
+    return Pause(
+        time=0.0,
+        trainer=1,
+        generation=number,
+        node="n",
+        kind=PauseKind.JOIN,
+        size=1,
+        step=0,
+        pause_s=0.1,
+        lost_steps=0,
+    )
+
+
+class Kept:
+    """What the store has, from the writes that it was given."""
+
+    def __init__(self) -> None:
+        self.generations: dict[int, int] = {}
+        self.ended: dict[int, float] = {}
+        self.steps: dict[int, int] = {}
+        self.events: list[float] = []
+        self.pauses: list[int] = []
+        self.submitted: list[str] = []
+        self.values: dict[str, str] = {}
+
+    def take(self, write: Write) -> None:
+        match write:
+            case DecisionWrite():
+                self.events.append(write.decision.event.time)
+                self._states(write.decision.trainers)
+                if write.decision.ended is not None:
+                    self.ended[write.decision.ended.trainer] = write.decision.event.time
+            case StatesWrite():
+                self._states(list(write.trainers.values()))
+                self.ended |= {id_: time for id_, (_, time) in write.ended.items()}
+            case ReportsWrite():
+                self.steps |= {r.trainer: r.step for r in write.reports}
+            case PausesWrite():
+                self.pauses += [p.generation for p in write.pauses]
+            case SubmissionWrite():
+                self.submitted.append(write.spec.name)
+            case ValueWrite():
+                self.values[write.key] = write.value
+
+    def _states(self, trainers: Sequence[Trainer]) -> None:
+        for t in trainers:
+            assert t.generation >= self.generations.get(t.id, 0), "a state never goes back"
+            self.generations[t.id] = t.generation
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["decide", "end", "report", "pause", "submit", "value", "write", "fail"]),
+        st.integers(1, 5),
+    ),
+    max_size=120,
+)
+
+
+@given(steps=STEPS, bound=st.integers(8, 20))
+def test_the_store_ends_with_the_latest_of_everything(steps: list[tuple[str, int]], bound: int) -> None:
+    backlog, kept = Backlog(lambda: bound, lambda: 0.0), Kept()
+    wanted: dict[str, Any] = {"generations": {}, "ended": {}, "steps": {}, "submitted": [], "values": {}}
+    paused = 0
+    for number, (what, which) in enumerate(steps, 1):
+        if what in ("decide", "end") and which not in wanted["ended"]:
+            write = decided(number, which, ends=what == "end")
+            backlog.add(write)
+            backlog.add(PerformedWrite(since=float(number), of=write, time=0.0))
+            wanted["generations"][which] = number
+            if what == "end":
+                wanted["ended"][which] = float(number)
+        elif what == "report":
+            backlog.report(report(which, number), float(number))
+            wanted["steps"][which] = number
+        elif what == "pause":
+            paused += 1
+            backlog.pause(pause(paused))
+        elif what == "submit":
+            spec = TrainerSpec(name=str(number), command=(), n_min=1, n_max=1)
+            backlog.add(SubmissionWrite(since=float(number), spec=spec, time=0.0))
+            wanted["submitted"].append(str(number))
+        elif what == "value":
+            backlog.remember(ValueWrite(since=float(number), key=str(which), value=str(number)))
+            wanted["values"][str(which)] = str(number)
+        else:
+            write_one(backlog, kept, float(number), fails=what == "fail")
+        submissions = sum(isinstance(own, SubmissionWrite) for own in backlog._queue)
+        assert len(backlog._queue) <= bound + submissions + 2
+        assert len(backlog._pauses) <= bound
+    for _ in range(1000):
+        write_one(backlog, kept, 1e9, at_once=True)
+    assert backlog.waiting() == 0 and backlog.oldest() is None and backlog.due_at() == float("inf")
+    for trainer, generation in wanted["generations"].items():
+        if trainer not in wanted["ended"]:
+            assert kept.generations[trainer] == generation
+    for what in ("ended", "steps", "submitted", "values"):
+        assert getattr(kept, what) == wanted[what], what
+    assert kept.events == sorted(kept.events)
+    decisions = len({*kept.events}) + backlog.events_left_out
+    assert decisions == sum(w in ("decide", "end") for w in taken_kinds(steps))
+    assert kept.pauses == sorted(kept.pauses) and len(kept.pauses) + backlog.pauses_left_out == paused
+
+
+def taken_kinds(steps: list[tuple[str, int]]) -> list[str]:
+    """The kinds of the steps, without decisions on trainers that had ended."""
+    over: set[int] = set()
+    found = []
+    for what, which in steps:
+        if what in ("decide", "end") and which in over:
+            continue
+        found.append(what)
+        if what == "end":
+            over.add(which)
+    return found
+
+
+def write_one(
+    backlog: Backlog, kept: Kept, now: float, *, fails: bool = False, at_once: bool = False
+) -> None:
+    """What the writer's thread does."""
+    write = backlog.take(now, at_once=at_once)
+    if write is None:
+        return
+    if not fails:
+        kept.take(write)
+    if isinstance(write, ReportsWrite):
+        if not fails:
+            backlog.stored(write.reports)
+    elif fails:
+        backlog.put_back([write])
+
+
+def test_many_decisions_in_a_row_do_not_keep_pauses_and_reports_waiting_for_ever() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog.pause(pause(1))
+    backlog.report(report(1, 1), 0.0)
+    kinds = []
+    for number in range(2 * IN_A_ROW):
+        backlog.add(decided(number, 1))
+        write = backlog.take(100.0)
+        kinds.append(type(write))
+        if isinstance(write, ReportsWrite):
+            backlog.stored(write.reports)
+    assert {PausesWrite, ReportsWrite} <= {*kinds}
+
+
+def test_a_trainer_that_reports_all_the_time_gets_a_row_now_and_then() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 5.0)
+    rows: list[float] = []
+    for second in range(20):
+        now = float(second)
+        backlog.report(report(1, second), now - 2)
+        write = backlog.take(now)
+        assert isinstance(write, ReportsWrite)
+        rows += [now] * len(write.rows)
+        backlog.stored(write.reports)
+    assert rows == [0.0, 5.0, 10.0, 15.0]
