@@ -55,7 +55,7 @@ from bftrainer.traces.synthetic import generate, profiles
 
 DAY_S = 86_400.0
 BATCH = 20_000
-REPORT_S = 2.0
+REPORT_S = 5.0
 """How often the daemon stores what a trainer has reported."""
 START_S = 120.0
 WAIT_S = 600.0

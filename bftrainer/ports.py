@@ -276,6 +276,18 @@ class Store(Protocol):
         """
         ...
 
+    def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
+        """If the store holds more than `max_bytes`, delete about `limit` of the oldest rows of the kind that
+        takes the most: "events" with plans and actions, "reports", "pauses", or "trainers" that have ended.
+
+        Returns the kind, and how many were deleted; None: nothing was.
+        """
+        ...
+
+    def tidy(self) -> None:
+        """Bring what is written where it belongs, if much has gathered: to be called when there is time."""
+        ...
+
     def get(self, key: str) -> str | None:
         """The value that was `put` last for `key`; None: none was."""
         ...

@@ -239,7 +239,9 @@ def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock
     backlog = Backlog(
         bound=lambda: own.current.queued_writes, row_every_s=lambda: own.current.keep_reports_every_s
     )
-    return Journal(Writer(store, telemetry, backlog, Pruning(store, own, clock).step), telemetry, clock)
+    return Journal(
+        Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
+    )
 
 
 async def _cleanup(runners: list[AppRunner]) -> None:

@@ -1,4 +1,4 @@
-"""Deletes what the store holds for longer than `keep_events_days`, in small steps beside everything else."""
+"""Deletes what the store holds for longer than `keep_events_days`, or beyond `store_max_mb`: step by step."""
 
 from __future__ import annotations
 
@@ -8,31 +8,41 @@ from typing import Any
 from bftrainer.ports import Clock, Store
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
+from bftrainer.telemetry.telemetry import Telemetry
 
 STEP_ROWS = 200
 """So many events, reports and pauses are deleted at once: a decision waits for them for milliseconds."""
 PAUSE_S = 0.1
 """Between two steps while there is something to delete."""
-CHECK_S = 60.0
-"""How often the store is asked for something to delete."""
+CHECK_S = 5.0
+"""How often the store is asked for something to delete or to tidy up."""
 
 DAY_S = 86_400.0
 
 
 class Pruning:
-    """Deletes old events, reports and pauses, a few at a time, whenever it is called."""
+    """Deletes old events, reports and pauses, a few at a time, whenever it is called; earlier than they are
+    old enough if the store holds too much."""
 
-    def __init__(self, store: Store, settings: LiveSettings, clock: Clock) -> None:
-        self._store, self._settings, self._clock = store, settings, clock
+    def __init__(self, store: Store, settings: LiveSettings, clock: Clock, telemetry: Telemetry) -> None:
+        self._store, self._settings, self._clock, self._telemetry = store, settings, clock, telemetry
 
     def step(self) -> float:
-        """Delete a few of the oldest rows that are old enough. Returns after how long to call again (s).
+        """Delete a few of the oldest rows. Returns after how long to call again (s); 0: after the next write
+        at the latest, because the store holds too much.
 
         Raises:
             StoreError: nothing was deleted.
         """
-        before = oldest_kept(self._settings.current, self._clock.now())
+        own = self._settings.current
+        trimmed = self._store.trim(own.store_max_mb * 1_000_000, STEP_ROWS)
+        if trimmed is not None:
+            kind, count = trimmed
+            self._telemetry.bounded("store_max_mb", kind, times=count)
+            return 0.0
+        before = oldest_kept(own, self._clock.now())
         deleted = 0 if before is None else self._store.prune(before, STEP_ROWS)
+        self._store.tidy()
         return PAUSE_S if deleted else CHECK_S
 
 

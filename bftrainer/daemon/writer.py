@@ -34,7 +34,11 @@ log = logging.getLogger(__name__)
 RETRY_S, MOST_RETRY_S = 0.05, 1.0
 """The pause before a write is tried again: the first, and the longest."""
 REST_S = 60.0
-"""Between two looks at what is to be tidied up, where the last one found nothing."""
+"""Between two looks at what is to be tidied up, where the last one failed."""
+OVERDUE_S = 5.0
+"""What is to be tidied up comes after all other writes for so long, then before the next one."""
+HURRY_S = 0.02
+"""Between two steps of tidying up in a hurry, while nothing else is to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,15 @@ class Writer:
     """Takes writes from the event loop, without ever making it wait, and carries them out one by one.
 
     `tidy_up` is called in the thread when nothing else is to be done; it returns after how many seconds it
-    wants to be called again. The thread starts with the first write.
+    wants to be called again, 0: after every write. The thread starts with the first write.
     """
 
     def __init__(
         self, store: Store, telemetry: Telemetry, backlog: Backlog, tidy_up: Callable[[], float]
     ) -> None:
         self._store, self._telemetry, self._backlog = store, telemetry, backlog
-        self._tidy_up, self._tidy_at = tidy_up, 0.0
+        self._tidy_up, self._tidy_at = tidy_up, time.monotonic()
+        self._hurry, self._tidied = False, False  # the latter: since the last write
         self._changed = threading.Condition()
         self._in_flight: Write | None = None
         self._error = ""
@@ -156,15 +161,21 @@ class Writer:
                 now = time.monotonic()
                 wait_s = self._retry_at - now
                 if wait_s <= 0:
-                    self._in_flight = self._backlog.take(now, at_once=self._closing)
-                    if self._in_flight is not None or self._closing:
-                        return self._in_flight
+                    if self._closing or not self._must_tidy(now):
+                        self._in_flight = self._backlog.take(now, at_once=self._closing)
+                        if self._in_flight is not None or self._closing:
+                            self._tidied = False
+                            return self._in_flight
                     wait_s = min(self._backlog.due_at(), self._tidy_at) - now
                 if wait_s > 0:
                     self._changed.wait(wait_s)
                     continue
             self._tidy()
         return None
+
+    def _must_tidy(self, now: float) -> bool:
+        """Whether tidying up comes before the next write."""
+        return now > self._tidy_at + OVERDUE_S or (self._hurry and not self._tidied)
 
     def _carry_out(self, write: Write) -> None:
         """Try a write once. If it fails, it is the next one again."""
@@ -225,7 +236,8 @@ class Writer:
         except StoreError as error:
             self._telemetry.trouble("pruning", error)
             rest_s = REST_S
-        self._tidy_at = time.monotonic() + rest_s
+        self._hurry, self._tidied = not rest_s, True
+        self._tidy_at = time.monotonic() + (rest_s or HURRY_S)
 
 
 def _undone(trainer: int, time_: float) -> StatesWrite:

@@ -68,6 +68,20 @@ class LimitSettings(Section):
             told="status, `/readyz` and the log say how many are left",
         ),
     ] = 1000
+    store_max_mb: Annotated[
+        int,
+        Field(ge=1, le=10_000_000),
+        Setting(
+            help="most that the store holds",
+            more="The file itself does not shrink: freed pages are used again. Its log (`-wal`) takes up "
+            "to 0.5 GB more while somebody reads the database for long.",
+            unit="MB",
+            live=True,
+            at_bound="the daemon deletes the oldest rows of what takes the most, before their time: reports, "
+            "pauses, events, or trainers that have ended",
+            told="`bftrainer status` tells admins how many of what, and so does the log",
+        ),
+    ] = 4000
     queued_writes: Annotated[
         int,
         Field(ge=8, le=1_000_000),

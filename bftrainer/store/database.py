@@ -18,6 +18,13 @@ from bftrainer.errors import StoreError
 BUSY_S = 1.0
 """How long a transaction waits for another connection's lock, in seconds; the daemon then tries again."""
 
+TIDY_LOG_BYTES = 4_000_000
+"""A log (WAL) of more than this is brought into the database when there is time."""
+LOG_PAGES = 8_000
+"""And at the next commit, if there is no time until it has so many pages of 4 kB."""
+MOST_LOG_BYTES = 512_000_000
+"""Nothing is written any more while the log has so many bytes: it grows as long as anybody reads."""
+
 
 def open_database(path: Path) -> sa.Engine:
     """Open, create or upgrade the database at `path`, and its folder.
@@ -55,8 +62,28 @@ def cause(error: Exception) -> str:
 def _set_pragmas(connection: Any, record: object) -> None:
     # WAL: readers never wait for the writer; NORMAL: a power cut may cost the last transactions, but
     # a killed daemon costs none
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+        f"wal_autocheckpoint={LOG_PAGES}",
+        f"journal_size_limit={2 * LOG_PAGES * 4096}",
+    ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def log_bytes(path: Path) -> int:
+    """The size of the log of the database at `path`, in bytes."""
+    try:
+        return Path(f"{path}-wal").stat().st_size
+    except OSError:  # there is none
+        return 0
+
+
+def shorten_log(connection: sa.Connection, *, to_nothing: bool = False) -> None:
+    """Bring what is in the log into the database, as far as no reader needs it there. `to_nothing` waits a
+    moment for readers, and gives the log's space back."""
+    connection.exec_driver_sql(f"PRAGMA wal_checkpoint({'TRUNCATE' if to_nothing else 'PASSIVE'})")
 
 
 def _upgrade(connection: sa.Connection) -> None:

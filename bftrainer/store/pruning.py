@@ -1,10 +1,21 @@
-"""Deletes what is older than a site wants to keep, in small steps."""
+"""Deletes what is older than a site wants to keep, and what is more than it has room for, in small steps."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
 from bftrainer.store import tables as t
+
+ACTIONS_AT_ONCE = 2000
+"""An event may have an action for each node: events are deleted until they have had about so many."""
+SAMPLE = 50
+"""So many of the oldest and of the latest rows of a table stand for all of them."""
+OVERHEAD = 40
+"""What a row takes beside its values, with its part of the indexes, in bytes: about."""
 
 
 def prune(c: sa.Connection, before: float, limit: int) -> int:
@@ -12,13 +23,30 @@ def prune(c: sa.Connection, before: float, limit: int) -> int:
     deleted = 0
     for table in (t.events, t.reports, t.pauses):
         last = _last_older(c, table, before, limit)
-        if last is None:
-            continue
-        if table is t.events:  # with all that refers to them
-            c.execute(t.actions.delete().where(t.actions.c.event <= last))
-            c.execute(t.plans.delete().where(t.plans.c.event <= last))
-        deleted += c.execute(table.delete().where(table.c.id <= last)).rowcount
+        if last is not None:
+            deleted += _delete_events(c, last) if table is t.events else _delete(c, table, last)
     return deleted
+
+
+def trim(c: sa.Connection, max_bytes: int, limit: int) -> tuple[str, int] | None:
+    """See `ports.Store.trim`."""
+    if used(c) <= max_bytes:
+        return None
+    sizes = {kind: size(c) for kind, (size, _) in KINDS.items()}
+    for kind in sorted(sizes, key=lambda kind: -sizes[kind]):
+        if deleted := KINDS[kind][1](c, limit):
+            return kind, deleted
+    return None
+
+
+def used(c: sa.Connection) -> int:
+    """The bytes of the database that hold something. Freed pages are used again: the file grows only when
+    this does."""
+    pages, free, size = (
+        int(c.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size
 
 
 def _last_older(c: sa.Connection, table: sa.Table, before: float, limit: int) -> int | None:
@@ -29,3 +57,94 @@ def _last_older(c: sa.Connection, table: sa.Table, before: float, limit: int) ->
     """
     first = sa.select(table.c.id, table.c.time).order_by(table.c.id).limit(limit).subquery()
     return c.execute(sa.select(sa.func.max(first.c.id)).where(first.c.time < before)).scalar()
+
+
+def _delete(c: sa.Connection, table: sa.Table, last: int) -> int:
+    """Delete the rows up to an id; returns how many they were."""
+    return c.execute(table.delete().where(table.c.id <= last)).rowcount
+
+
+def _delete_events(c: sa.Connection, last: int) -> int:
+    """Delete the events up to an id, with all that refers to them; fewer, but at least one, if that is a lot.
+
+    Returns how many events they were.
+    """
+    event = t.actions.c.event
+    too_many = c.execute(sa.select(event).order_by(event).limit(1).offset(ACTIONS_AT_ONCE)).scalar()
+    if too_many is not None:
+        first = c.execute(sa.select(sa.func.min(t.events.c.id))).scalar() or 0
+        last = max(first, min(last, too_many - 1))
+    c.execute(t.actions.delete().where(event <= last))
+    c.execute(t.plans.delete().where(t.plans.c.event <= last))
+    return _delete(c, t.events, last)
+
+
+# what takes the most room
+
+
+def _bytes(c: sa.Connection, table: sa.Table) -> float:
+    """About how many bytes the rows of a table take. They are deleted from the oldest on: their keys follow
+    each other."""
+    key = next(iter(table.primary_key))
+    first, last = c.execute(sa.select(sa.func.min(key), sa.func.max(key))).one()
+    if first is None:
+        return 0.0
+    every = sa.select(table)
+    samples = (every.order_by(key).limit(SAMPLE), every.order_by(key.desc()).limit(SAMPLE))
+    return float(last - first + 1) * max(_mean(c, sample) for sample in samples)
+
+
+def _mean(c: sa.Connection, rows: sa.Select[Any]) -> float:
+    """The mean size of some rows, in bytes."""
+    found = rows.subquery()
+    length = sum((sa.func.coalesce(sa.func.length(own), 0) for own in found.c), sa.literal(OVERHEAD))
+    return float(c.execute(sa.select(sa.func.avg(length))).scalar() or 0.0)
+
+
+def _events_bytes(c: sa.Connection) -> float:
+    return _bytes(c, t.events) + _bytes(c, t.plans) + _bytes(c, t.actions)
+
+
+def _trainers_bytes(c: sa.Connection) -> float:
+    """About how many bytes the trainers take that have ended."""
+    count = c.execute(sa.select(sa.func.sum(t.ended.c.count))).scalar() or 0
+    ended = sa.select(t.trainers).where(t.trainers.c.ended_at.is_not(None))
+    at = t.trainers.c.ended_at
+    samples = (ended.order_by(at).limit(SAMPLE), ended.order_by(at.desc()).limit(SAMPLE))
+    return float(count) * max(_mean(c, sample) for sample in samples)
+
+
+def _trim_events(c: sa.Connection, limit: int) -> int:
+    last = _last_older(c, t.events, float("inf"), limit)
+    return 0 if last is None else _delete_events(c, last)
+
+
+def _trim_rows(table: sa.Table) -> Callable[[sa.Connection, int], int]:
+    def trim_rows(c: sa.Connection, limit: int) -> int:
+        last = _last_older(c, table, float("inf"), limit)
+        return 0 if last is None else _delete(c, table, last)
+
+    return trim_rows
+
+
+def _trim_trainers(c: sa.Connection, limit: int) -> int:
+    """Delete the trainers that ended first, and count them no more."""
+    own = t.trainers.c
+    oldest = sa.select(own.id).where(own.ended_at.is_not(None)).order_by(own.ended_at, own.id).limit(limit)
+    gone = c.execute(
+        t.trainers.delete().where(own.id.in_(oldest.scalar_subquery())).returning(own.user, own.status)
+    ).all()
+    for (user, status), count in Counter((row.user, row.status) for row in gone).items():
+        same = (t.ended.c.user == user, t.ended.c.status == status)
+        c.execute(t.ended.update().where(*same).values(count=t.ended.c.count - count))
+        c.execute(t.ended.delete().where(*same, t.ended.c.count <= 0))
+    return len(gone)
+
+
+KINDS: dict[str, tuple[Callable[[sa.Connection], float], Callable[[sa.Connection, int], int]]] = {
+    "reports": (lambda c: _bytes(c, t.reports), _trim_rows(t.reports)),
+    "pauses": (lambda c: _bytes(c, t.pauses), _trim_rows(t.pauses)),
+    "events": (_events_bytes, _trim_events),
+    "trainers": (_trainers_bytes, _trim_trainers),
+}
+"""What can be deleted early: about how large it is, and how a few of the oldest are deleted."""

@@ -27,8 +27,15 @@ from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer, Trainer
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store import queries, rows
 from bftrainer.store import tables as t
-from bftrainer.store.database import cause, open_database
-from bftrainer.store.pruning import prune
+from bftrainer.store.database import (
+    MOST_LOG_BYTES,
+    TIDY_LOG_BYTES,
+    cause,
+    log_bytes,
+    open_database,
+    shorten_log,
+)
+from bftrainer.store.pruning import prune, trim
 
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
@@ -54,7 +61,7 @@ class SqlStore:
 
     def submit(self, spec: TrainerSpec, time: float) -> int:
         """See `ports.Store.submit`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             try:
                 return _insert(c, t.trainers, rows.of_new_trainer(spec, time))
             except IntegrityError as error:
@@ -73,7 +80,7 @@ class SqlStore:
         pool: frozenset[str],
     ) -> list[int]:
         """See `ports.Store.record`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             id_ = _insert(c, t.events, rows.of_event(event, len(pool)))
             if plan is not None:
                 c.execute(t.plans.insert().values(rows.of_plan(plan, id_)))
@@ -85,19 +92,19 @@ class SqlStore:
     def performed(self, actions: Sequence[int], time: float) -> None:
         """See `ports.Store.performed`."""
         if actions:
-            with self._transaction() as c:
+            with self._writing() as c:
                 c.execute(t.actions.update().where(t.actions.c.id.in_(actions)).values(performed_at=time))
 
     def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
         """See `ports.Store.catch_up`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             _update(c, trainers)
             for end, time in ended:
                 _end(c, end, time)
 
     def progress(self, reports: Sequence[Progress], rows: Collection[int] | None = None) -> None:
         """See `ports.Store.progress`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             for report in reports:
                 values = dataclasses.asdict(report)
                 own = {key: values[key] for key in ("step", "samples", "epoch", "rate", "metrics")}
@@ -109,19 +116,30 @@ class SqlStore:
     def pause(self, *pauses: Pause) -> None:
         """See `ports.Store.pause`."""
         if pauses:
-            with self._transaction() as c:
+            with self._writing() as c:
                 c.execute(t.pauses.insert(), [dataclasses.asdict(pause) for pause in pauses])
 
     def put(self, key: str, value: str) -> None:
         """See `ports.Store.put`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             c.execute(t.memory.delete().where(t.memory.c.key == key))
             c.execute(t.memory.insert().values(key=key, value=value))
 
     def prune(self, before: float, limit: int) -> int:
         """See `ports.Store.prune`."""
-        with self._transaction() as c:
+        with self._writing() as c:
             return prune(c, before, limit)
+
+    def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
+        """See `ports.Store.trim`."""
+        with self._writing() as c:
+            return trim(c, max_bytes, limit)
+
+    def tidy(self) -> None:
+        """See `ports.Store.tidy`."""
+        if log_bytes(self._path) > TIDY_LOG_BYTES:
+            with self._transaction() as c:
+                shorten_log(c)
 
     # reading
 
@@ -177,6 +195,19 @@ class SqlStore:
         query = sa.select(t.trainers).where(which).order_by(t.trainers.c.id)
         with self._transaction() as c:
             return [rows.to_trainer(row) for row in c.execute(query)]
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        if log_bytes(self._path) > MOST_LOG_BYTES:
+            with self._transaction() as c:
+                shorten_log(c, to_nothing=True)
+            if (size := log_bytes(self._path)) > MOST_LOG_BYTES:
+                raise StoreError(
+                    f"{self._path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has "
+                    f"been reading the database for long; find it with fuser {self._path}, and end it"
+                )
+        with self._transaction() as c:
+            yield c
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

@@ -436,3 +436,29 @@ def test_what_is_old_is_tidied_up_when_nothing_else_is_to_be_done(made: Made) ->
         assert made.tidied == 1
 
     run(scenario)
+
+
+def test_in_a_hurry_it_is_tidied_up_after_every_write(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def tidy_up() -> float:
+        order.append("tidy")
+        return 0.0
+
+    def record(event: Event, *decided: object) -> list[int]:
+        order.append("write")
+        return []
+
+    monkeypatch.setattr(made.writer, "_tidy_up", tidy_up)
+    monkeypatch.setattr(made.disk, "record", record)
+
+    async def scenario() -> None:
+        made.journal.remember("key", "value")
+        await until_true(lambda: order)
+        for trainer in range(20):
+            made.writer.add(DecisionWrite(since=0.0, decision=decision(trainer)))
+        await made.all_written()
+        first = order.index("write")
+        assert "write-write" not in "-".join(order[first:])
+
+    run(scenario)

@@ -181,7 +181,7 @@ def pruner(daemon: Daemon, **settings: Any) -> Pruning:
     own = daemon.settings.current
     daemon.settings.reload(own.model_copy(update=settings))
     clock = type("Clock", (), {"now": lambda self: NOW})()
-    return Pruning(daemon.service.store, daemon.settings, clock)
+    return Pruning(daemon.service.store, daemon.settings, clock, daemon.telemetry)
 
 
 def test_events_older_than_the_setting_are_deleted_step_by_step(daemon: Daemon) -> None:
