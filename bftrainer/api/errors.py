@@ -14,6 +14,14 @@ class UnknownTrainerError(BftrainerError, LookupError):
     """The caller can see no trainer of this name or number; so also for other users' trainers."""
 
 
+class TooManyError(BftrainerError):
+    """The caller has as much as it may have at a time. Nothing was done."""
+
+
+class FullError(BftrainerError):
+    """All users together have as much as the daemon takes at a time. Nothing was done."""
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
     (UnauthenticatedError, 401),
@@ -22,6 +30,8 @@ STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
     (NameTakenError, 400),
     (UnstorableError, 400),
     (StoreError, 503),
+    (TooManyError, 429),
+    (FullError, 503),
     (BftrainerError, 400),
 )
 """The first kind that an error is of gives the status code."""

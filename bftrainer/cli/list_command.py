@@ -15,6 +15,9 @@ from bftrainer.cli.shared.worker_phases import phases
 
 COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done", "samples/s", "metrics")
 
+EXPLAINED = 10
+"""Of so many trainers the list says why they wait."""
+
 
 @click.command("list")
 @click.option(
@@ -43,6 +46,12 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
     else:
         empty = "no trainers; bftrainer submit SPEC adds one" if not left_out else ""
         print_table(COLUMNS, [row(t) for t in found], empty=empty)
+    never = [t for t in found if t["status"] == "waiting" and t["reason"]]
+    if not as_json:
+        for t in never[:EXPLAINED]:
+            click.echo(f"{t['name']} ({t['id']}) waits: it {t['reason']}")
+        if len(never) > EXPLAINED:
+            click.echo(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
     if left_out:
         click.echo(f"{left_out:,} more have ended; --all lists them, -n as many as you like", err=as_json)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -35,15 +36,19 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
 
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
-    from bftrainer.spec.parse import load, require_workdir
+    from bftrainer.settings.sources import load
+    from bftrainer.spec.located_yaml import SPEC
+    from bftrainer.spec.parse import parse, read, require_workdir
 
-    wanted = load(spec)  # refuse a wrong spec before asking the daemon
-    require_workdir(wanted, spec)
+    bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
+    text = read(spec, bounds)
+    wanted = parse(text, str(spec), spec.parent, bounds)  # refuse a wrong spec before asking the daemon
+    require_workdir(wanted, text, spec)
     answer = connect(config, state_dir).call(
         "POST",
         "trainers",
         body={
-            "spec": spec.read_text(encoding="utf-8"),
+            "spec": text,
             "name": str(spec),
             "base": str(spec.parent.resolve()),
         },
@@ -54,3 +59,5 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
         click.echo(
             f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}"
         )
+        if answer.get("note"):
+            click.echo(f"it waits until that changes: it {answer['note']}")

@@ -33,6 +33,7 @@ from bftrainer.daemon.pruning import Pruning, keep_runs
 from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
+from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import Trainers
 from bftrainer.daemon.writer import Writer
 from bftrainer.launch.launchers import Launchers
@@ -92,6 +93,7 @@ class Daemon:
         )
         self.runner.decided = self.nodes.hold.wake
         self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
+        self.submissions = Submissions(own, self.telemetry, lambda: self.runner.state)
         self.recovery = self._recovery()
         self.agents = AgentReports(
             link, self.pilots, self.nodes.release, self.launcher, self.recovery.trainers_on, self.telemetry
@@ -128,6 +130,7 @@ class Daemon:
             pilots=self.pilots,
             connected=self.hub.connected,
             orders=self.orders,
+            submissions=self.submissions,
             recovering=lambda: self.recovery.active,
             telemetry=self.telemetry,
             started_at=self._started_at,
@@ -174,6 +177,7 @@ class Daemon:
         stack.push_async_callback(runner.cleanup)
         stack.push_async_callback(self._scheduler.close)
         stack.callback(self.launcher.close)
+        stack.callback(self.submissions.close)
         stack.callback(self.runner.close)
         if self._tcp is not None:
             others.append(await listen_tcp(app(), self._tcp))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 from bftrainer import __version__
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import Trainers
 from bftrainer.daemon.views import (
     DetailsView,
@@ -29,7 +29,7 @@ from bftrainer.daemon.views import (
     running_view,
     scalability_view,
 )
-from bftrainer.errors import BftrainerError
+from bftrainer.engine.places import why_never
 from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import Row
 from bftrainer.model.trainer import Trainer
@@ -37,7 +37,6 @@ from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
-from bftrainer.spec.parse import parse
 from bftrainer.telemetry.metrics import render
 from bftrainer.telemetry.telemetry import Telemetry
 
@@ -68,6 +67,7 @@ class DaemonService:
     pilots: Pilots
     connected: Callable[[str], bool]
     orders: Orders
+    submissions: Submissions
     recovering: Callable[[], bool]
     telemetry: Telemetry
     started_at: float
@@ -79,14 +79,16 @@ class DaemonService:
 
         Raises:
             NotAllowedError: the caller's trainers are not run here.
+            TooManyError, FullError: the caller, or all users together, have submitted too much.
             BftrainerError: the spec is wrong, or an unfinished trainer of the caller has its name.
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
             raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
-        if not Path(base).is_absolute():
-            raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
-        wanted = replace(parse(text, name, Path(base)), user=caller.user)
-        return {"id": await self.orders.submit(wanted), "name": wanted.name}
+        wanted = await self.submissions.read(caller, text, name, base)
+        id_ = await self.orders.submit(wanted)
+        self.submissions.stored(id_, wanted.user)
+        note = why_never(wanted, self.settings.current.engine, self.runner.state.machine)
+        return {"id": id_, "name": wanted.name, "note": note}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
         """End a trainer; no error if it has ended already. Raises as `show` does."""

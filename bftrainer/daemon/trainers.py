@@ -9,6 +9,7 @@ from bftrainer.api.errors import UnknownTrainerError
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.views import TrainerView, trainer_view
+from bftrainer.engine.places import why_never
 from bftrainer.errors import BftrainerError
 from bftrainer.model.reports import StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
@@ -80,6 +81,9 @@ class Trainers:
         view = trainer_view(stored, live, latest, self.launcher.workers(stored.id))
         if stored.id in state.waiting:  # whatever the daemon before had stored
             view["status"] = TrainerStatus.WAITING.value
+        unfinished = state.trainer(stored.id)
+        if unfinished is not None and not unfinished.nodes:
+            view["reason"] = why_never(unfinished.spec, state.settings, state.machine) or view["reason"]
         return view
 
 

@@ -21,10 +21,11 @@ from bftrainer.performance.estimate import (
 
 
 class SubmittedView(TypedDict):
-    """A trainer that was accepted."""
+    """A trainer that was accepted. `note` says why it can never run here; empty if it can."""
 
     id: int
     name: str
+    note: str
 
 
 class TrainerView(TypedDict):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
 from bftrainer.engine.node_info import NodeGroups
+from bftrainer.engine.places import dealt
 from bftrainer.engine.question import problem_of
 from bftrainer.engine.queue import rank
 from bftrainer.engine.state import Solve, State
@@ -41,12 +42,13 @@ def _candidates(state: State) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, in order; none while the site drains."""
     if state.draining:
         return ()
-    candidates = list(state.active.values())
+    candidates = [t for t in state.active.values() if t.id not in state.displaced]
     if state.settings.max_parallel is None:
         candidates = sorted(candidates + state.waiting.eligible(len(state.pool)), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
-            candidates = candidates[: math.ceil(len(state.pool) / per_trainer)]
+            first = dealt(candidates)[: math.ceil(len(state.pool) / per_trainer)]
+            candidates = sorted(first, key=rank)
     return tuple(candidates)
 
 

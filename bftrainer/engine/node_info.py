@@ -40,15 +40,10 @@ def with_reported(
         new, old = reported.get(node, NodeInfo()), info.get(node, NodeInfo())
         node_class, group = new.node_class or old.node_class, new.group or old.group
         if node not in info:
-            node_class = node_class or _class_of(settings, node)
+            node_class = node_class or settings.class_of(node)
             group = group or _departure_group(settings, node, now)
         info[node] = NodeInfo(node_class=node_class, group=group, until=new.until)
     return info
-
-
-def _class_of(settings: EngineSettings, node: str) -> str:
-    """The class that the site gives a node; "" for all that it does not name."""
-    return next((name for name, nodes in settings.node_classes.items() if node in nodes), "")
 
 
 def _departure_group(settings: EngineSettings, node: str, now: float) -> str:

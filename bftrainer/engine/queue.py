@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from bftrainer.model.trainer import Trainer
+
+K = TypeVar("K")
 
 Shape = tuple[Any, ...]
 """What trainers of one line have in common."""
@@ -24,22 +26,29 @@ def shape(trainer: Trainer) -> Shape:
     return (given, s.n_min, s.n_max, s.weight, s.priority, s.user, trainer.observed)
 
 
+Class = tuple[float, str]
+"""Priority and user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Trainers by shape, each line in order of arrival and by id."""
+    """Trainers by shape, each line in order of arrival and by id; and the same by priority and user."""
 
     lines: Mapping[Shape, Mapping[int, Trainer]] = field(default_factory=dict)
     shapes: Mapping[int, Shape] = field(default_factory=dict)
+    users: Mapping[Class, Mapping[int, Trainer]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trainers: Iterable[Trainer]) -> Queue:
         """The queue of trainers in order of arrival."""
         lines: dict[Shape, dict[int, Trainer]] = {}
         shapes: dict[int, Shape] = {}
+        users: dict[Class, dict[int, Trainer]] = {}
         for trainer in trainers:
             shapes[trainer.id] = kind = shape(trainer)
             lines.setdefault(kind, {})[trainer.id] = trainer
-        return cls(lines, shapes)
+            users.setdefault(class_of(trainer), {})[trainer.id] = trainer
+        return cls(lines, shapes, users)
 
     def __contains__(self, trainer: int) -> bool:
         return trainer in self.shapes
@@ -57,9 +66,12 @@ class Queue:
 
     def add(self, trainer: Trainer) -> Queue:
         """The queue with one more trainer, the last of its line."""
-        kind = shape(trainer)
+        kind, own = shape(trainer), class_of(trainer)
         line = {**self.lines.get(kind, {}), trainer.id: trainer}
-        return Queue({**self.lines, kind: line}, {**self.shapes, trainer.id: kind})
+        of_user = {**self.users.get(own, {}), trainer.id: trainer}
+        return Queue(
+            {**self.lines, kind: line}, {**self.shapes, trainer.id: kind}, {**self.users, own: of_user}
+        )
 
     def remove(self, trainer: int) -> Queue:
         """The queue without a trainer that waits.
@@ -68,18 +80,37 @@ class Queue:
             KeyError: it does not wait.
         """
         kind = self.shapes[trainer]
-        line = {i: t for i, t in self.lines[kind].items() if i != trainer}
-        lines = {k: v for k, v in self.lines.items() if k != kind} | ({kind: line} if line else {})
-        return Queue(lines, {i: k for i, k in self.shapes.items() if i != trainer})
+        own = class_of(self.lines[kind][trainer])
+        shapes = dict(self.shapes)
+        del shapes[trainer]
+        return Queue(_less(self.lines, kind, trainer), shapes, _less(self.users, own, trainer))
 
-    def first(self) -> Trainer | None:
-        """The trainer that is next; None if none waits."""
-        return min((next(iter(line.values())) for line in self.lines.values()), key=rank, default=None)
+    def count(self, user: str) -> int:
+        """How many trainers of a user wait."""
+        return sum(len(line) for (_, own), line in self.users.items() if own == user)
 
     def eligible(self, pool_size: int) -> list[Trainer]:
         """Those that a plan over `pool_size` nodes may have to consider, in order."""
         heads = (t for line in self.lines.values() for t in _head(line, pool_size))
         return sorted(heads, key=rank)
+
+
+def _less(
+    lines: Mapping[K, Mapping[int, Trainer]], key: K, trainer: int
+) -> Mapping[K, Mapping[int, Trainer]]:
+    """The lines without one trainer of the line `key`, and without that line if it was the last."""
+    found, line = dict(lines), dict(lines[key])
+    del line[trainer]
+    if line:
+        found[key] = line
+    else:
+        del found[key]
+    return found
+
+
+def class_of(trainer: Trainer) -> Class:
+    """The priority and the user of a trainer."""
+    return trainer.spec.priority, trainer.spec.user
 
 
 def _head(line: Mapping[int, Trainer], pool_size: int) -> Iterator[Trainer]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from bftrainer.engine.node_info import with_reported
-from bftrainer.engine.queue import Queue
+from bftrainer.engine.places import with_places
+from bftrainer.engine.queue import Queue, rank
 from bftrainer.engine.state import State
 from bftrainer.engine.take import without
 from bftrainer.model.machine import NodeInfo
@@ -27,16 +28,19 @@ def restore(
         (without(t, t.nodes - of_one_class(t.nodes & pool, info)) for t in trainers),
         key=lambda t: (not t.nodes, -t.spec.priority),
     )
-    limit = sum(bool(t.nodes) for t in ordered) if settings.max_parallel is None else settings.max_parallel
-    return State(
+    holders = sum(bool(t.nodes) for t in ordered)
+    first = holders if settings.max_parallel is None else min(holders, settings.max_parallel)
+    waiting = sorted((without(t, t.nodes) for t in ordered[first:]), key=rank)
+    state = State(
         settings=settings,
         pool=pool,
-        active={t.id: t for t in ordered[:limit]},
-        waiting=Queue.of(without(t, t.nodes) for t in ordered[limit:]),
+        active={t.id: t for t in ordered[:first]},
+        waiting=Queue.of(waiting),
         since=dict.fromkeys(pool, now),
         node_info=info,
         programs=observations_by_program(ordered),
     )
+    return with_places(state)
 
 
 def of_one_class(nodes: frozenset[str], info: Mapping[str, NodeInfo]) -> frozenset[str]:

@@ -25,12 +25,14 @@ class State:
     Attributes:
         settings: What the site sets for decisions.
         pool: The nodes that trainers may use now.
-        active: The trainers that may hold nodes, in order of arrival: the first `max_parallel` (section
-            5.3), or, without that limit, those that have been given nodes once.
+        active: The trainers that may hold nodes: the first `max_parallel` (section 5.3), or, without that
+            limit, those that have been given nodes once.
         waiting: The other unfinished trainers. An event costs next to nothing for them, however many wait.
+        displaced: Those of the active trainers that have no place, see `places`: they get no nodes.
         draining: Whether trainers get no nodes until `Resume`.
         since: When each node of the pool joined it (s).
         node_info: What is known of the nodes of the pool; empty if nothing distinguishes them.
+        machine: How many nodes of each class ("": of none) there are, idle or not; None: not known.
         survival: How long nodes have stayed so far.
         programs: What all trainers of a program have shown together, by program.
         estimates: What the last plan assumed of the trainers that the engine learns about.
@@ -40,9 +42,11 @@ class State:
     pool: frozenset[str] = frozenset()
     active: Mapping[int, Trainer] = field(default_factory=dict)
     waiting: Queue = field(default_factory=Queue)
+    displaced: frozenset[int] = frozenset()
     draining: bool = False
     since: Mapping[str, float] = field(default_factory=dict)
     node_info: Mapping[str, NodeInfo] = field(default_factory=dict)
+    machine: Mapping[str, int] | None = None
     survival: Survival = field(default_factory=Survival)
     programs: SharedObservations = field(default_factory=dict)
     estimates: Mapping[int, Estimates] = field(default_factory=dict)

@@ -7,11 +7,13 @@ from functools import singledispatch
 
 from bftrainer.engine import survival
 from bftrainer.engine.node_info import with_reported
+from bftrainer.engine.places import with_places
 from bftrainer.engine.state import Draft, State
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
     Drain,
     Event,
+    MachineChanged,
     Measured,
     NodesChanged,
     PolicyChanged,
@@ -57,7 +59,7 @@ def _(event: NodesChanged, state: State) -> Draft:
         after = replace(after, since=stayed | dict.fromkeys(new, event.time))
     if gone:
         ages = [event.time - state.since[node] for node in gone]
-        after = replace(after, survival=survival.observed(state.survival, ages))
+        after = with_places(replace(after, survival=survival.observed(state.survival, ages)))
     return Draft(state=after, vacated=event.vacated & event.left, decide=bool(gone or new or event.facts))
 
 
@@ -67,13 +69,9 @@ def _(event: TrainerSubmitted, state: State) -> Draft:
     if event.trainer in state.active or event.trainer in state.waiting:
         return draft
     trainer = Trainer(id=event.trainer, spec=event.spec, submitted_at=event.time)
-    limit = state.settings.max_parallel
-    if limit is not None and len(state.active) < limit:
-        draft.put(trainer)
-        draft.decide = True
-    else:
-        draft.state = replace(state, waiting=state.waiting.add(trainer))
-        draft.decide = limit is None
+    queued = replace(state, waiting=state.waiting.add(trainer))
+    draft.state = with_places(queued)
+    draft.decide = draft.state is not queued or state.settings.max_parallel is None
     return draft
 
 
@@ -161,7 +159,14 @@ def _(event: Resume, state: State) -> Draft:
 @take.register
 def _(event: PolicyChanged, state: State) -> Draft:
     """Trainers that hold nodes may go on, even above a new limit; waiting ones move up to it."""
-    return Draft(state=promoted(state), decide=True)
+    return Draft(state=with_places(state), decide=True)
+
+
+@take.register
+def _(event: MachineChanged, state: State) -> Draft:
+    known = replace(state, machine=event.nodes)
+    after = with_places(known)
+    return Draft(state=after, decide=after is not known)
 
 
 @take.register
@@ -174,19 +179,11 @@ def _ended(state: State, id_: int, status: TrainerStatus, reason: str) -> Draft:
     ended = Ended(trainer=id_, status=status, reason=reason)
     if id_ in state.active:
         others = {other: trainer for other, trainer in state.active.items() if other != id_}
-        return Draft(state=promoted(replace(state, active=others)), decide=True, ended=ended)
+        left = replace(state, active=others, displaced=state.displaced - {id_})
+        return Draft(state=with_places(left), decide=True, ended=ended)
     if id_ in state.waiting:
         return Draft(state=replace(state, waiting=state.waiting.remove(id_)), ended=ended)
     return Draft(state=state)
-
-
-def promoted(state: State) -> State:
-    """The state in which waiting trainers have become active, up to `max_parallel` if that is set."""
-    active, waiting, limit = dict(state.active), state.waiting, state.settings.max_parallel
-    while limit is not None and len(active) < limit and (first := waiting.first()) is not None:
-        active[first.id] = first
-        waiting = waiting.remove(first.id)
-    return replace(state, active=active, waiting=waiting)
 
 
 def without(trainer: Trainer, gone: frozenset[str]) -> Trainer:

@@ -115,6 +115,15 @@ class Resync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineChanged:
+    """There are other nodes than before, idle or not: so many of each class ("": of none)."""
+
+    priority: ClassVar[int] = 8
+    time: float
+    nodes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
     """Take every node from every trainer, with a checkpoint, and give none until `Resume`."""
 
@@ -158,6 +167,7 @@ Event = (
     | Resync
     | Drain
     | Resume
+    | MachineChanged
     | PolicyChanged
     | PollFailed
 )

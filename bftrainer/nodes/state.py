@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
-from bftrainer.model.events import NodesChanged
+from bftrainer.model.events import MachineChanged, NodesChanged
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
+from bftrainer.model.policy import EngineSettings
 from bftrainer.nodes import pool
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit
@@ -27,6 +29,7 @@ class NodesState:
         self._settings, self._clock, self._emit, self._pilots = settings, clock, emit, pilots
         self._pool = pool.Pool()
         self.seen: tuple[Node, ...] = ()
+        self._counted: Counter[str] | None = None  # what the engine has been told
         self.operation = Operation.RUNNING
         self.closing = False
 
@@ -42,6 +45,7 @@ class NodesState:
     def observe(self, snapshot: Snapshot, given_up: frozenset[str]) -> NodesChanged | None:
         """Take a poll in; nodes of `given_up` leave the pool or do not join. Emits and returns the change."""
         own = self._settings.current
+        self._count(own.engine)
         self._pool, change = pool.observe(
             self._pool,
             snapshot,
@@ -53,6 +57,13 @@ class NodesState:
         if change is not None:
             self._emit(change)
         return change
+
+    def _count(self, own: EngineSettings) -> None:
+        """Tell the engine how many nodes there are, if that has changed."""
+        counted = Counter(own.class_of(node.name) for node in self.seen)
+        if counted != self._counted:
+            self._counted = counted
+            self._emit(MachineChanged(time=self._clock.now(), nodes=dict(counted)))
 
     def lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
         """A node leaves the pool before a poll shows it; `vacated`: its agent is still there."""

@@ -71,9 +71,10 @@ class DecisionSettings(Section):
     max_parallel: Annotated[
         Annotated[int, Field(ge=1, le=100_000)] | None,
         Setting(
-            help="trainers that may hold nodes, by priority, then first come, first served; auto: all that "
-            "wait",
-            more="The paper's P_jmax.",
+            help="trainers that may hold nodes: by priority, then in turn between users, then first come, "
+            "first served; auto: all that wait",
+            more="The paper's P_jmax. A user that waits takes a place from one that has at least two more. A "
+            "trainer that needs more nodes than it can ever get here takes no place.",
             unit="trainers",
             live=True,
             commands=BOTH,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,21 +15,27 @@ from bftrainer.spec.located_yaml import QUOTED, SPEC, SPECS, Bounds, Document, L
 from bftrainer.spec.schema import Rescale, Spec, Work
 
 
-def load(path: Path) -> TrainerSpec:
-    """Read one spec from a file; relative paths in it count from the file's folder.
+def read(path: Path, bounds: Bounds = SPEC) -> str:
+    """The text of a file with a spec. What is no file is not waited for, and no more is read than a spec has.
 
     Raises:
-        SpecError: the file is unreadable, or not a valid spec.
+        SpecError: the file is unreadable, not a regular one, or too large.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SpecError(f"{path}: not a regular file; write the spec to one, and name that")
+            found = file.read(bounds.kb * 1024 + 1)
+            size = max(len(found), os.fstat(file.fileno()).st_size)
+        if len(found) > bounds.kb * 1024:
+            raise SpecError(f"{path}: {size} bytes; a spec has at most {bounds.kb} KB: shorten it")
+        return found.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: {error}") from error
-    return parse(text, str(path), path.parent)
 
 
-def require_workdir(spec: TrainerSpec, path: Path) -> None:
-    """Check that the workdir of a spec, read from the file `path`, is a folder that this user can see.
+def require_workdir(spec: TrainerSpec, text: str, path: Path) -> None:
+    """Check that the workdir of a spec, from the `text` of the file `path`, is a folder that this user sees.
 
     The user's own command checks it: a daemon that serves many users opens no files of theirs.
 
@@ -36,7 +43,7 @@ def require_workdir(spec: TrainerSpec, path: Path) -> None:
         SpecError: it is not, with the line of `workdir`.
     """
     if not _is_folder(spec.workdir):
-        lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        lines = enumerate(text.splitlines(), start=1)
         line = next((n for n, words in lines if words.lstrip().startswith("workdir")), 1)
         raise SpecError(f"{path}:{line}: workdir: no folder {spec.workdir!r}; make it or name another")
 

@@ -45,6 +45,7 @@ def status(plan: dict[str, Any]) -> dict[str, Any]:
         "up_s": 1.0,
         "state": "degraded" if problems else "ok",
         "problems": problems,
+        "bounds_hit": [],
         "pool": 1,
         "unused": 0,
         "pilots": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -13,6 +14,7 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
     Event,
+    MachineChanged,
     Measured,
     NodesChanged,
     PollFailed,
@@ -27,6 +29,7 @@ from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import (
     Cost,
+    Trainer,
 )
 from tests.support.engine_world import make_spec, step_of
 
@@ -95,6 +98,9 @@ class Op:
                 up = Cost(stall_s=float(self.number)) if self.others else None
                 point = (1 + len(self.nodes), 1.0 + self.number)
                 return Measured(time=now, trainer=self.trainer, generation=generation, point=point, up=up)
+            case "machine":
+                sizes = {"fat": len(self.nodes), "": len(self.others), "thin": self.number}
+                return MachineChanged(time=now, nodes=sizes)
             case "cancel":
                 return TrainerCancelled(time=now, trainer=self.trainer)
             case "resync":
@@ -105,7 +111,7 @@ class Op:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected"]
+KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected", "machine"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )
@@ -145,8 +151,14 @@ def check_state(state: State, ids: list[int]) -> None:
     assert len(held) == len(set(held)), "a node has two trainers"
     assert set(held) <= state.pool
     limit = state.settings.max_parallel
-    assert limit is None or len(state.active) <= limit
-    assert limit is None or len(state.active) == limit or not state.waiting
+    placed = [t for t in state.active.values() if t.id not in state.displaced]
+    without = [t for t in state.trainers.values() if t not in placed]
+    assert state.displaced <= state.active.keys()
+    assert not any(state.active[id_].nodes for id_ in state.displaced), "nodes without a place"
+    if limit is None:
+        assert not state.displaced
+    else:
+        check_places(state, placed, [t for t in without if can_run(state, t)], limit)
     assert state.active.keys() | {t.id for t in state.waiting} == state.trainers.keys() <= set(ids)
     queue = [(-t.spec.priority, ids.index(t.id)) for t in state.waiting]
     assert queue == sorted(queue), "not by priority and arrival"
@@ -166,6 +178,26 @@ def check_state(state: State, ids: list[int]) -> None:
         assert not t.nodes or t.spec.n_min <= len(t.nodes) <= t.spec.n_max
         if state.draining:
             assert not t.nodes
+
+
+def can_run(state: State, t: Trainer) -> bool:
+    """Whether there are enough nodes for it, idle or not."""
+    settings = state.settings
+    unusable = {name for name, points in t.spec.curves if not points}
+    most = [n for name, n in (state.machine or {"": 1000}).items() if name not in unusable]
+    return (
+        settings.user_max_nodes in (None, *range(t.spec.n_min, 100)) and max(most, default=0) >= t.spec.n_min
+    )
+
+
+def check_places(state: State, placed: list[Trainer], without: list[Trainer], limit: int) -> None:
+    """No place is empty while somebody could use it, and no user has two more than another that waits."""
+    assert len(placed) == limit or not without
+    assert len(placed) <= limit
+    count = Counter(t.spec.user for t in placed)
+    for t in without:
+        rich = [u for u in placed if count[u.spec.user] >= count[t.spec.user] + 2]
+        assert all(u.spec.priority > t.spec.priority for u in rich)
 
 
 def check_constraints(state: State) -> None:
@@ -206,12 +238,20 @@ def check_step(before: State, event: Event, step: Step) -> None:
             assert set(action.leaving) <= set(old.members if old else ()) - set(action.members)
     left = event.left if isinstance(event, NodesChanged) else frozenset()
     if state.settings.max_parallel is not None:
-        promoted = [t for t in before.waiting if t.id in state.active]
-        assert promoted in ([], [before.waiting.first()])
+        passed = dict[tuple[float, str], Trainer]()
+        for t in before.waiting:
+            own = (t.spec.priority, t.spec.user)
+            if t.id in state.active:
+                assert own not in passed, f"{t.id} comes before {passed[own].id}"
+            elif t.id in state.waiting and can_run(state, t):
+                passed[own] = t
     for id_, new in state.active.items():
         old = before.trainers.get(id_)
         if old is None:
             continue
+        newly = id_ not in state.displaced and (id_ in before.displaced or id_ in before.waiting)
+        if state.settings.max_parallel is not None and newly:
+            assert can_run(state, new), "a place for what can never run"
         assert state.settings.max_parallel is not None or id_ in before.active or new.nodes
         kept = old.nodes - left
         assert new.nodes <= kept or new.nodes >= kept, "it migrates"

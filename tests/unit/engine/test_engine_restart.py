@@ -35,7 +35,7 @@ def test_restore_without_a_limit_keeps_those_active_who_hold_nodes() -> None:
     state = restore(EVERYBODY, frozenset("abc"), trainers, now=70.0)
     assert list(state.active) == [2]
     assert [t.id for t in state.waiting] == [4, 1, 3]
-    assert state.waiting.first() == trainers[3]
+    assert next(iter(state.waiting)) == trainers[3]
     assert state.since == dict.fromkeys("abc", 70.0)
     step = step_of(state, NodesChanged(time=71.0, joined=frozenset("d")))
     assert step.state.active[2].nodes == set("abcd")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from bftrainer.errors import BftrainerError
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.spec import located_yaml
+from bftrainer.spec import parse as spec_files
 from bftrainer.spec.located_yaml import SPEC, SpecError
-from bftrainer.spec.parse import load, parse, parse_many
+from bftrainer.spec.parse import parse, parse_many
 
 GOOD = """\
 name: digits-8
@@ -24,6 +26,10 @@ nodes: {min: 2, max: 8}
 
 def read(text: str) -> TrainerSpec:
     return parse(text, "spec.yaml", Path("/base"))
+
+
+def load(path: Path) -> TrainerSpec:
+    return parse(spec_files.read(path), str(path), path.parent)
 
 
 def refused(text: str) -> list[str]:
@@ -243,6 +249,28 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"binary\.yaml"):
         load(binary)
     assert issubclass(SpecError, BftrainerError)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.yaml"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero"), tmp_path):
+        with pytest.raises(
+            SpecError, match=f"{path}: .*(not a regular file; write the spec to one|directory)"
+        ):
+            load(path)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.yaml"
+    with huge.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(SpecError) as error:
+        load(huge)
+    assert str(error.value) == f"{huge}: {2**40} bytes; a spec has at most 32 KB: shorten it"
+    full = tmp_path / "full.yaml"
+    full.write_text(GOOD + "#" * (SPEC.kb * 1024 - len(GOOD)))
+    assert load(full).name == "digits-8"
 
 
 # --- lists of specs ------------------------------------------------------------------------------

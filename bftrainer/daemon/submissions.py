@@ -1,0 +1,179 @@
+"""What users submit: specs are read in a thread of their own, and checked against what the site allows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from bftrainer.api.callers import Caller
+from bftrainer.api.errors import FullError, TooManyError
+from bftrainer.engine.state import State
+from bftrainer.errors import BftrainerError
+from bftrainer.model.text import plain
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.values import Settings
+from bftrainer.spec.located_yaml import SPEC
+from bftrainer.spec.parse import parse
+from bftrainer.telemetry.telemetry import Telemetry
+
+MAX_PATH = 4096
+"""Characters of a path, as in Linux."""
+UNSEEN_S = 120.0
+"""For so long a trainer that was stored counts before the engine has taken it."""
+
+
+class Submissions:
+    """Lets specs in, one after the other, as far as their user and all users together may.
+
+    `state` gives the engine's present state. `now` is a monotonic clock (s). Admins are bound by the sizes of
+    specs and queues only.
+    """
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        telemetry: Telemetry,
+        state: Callable[[], State],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._telemetry, self._state, self._now = settings, telemetry, state, now
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="specs")
+        self._waiting: Counter[int] = Counter()  # specs to be read, by uid
+        self._paid: dict[int, tuple[float, float]] = {}  # uid -> tokens, and when
+        self._unseen: dict[int, tuple[str, float]] = {}  # trainer -> user, and when it was stored
+
+    async def read(self, caller: Caller, text: str, name: str, base: str) -> TrainerSpec:
+        """The caller's spec `text`, of a file `name` in the folder `base`, if it is valid and allowed.
+
+        Raises:
+            TooManyError: the caller has submitted too much.
+            FullError: all users together have.
+            BftrainerError: the spec is wrong, or asks for more than the site allows.
+        """
+        own = self._settings.current
+        _check_path("name", name)
+        _check_path("base", base)
+        if not Path(base).is_absolute():
+            raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
+        self._check_rate(caller, own)
+        self._check_counts(caller, own)
+        self._check_line(caller, own)
+        bounds = replace(SPEC, kb=own.max_spec_kb)
+        self._waiting[caller.uid] += 1
+        try:
+            loop = asyncio.get_running_loop()
+            wanted = await loop.run_in_executor(self._reading, parse, text, name, Path(base), bounds)
+        finally:
+            self._waiting[caller.uid] -= 1
+            self._waiting += Counter()  # forget those that have none
+        self._check_claims(caller, wanted, own)
+        return replace(wanted, user=caller.user)
+
+    def stored(self, trainer: int, user: str) -> None:
+        """Count a trainer that was stored until the engine has taken it."""
+        self._unseen[trainer] = user, self._now()
+
+    def close(self) -> None:
+        """Let go of the thread that reads specs."""
+        self._reading.shutdown(wait=False, cancel_futures=True)
+
+    # each raises if a bound is hit
+
+    def _check_rate(self, caller: Caller, own: Settings) -> None:
+        if caller.admin:
+            return
+        most, now = float(own.max_submits_per_minute), self._now()
+        tokens, at = self._paid.get(caller.uid, (most, now))
+        tokens = min(most, tokens + (now - at) * most / 60.0)
+        if tokens < 1.0:
+            wait = (1.0 - tokens) * 60.0 / most
+            raise self._beyond(
+                TooManyError(
+                    f"more than {own.max_submits_per_minute} trainers submitted in a minute; try again in "
+                    f"{wait:.0f} s (max_submits_per_minute)"
+                ),
+                "max_submits_per_minute",
+                caller,
+            )
+        self._paid = {uid: (t, a) for uid, (t, a) in self._paid.items() if now - a < 60.0}  # others are full
+        self._paid[caller.uid] = tokens - 1.0, now
+
+    def _check_counts(self, caller: Caller, own: Settings) -> None:
+        state, now = self._state(), self._now()
+        self._unseen = {
+            id_: (user, at)
+            for id_, (user, at) in self._unseen.items()
+            if now - at < UNSEEN_S and state.trainer(id_) is None
+        }
+        if len(state.active) + len(state.waiting) + len(self._unseen) >= own.max_trainers:
+            raise self._beyond(
+                FullError(f"{own.max_trainers} trainers have not ended; try again later (max_trainers)"),
+                "max_trainers",
+                caller,
+            )
+        if caller.admin:
+            return
+        count = state.waiting.count(caller.user)
+        count += sum(t.spec.user == caller.user for t in state.active.values())
+        count += sum(user == caller.user for user, _ in self._unseen.values())
+        if count >= own.max_trainers_per_user:
+            raise self._beyond(
+                TooManyError(
+                    f"{count} of your trainers have not ended, the most here; wait, or cancel some "
+                    "(max_trainers_per_user)"
+                ),
+                "max_trainers_per_user",
+                caller,
+            )
+
+    def _check_line(self, caller: Caller, own: Settings) -> None:
+        if self._waiting.total() >= own.max_specs_waiting:
+            raise self._beyond(
+                FullError(
+                    f"{own.max_specs_waiting} specs wait to be read; try again in a few seconds "
+                    "(max_specs_waiting)"
+                ),
+                "max_specs_waiting",
+                caller,
+            )
+        if self._waiting[caller.uid] >= own.max_specs_waiting_per_user:
+            raise self._beyond(
+                TooManyError(
+                    f"{own.max_specs_waiting_per_user} specs of yours wait to be read; submit one after the "
+                    "other (max_specs_waiting_per_user)"
+                ),
+                "max_specs_waiting_per_user",
+                caller,
+            )
+
+    def _check_claims(self, caller: Caller, wanted: TrainerSpec, own: Settings) -> None:
+        if caller.admin:
+            return
+        for what, value, most in (
+            ("priority", wanted.priority, own.max_priority),
+            ("weight", wanted.weight, own.max_weight),
+        ):
+            if value > most:
+                raise BftrainerError(
+                    f"{what}: {value:g} is above {most:g}, the most here; lower it, or ask an admin "
+                    f"(max_{what})"
+                )
+
+    def _beyond(self, error: BftrainerError, bound: str, caller: Caller) -> BftrainerError:
+        self._telemetry.bounded(bound, caller.user)
+        return error
+
+
+def _check_path(key: str, path: str) -> None:
+    try:
+        plain(path)
+    except ValueError as error:
+        raise BftrainerError(f"{key}: {error}") from error
+    if len(path) > MAX_PATH:
+        raise BftrainerError(f"{key}: {len(path)} characters; a path has at most {MAX_PATH}")

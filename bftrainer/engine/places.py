@@ -1,0 +1,137 @@
+"""Which trainers have one of the `max_parallel` places: they alone may hold nodes. Pure.
+
+Higher priority first. Among trainers of one priority, places go to the user with the fewest, then first come,
+first served; with one user that is the published order. A user that waits takes a place from one that has at
+least two more, so that nobody's trainers keep all places for as long as they like. A trainer that asks for
+more nodes than it can ever get here has no place; it waits, in nobody's way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from bftrainer.engine.queue import Class, class_of, rank
+from bftrainer.engine.state import State
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.trainer import Trainer, TrainerSpec
+
+
+def why_never(spec: TrainerSpec, settings: EngineSettings, machine: Mapping[str, int] | None) -> str:
+    """Why a trainer can never run, in words for its user; empty if it can, as far as is known.
+
+    `machine` has the number of nodes of each class, see `State.machine`.
+    """
+    needs, cap = f"needs at least {spec.n_min:,} nodes", settings.user_max_nodes
+    if cap is not None and spec.n_min > cap:
+        return f"{needs}; one user's trainers hold at most {cap:,} here (user_max_nodes)"
+    if machine is None:
+        return ""
+    unusable = {name for name, points in spec.curves if not points}
+    usable = [size for name, size in machine.items() if name not in unusable]
+    most = max(usable, default=0)
+    if spec.n_min <= most:
+        return ""
+    whose = "this machine has" if len(machine) < 2 else "no class of nodes that it can use has more than"
+    return f"{needs}; {whose} {most:,}"
+
+
+def with_places(state: State) -> State:
+    """The state in which places are dealt out anew, as far as `max_parallel` limits them.
+
+    Trainers that got one are active; active ones without a place are `displaced`. Without that limit, all
+    that hold nodes have a place.
+    """
+    limit = state.settings.max_parallel
+    if limit is None:
+        return replace(state, displaced=frozenset()) if state.displaced else state
+    placed = {
+        t.id: t
+        for t in state.active.values()
+        if t.id not in state.displaced and (t.nodes or _can_run(state, t))
+    }
+    count = Counter(t.spec.user for t in placed.values())
+    lines = _Lines(state, placed)
+    while (first := _next(lines, placed, count, limit)) is not None:
+        placed[first.id] = first
+        count[first.spec.user] += 1
+    new = [t for t in placed.values() if t.id not in state.active]
+    waiting = state.waiting
+    for trainer in new:
+        waiting = waiting.remove(trainer.id)
+    active = {**state.active, **{t.id: t for t in new}} if new else state.active
+    displaced = frozenset(active.keys() - placed.keys())
+    if not new and displaced == state.displaced:
+        return state
+    return replace(state, active=active, waiting=waiting, displaced=displaced)
+
+
+def dealt(trainers: Iterable[Trainer]) -> list[Trainer]:
+    """Trainers by priority; in each, first every user's first one, then every user's second, and so on."""
+    seen: Counter[Class] = Counter()
+    turns = []
+    for trainer in sorted(trainers, key=rank):
+        turns.append((-trainer.spec.priority, seen[class_of(trainer)], rank(trainer), trainer))
+        seen[class_of(trainer)] += 1
+    return [trainer for *_, trainer in sorted(turns, key=lambda turn: turn[:3])]
+
+
+class _Lines:
+    """The trainers that could run and have no place: a line for each user and priority, by arrival."""
+
+    def __init__(self, state: State, placed: Mapping[int, Trainer]) -> None:
+        others: dict[Class, list[Trainer]] = {}
+        for t in state.active.values():
+            if t.id not in placed:
+                others.setdefault(class_of(t), []).append(t)
+        self._rest: dict[Class, Iterator[Trainer]] = {}
+        self.heads: dict[Class, Trainer] = {}
+        for own in state.waiting.users.keys() | others.keys():
+            waiting = state.waiting.users.get(own, {}).values()
+            line = heapq.merge(sorted(others.get(own, []), key=rank), waiting, key=rank)
+            self._rest[own] = (t for t in line if _can_run(state, t))
+            self._advance(own)
+
+    def take(self, trainer: Trainer) -> Trainer:
+        """Take the head of a line."""
+        self._advance(class_of(trainer))
+        return trainer
+
+    def _advance(self, own: Class) -> None:
+        self.heads.pop(own, None)
+        head = next(self._rest[own], None)
+        if head is not None:
+            self.heads[own] = head
+
+
+def _next(lines: _Lines, placed: dict[int, Trainer], count: Counter[str], limit: int) -> Trainer | None:
+    """Take the trainer that gets the next place out of its line; if no place is free, take it from another
+    trainer. None if nobody gets one."""
+    in_order = sorted(lines.heads.values(), key=lambda t: (-t.spec.priority, count[t.spec.user], rank(t)))
+    for trainer in in_order:
+        if len(placed) < limit:
+            return lines.take(trainer)
+        loser = _loser(placed, count, trainer)
+        if loser is not None:
+            del placed[loser.id]
+            count[loser.spec.user] -= 1
+            return lines.take(trainer)
+    return None
+
+
+def _loser(placed: Mapping[int, Trainer], count: Counter[str], trainer: Trainer) -> Trainer | None:
+    """Whose place a trainer gets: of the user with most places, and two more than its own, the one without
+    nodes, or else the one that came last."""
+    enough = count[trainer.spec.user] + 2
+    others = [
+        t
+        for t in placed.values()
+        if t.spec.priority <= trainer.spec.priority and count[t.spec.user] >= enough
+    ]
+    return max(others, key=lambda t: (count[t.spec.user], not t.nodes, rank(t)), default=None)
+
+
+def _can_run(state: State, trainer: Trainer) -> bool:
+    return not why_never(trainer.spec, state.settings, state.machine)

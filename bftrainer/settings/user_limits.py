@@ -1,0 +1,113 @@
+"""The settings that bound what one user's trainers may ask of the site."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bftrainer.settings.setting import Section, SetBy, Setting
+
+AT_SUBMIT = "the daemon refuses the spec"
+NOT_ADMINS = "Admins may go beyond it, and so may the user of a daemon with `mode: single`."
+
+
+class UserLimits(Section):
+    """What one user may ask for: a part of `LimitSettings`."""
+
+    max_spec_kb: Annotated[
+        int,
+        Field(ge=1, le=256),
+        Setting(
+            help="largest spec",
+            more="`bftrainer submit` reads no more than that of a file.",
+            unit="KB",
+            live=True,
+            set_by=SetBy.USER,
+            at_bound=AT_SUBMIT,
+            told="the user, with the spec's size",
+        ),
+    ] = 32
+    max_specs_waiting: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Setting(
+            help="specs of all users that wait to be checked, one after the other in a thread of its own",
+            unit="specs",
+            live=True,
+            at_bound="the daemon refuses the next one",
+            told="its user (status 503), to try again",
+        ),
+    ] = 64
+    max_specs_waiting_per_user: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Setting(
+            help="specs of one user that wait to be checked",
+            unit="specs",
+            live=True,
+            at_bound="the daemon refuses the user's next one",
+            told="the user (status 429), to try again",
+        ),
+    ] = 8
+    max_submits_per_minute: Annotated[
+        int,
+        Field(ge=1, le=1_000_000),
+        Setting(
+            help="trainers that one user submits in a minute, in the long run; as many at once",
+            more=NOT_ADMINS,
+            unit="trainers",
+            live=True,
+            set_by=SetBy.SITE,
+            at_bound="the daemon refuses the user's next one until so much time has passed",
+            told="the user (status 429), with the seconds to wait",
+        ),
+    ] = 120
+    max_trainers_per_user: Annotated[
+        int,
+        Field(ge=1, le=1_000_000),
+        Setting(
+            help="trainers of one user that have not ended",
+            more=NOT_ADMINS,
+            unit="trainers",
+            live=True,
+            set_by=SetBy.SITE,
+            at_bound="the daemon refuses the user's next one",
+            told="the user (status 429), to wait or cancel some",
+        ),
+    ] = 1000
+    max_trainers: Annotated[
+        int,
+        Field(ge=1, le=1_000_000),
+        Setting(
+            help="trainers of all users that have not ended",
+            unit="trainers",
+            live=True,
+            at_bound="the daemon refuses the next one",
+            told="its user (status 503), to try later",
+        ),
+    ] = 20_000
+    max_priority: Annotated[
+        float,
+        Field(gt=0, le=1e6, allow_inf_nan=False),
+        Setting(
+            help="highest priority in a spec",
+            more="With 1, users order their own trainers below those of others, never above. " + NOT_ADMINS,
+            live=True,
+            set_by=SetBy.SITE,
+            at_bound=AT_SUBMIT,
+            told="the user, with the bound",
+        ),
+    ] = 1.0
+    max_weight: Annotated[
+        float,
+        Field(gt=0, le=1e6, allow_inf_nan=False),
+        Setting(
+            help="highest weight in a spec",
+            more=NOT_ADMINS,
+            live=True,
+            set_by=SetBy.SITE,
+            at_bound=AT_SUBMIT,
+            told="the user, with the bound",
+        ),
+    ] = 1.0

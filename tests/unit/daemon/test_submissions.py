@@ -1,0 +1,212 @@
+"""What one user, and all together, may submit; and that reading specs delays nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bftrainer.api.callers import Caller
+from bftrainer.api.errors import STATUS_OF, FullError, TooManyError
+from bftrainer.daemon import submissions
+from bftrainer.daemon.submissions import Submissions
+from bftrainer.engine.queue import Queue
+from bftrainer.engine.state import State
+from bftrainer.errors import BftrainerError
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.sources import load
+from bftrainer.spec.located_yaml import SpecError
+from bftrainer.spec.parse import parse
+from bftrainer.telemetry.telemetry import Telemetry
+
+ANN, BOB, OPS = Caller("ann", 1001), Caller("bob", 1002), Caller("ops", 1003, admin=True)
+SPEC = "name: a\ncommand: [run]\nnodes: {max: 4}\n"
+
+
+class Desk:
+    """Submissions of a site whose engine and clock the test moves."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.now, self.telemetry = 0.0, Telemetry()
+        self.state = State(settings=EngineSettings())
+        own = LiveSettings(load(changes, environ={"XDG_CONFIG_HOME": "/nowhere"}))
+        self.submissions = Submissions(own, self.telemetry, lambda: self.state, lambda: self.now)
+
+    async def submit(
+        self, caller: Caller, text: str = SPEC, name: str = "a.yaml", base: str = "/home"
+    ) -> str:
+        """The accepted trainer's user, or why it was not."""
+        try:
+            return (await self.submissions.read(caller, text, name, base)).user
+        except BftrainerError as error:
+            return f"{type(error).__name__}: {error}"
+
+    def holds(self, **users: int) -> None:
+        """The engine has so many trainers of each user, half of them active."""
+        spec = TrainerSpec(name="t", command=("run",), n_min=1, n_max=1)
+        own = [
+            Trainer(id=i, spec=replace(spec, user=user), submitted_at=0.0)
+            for i, user in enumerate((u for u, n in users.items() for _ in range(n)), start=1)
+        ]
+        self.state = State(
+            settings=EngineSettings(), active={t.id: t for t in own[::2]}, waiting=Queue.of(own[1::2])
+        )
+
+    @property
+    def hit(self) -> list[str]:
+        return [hits.text for hits in self.telemetry.bounds.last_hour()]
+
+
+@pytest.fixture
+def desk() -> Iterator[Callable[..., Desk]]:
+    made: list[Desk] = []
+
+    def make(**changes: Any) -> Desk:
+        made.append(Desk(**changes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.submissions.close()
+
+
+def test_a_spec_becomes_its_callers(desk: Callable[..., Desk]) -> None:
+    assert asyncio.run(desk().submit(ANN)) == "ann"
+
+
+def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk]) -> None:
+    async def story() -> None:
+        own = desk(max_submits_per_minute=3)
+        assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3
+        said = await own.submit(ANN)
+        assert said == (
+            "TooManyError: more than 3 trainers submitted in a minute; try again in 20 s "
+            "(max_submits_per_minute)"
+        )
+        assert await own.submit(BOB) == "bob"
+        assert [await own.submit(OPS) for _ in range(9)] == ["ops"] * 9
+        own.now = 20.0
+        assert [(await own.submit(ANN))[:3] for _ in range(2)] == ["ann", "Too"]
+        own.now = 200.0
+        assert [(await own.submit(ANN))[:3] for _ in range(4)] == ["ann"] * 3 + ["Too"]
+        assert own.hit == ["max_submits_per_minute: 3 times, most by ann"]
+
+    asyncio.run(story())
+
+
+def test_wrong_specs_count_as_others_do(desk: Callable[..., Desk]) -> None:
+    async def story() -> None:
+        own = desk(max_submits_per_minute=2)
+        assert [(await own.submit(ANN, "[]"))[:9] for _ in range(3)] == ["SpecError"] * 2 + ["TooManyEr"]
+
+    asyncio.run(story())
+
+
+def test_trainers_that_have_not_ended_are_bounded_for_each_user_and_for_all(
+    desk: Callable[..., Desk],
+) -> None:
+    async def story() -> None:
+        own = desk(max_trainers_per_user=3, max_trainers=7)
+        own.holds(ann=3, bob=2)
+        said = await own.submit(ANN)
+        assert said == (
+            "TooManyError: 3 of your trainers have not ended, the most here; wait, or cancel some "
+            "(max_trainers_per_user)"
+        )
+        assert await own.submit(BOB) == "bob"
+        own.submissions.stored(6, "bob")  # the engine has yet to hear of it
+        assert (await own.submit(BOB)).startswith("TooManyError: 3 of your")
+        own.holds(ann=3, bob=3)
+        assert await own.submit(OPS) == "ops"
+        own.submissions.stored(7, "ops")
+        said = await own.submit(OPS)
+        assert said == "FullError: 7 trainers have not ended; try again later (max_trainers)"
+        own.now = 200.0  # what was stored so long ago has ended since
+        own.holds(ann=2)
+        assert await own.submit(ANN) == "ann"
+
+    asyncio.run(story())
+
+
+def test_a_site_caps_what_users_claim_for_themselves(desk: Callable[..., Desk]) -> None:
+    async def story() -> None:
+        own = desk(max_weight=2)
+        assert await own.submit(ANN, SPEC + "priority: 1\nweight: 2\n") == "ann"
+        assert await own.submit(ANN, SPEC + "priority: 0.5\n") == "ann"
+        assert await own.submit(ANN, SPEC + "priority: 1.5\n") == (
+            "BftrainerError: priority: 1.5 is above 1, the most here; lower it, or ask an admin "
+            "(max_priority)"
+        )
+        assert await own.submit(ANN, SPEC + "weight: 3\n") == (
+            "BftrainerError: weight: 3 is above 2, the most here; lower it, or ask an admin (max_weight)"
+        )
+        assert await own.submit(OPS, SPEC + "priority: 99\nweight: 99\n") == "ops"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base": "home"}, "base: 'home': give the whole path of the spec's folder"),
+        ({"base": "/a\x1b[2J"}, "base: contains the control character '\\x1b' at position 2: remove it"),
+        ({"name": "a\nb"}, "name: contains the control character '\\n' at position 1: remove it"),
+        ({"name": "a\ud800"}, "name: contains the control character '\\ud800' at position 1: remove it"),
+        ({"base": "/" * 5000}, "base: 5000 characters; a path has at most 4096"),
+    ],
+)
+def test_paths_are_checked(desk: Callable[..., Desk], changes: dict[str, str], said: str) -> None:
+    assert asyncio.run(desk().submit(ANN, **changes)) == f"BftrainerError: {said}"
+
+
+def test_the_size_is_a_setting(desk: Callable[..., Desk]) -> None:
+    own = desk(max_spec_kb=1)
+    assert asyncio.run(own.submit(ANN, SPEC + "#" * 2000)).endswith("a spec has at most 1 KB: shorten it")
+
+
+def test_specs_are_read_in_a_thread_of_their_own_and_few_wait_for_it(
+    desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, readers = threading.Event(), set[str]()
+
+    def slow(*arguments: Any) -> TrainerSpec:
+        readers.add(threading.current_thread().name)
+        go.wait(60.0)
+        return parse(*arguments)
+
+    monkeypatch.setattr(submissions, "parse", slow)
+
+    async def story() -> None:
+        own = desk(max_specs_waiting=3, max_specs_waiting_per_user=2)
+        first = [asyncio.create_task(own.submit(ANN)) for _ in range(2)]
+        await asyncio.sleep(0)
+        said = await own.submit(ANN)  # the loop goes on meanwhile
+        assert said == (
+            "TooManyError: 2 specs of yours wait to be read; submit one after the other "
+            "(max_specs_waiting_per_user)"
+        )
+        first.append(asyncio.create_task(own.submit(BOB)))
+        await asyncio.sleep(0)
+        said = await own.submit(OPS)
+        assert said == ("FullError: 3 specs wait to be read; try again in a few seconds (max_specs_waiting)")
+        go.set()
+        assert await asyncio.gather(*first) == ["ann", "ann", "bob"]
+        assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3
+        assert (await own.submit(ANN, "name: [")).startswith("SpecError: a.yaml:")
+
+    asyncio.run(story())
+    assert len(readers) == 1 and not readers & {threading.main_thread().name}
+
+
+def test_what_each_refusal_means_to_a_client() -> None:
+    status = {
+        kind: next(code for of, code in STATUS_OF if issubclass(kind, of))
+        for kind in (TooManyError, FullError, SpecError)
+    }
+    assert status == {TooManyError: 429, FullError: 503, SpecError: 400}
