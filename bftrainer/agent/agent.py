@@ -20,6 +20,7 @@ from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
+from bftrainer.wire.words import fit
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +51,16 @@ class Agent:
         self._warm = WarmPool(f"{node} {daemon}")
 
     async def serve(self) -> None:
-        """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long."""
+        """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long.
+
+        Raises whatever ends the connection for good: an agent that hears nothing any more has to end.
+        """
         adopt_orphans()
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(sign, self._say_goodbye)
-        connection = asyncio.create_task(self._connection.keep(self))
-        await self._exit.wait()
+        connection, exit_ = (asyncio.create_task(c) for c in (self._connection.keep(self), self._exit.wait()))
+        await asyncio.wait([connection, exit_], return_when=asyncio.FIRST_COMPLETED)
         for worker in self._workers.values():
             worker.kill()
         self._warm.close()
@@ -98,7 +102,25 @@ class Agent:
     # orders
 
     def obey(self, order: Message) -> None:
-        """Carry out an order; unknown kinds, and orders about workers that are not here, are ignored."""
+        """Carry out an order; unknown kinds, and orders about workers that are not here, are ignored. One
+        that fails ends its worker, and nothing else."""
+        try:
+            self._carry_out(order)
+        except Exception as error:
+            log.exception("an order of the kind %.20r fails", order.get("type"))
+            trainer, generation, reason = (
+                order.get("trainer"),
+                order.get("generation"),
+                f"an order failed: {error!r}",
+            )
+            worker = self._workers.get(trainer) if isinstance(trainer, int) else None
+            if worker is not None:
+                worker.kill(reason)
+            elif order.get("type") == "start" and isinstance(trainer, int) and isinstance(generation, int):
+                ended = _exited(trainer, generation, 0, Phase.STARTING, 127)
+                self._connection.tell({**ended, "reason": fit(reason)})
+
+    def _carry_out(self, order: Message) -> None:
         kind = order["type"]
         worker = self._workers.get(order.get("trainer", 0))
         if kind == "start":
@@ -154,7 +176,8 @@ class Agent:
             await worker.start()
             if "go" in worker.order:
                 worker.go(worker.order["go"])
-        except OSError as error:
+        except Exception as error:
+            log.exception("cannot start %s", worker.order["command"][:1])
             self._failed(worker, error)
 
     def _go(self, order: Message, worker: Worker | None) -> None:
@@ -171,16 +194,21 @@ class Agent:
         try:
             worker.go(order)
         except OSError as error:
+            log.error("cannot start %s: %s", worker.order["command"][:1], error)
             self._failed(worker, error)
 
-    def _failed(self, worker: Worker, error: OSError) -> None:
-        log.error("cannot start %s: %s", worker.order["command"][:1], error)
+    def _failed(self, worker: Worker, error: Exception) -> None:
         worker.fail(f"cannot start {worker.order['command'][0]!r}: {error}")
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("something failed in the background", exc_info=error)
 
     # what workers say
 

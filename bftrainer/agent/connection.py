@@ -9,8 +9,11 @@ from typing import Protocol
 
 import aiohttp
 
+from bftrainer.agent.outbox import Outbox
 from bftrainer.model.reports import Message
 from bftrainer.wire import seal
+from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
+from bftrainer.wire.parse import parse
 from bftrainer.wire.seal import Seal
 
 log = logging.getLogger(__name__)
@@ -18,6 +21,8 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.2
 HEARTBEAT_S = 10.0
 CONNECT_S = 20.0
+MAX_ORDER = 8 * 1024 * 1024
+"""A daemon's message has at most so many bytes; one with the names of 100,000 members has fewer."""
 
 
 class Owner(Protocol):
@@ -40,7 +45,7 @@ class Connection:
     """Keeps one connection to the daemon, which is the path of its Unix socket, or host:port.
 
     What is said without a connection is dropped, since the next hello says what runs here; but the ends of
-    workers are kept and sent after that.
+    workers are kept until the daemon has heard them.
     """
 
     def __init__(
@@ -50,19 +55,19 @@ class Connection:
         self._orphan_s = orphan_s
         self.address = address
         """Where this node's workers listen for peers; by default where it met the daemon first."""
-        self.connected = False
-        """Whether messages can be sent; from the hello on, before the daemon has answered it."""
         self.heard_at = 0.0
         """When the daemon was last there, by the clock of the event loop."""
-        self._outbox: asyncio.Queue[Message] = asyncio.Queue()
-        self._unsent: list[Message] = []  # ends of workers without a connection
+        self._outbox = Outbox()
+        self._refused = ""  # what the daemon last said instead of letting us connect
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can be sent; from the hello on, before the daemon has answered it."""
+        return self._outbox.connected
 
     def tell(self, message: Message) -> None:
         """Send a message; without a connection, keep it only if it is the end of a worker."""
-        if self.connected:
-            self._outbox.put_nowait(message)
-        elif message["type"] == "exited":
-            self._unsent.append(message)
+        self._outbox.tell(message)
 
     async def keep(self, owner: Owner) -> None:
         """Connect and obey, again and again, until cancelled."""
@@ -70,18 +75,14 @@ class Connection:
         self.heard_at = loop.time()
         local = "/" in self._daemon
         connector = aiohttp.UnixConnector(path=self._daemon) if local else None
-        url = f"http://{'bftrainer' if local else self._daemon}/v1/agent"
         async with aiohttp.ClientSession(connector=connector) as session:
             while True:
                 try:
-                    async with session.ws_connect(url, heartbeat=HEARTBEAT_S, max_msg_size=0) as ws:
-                        if not self.address:
-                            self.address = "127.0.0.1" if local else ws.get_extra_info("sockname")[0]
-                        if seals := await self._introduce(ws, owner):
-                            await self._converse(ws, owner, *seals)
-                            self.heard_at = loop.time()
+                    await self._connect(session, owner, local=local)
                 except seal.ForgedError as error:
                     log.warning("%s; connecting again", error)
+                except aiohttp.WSServerHandshakeError as error:
+                    self._note_refusal(f"{error.status} {error.message}")
                 except (aiohttp.ClientError, OSError, TimeoutError, TypeError, ValueError, KeyError):
                     pass  # no daemon at the moment, or not ours; try again below
                 if loop.time() - self.heard_at > self._orphan_s:
@@ -89,21 +90,41 @@ class Connection:
                     await owner.give_up()
                 await asyncio.sleep(RETRY_S)
 
-    async def _introduce(self, ws: aiohttp.ClientWebSocketResponse, owner: Owner) -> tuple[Seal, Seal] | None:
+    async def _connect(self, session: aiohttp.ClientSession, owner: Owner, *, local: bool) -> None:
+        """Connect once, and obey until that connection is lost."""
+        nonce = seal.nonce()
+        headers = {PROTOCOL_HEADER: PROTOCOL, TAG_HEADER: self._tag, NONCE_HEADER: nonce}
+        url = f"http://{'bftrainer' if local else self._daemon}/v1/agent"
+        async with session.ws_connect(
+            url, headers=headers, heartbeat=HEARTBEAT_S, max_msg_size=MAX_ORDER, decode_text=False
+        ) as ws:
+            if not self.address:
+                self.address = "127.0.0.1" if local else ws.get_extra_info("sockname")[0]
+            if seals := await self._introduce(ws, owner, nonce):
+                await self._converse(ws, owner, *seals)
+                self.heard_at = asyncio.get_running_loop().time()
+
+    def _note_refusal(self, said: str) -> None:
+        """Tell once why the daemon does not let us connect."""
+        if said != self._refused:
+            log.warning("the daemon at %s refuses us: %.300s", self._daemon, said)
+        self._refused = said
+
+    async def _introduce(
+        self, ws: aiohttp.ClientWebSocketResponse[bool], owner: Owner, nonce: str
+    ) -> tuple[Seal, Seal] | None:
         """Say which node this is and what runs here; our seal and the daemon's, if it lets us in now."""
-        self._outbox = asyncio.Queue()
-        challenge = await ws.receive_json(timeout=CONNECT_S)
-        # workers that ended without a connection are listed too: the daemon hears their ends next
+        challenge = parse(await _receive(ws))
+        # workers whose ends the daemon has not heard are listed too: it hears them next
         there = owner.running() + [
-            running(m["trainer"], m["started"], m["run"], m["phase"]) for m in self._unsent
+            running(m["trainer"], m["started"], m["run"], m["phase"]) for m in self._outbox.ends()
         ]
-        self.connected = True  # what is said from now on waits in the outbox for the hello to be sent
-        nonce, welcome = seal.nonce(), False
+        self._outbox.connect()  # what is said from now on waits for the hello to be sent
+        welcome = False
         try:
             ours, theirs = seal.seals(self._secret, str(challenge["nonce"]), nonce)
-            hello = {"type": "hello", "node": self._node, "tag": self._tag, "workers": there, "nonce": nonce}
-            await ws.send_str(ours.put(hello))
-            answer = theirs.take(await ws.receive_str(timeout=CONNECT_S))
+            await ws.send_str(ours.put({"type": "hello", "node": self._node, "workers": there}))
+            answer = theirs.take(await _receive(ws))
             welcome = answer["type"] == "welcome"
             if not welcome:  # the daemon is there, but has just been started
                 self.heard_at = asyncio.get_running_loop().time()
@@ -111,35 +132,39 @@ class Connection:
             log.warning("the process that answers at %s does not know our secret", self._daemon)
         finally:
             if not welcome:
-                self._disconnect()
+                self._outbox.disconnect()
         return (ours, theirs) if welcome else None
 
-    def _disconnect(self) -> None:
-        """The daemon has not listened: what waits to be sent is as if it was said without a connection."""
-        self.connected = False
-        while not self._outbox.empty():
-            self.tell(self._outbox.get_nowait())
-
     async def _converse(
-        self, ws: aiohttp.ClientWebSocketResponse, owner: Owner, ours: Seal, theirs: Seal
+        self, ws: aiohttp.ClientWebSocketResponse[bool], owner: Owner, ours: Seal, theirs: Seal
     ) -> None:
         """Send and obey until the connection is lost. Raises `ForgedError` for an order of another origin."""
-        for message in self._unsent:
-            self._outbox.put_nowait(message)
-        self._unsent = []
         sender = asyncio.create_task(self._send_all(ws, ours))
         try:
             async for frame in ws:
                 if frame.type is aiohttp.WSMsgType.TEXT:
-                    owner.obey(theirs.take(frame.data))
+                    order = theirs.take(frame.data)
+                    if order.get("type") == "heard":
+                        self._outbox.heard(order)
+                    else:
+                        owner.obey(order)
         finally:
-            self.connected = False
+            self._outbox.disconnect()
             sender.cancel()
 
-    async def _send_all(self, ws: aiohttp.ClientWebSocketResponse, ours: Seal) -> None:
+    async def _send_all(self, ws: aiohttp.ClientWebSocketResponse[bool], ours: Seal) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
                 await ws.send_str(ours.put(await self._outbox.get()))
+
+
+async def _receive(ws: aiohttp.ClientWebSocketResponse[bool]) -> bytes:
+    """The next message. Raises `ConnectionError` if there is none."""
+    frame = await ws.receive(timeout=CONNECT_S)
+    if frame.type is not aiohttp.WSMsgType.TEXT:
+        raise ConnectionResetError("the connection ended before it began")
+    data: bytes = frame.data
+    return data
 
 
 def running(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:

@@ -17,11 +17,17 @@ from typing import Any
 from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
 from bftrainer.agent.warm import WarmPool
 from bftrainer.wire.phases import Phase
-from bftrainer.wire.words import fit, heard
+from bftrainer.wire.rates import PART, Bucket
+from bftrainer.wire.words import MAX_LINE, MERGED, fit, heard
 
 log = logging.getLogger(__name__)
 
-MAX_LINE = 16 * 1024 * 1024
+PER_S = 10.0
+"""So many messages a second a worker may send, reports of progress aside."""
+BURST_S = 20.0
+"""A worker that was quiet may send what it could have sent in so many seconds at once."""
+MAX_UNREAD = 16 * 1024 * 1024
+"""A worker that leaves so many bytes of its orders unread is killed."""
 POLL_S = 0.5
 STOPPED_S = 2.0
 """A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
@@ -64,6 +70,7 @@ class Worker:
         self._kill_timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reason, self._doomed = "", False
+        self._rate = Bucket(PER_S, PER_S * BURST_S)
         self._nonsense = False  # it has written what is no message
 
     async def start(self) -> None:
@@ -115,7 +122,11 @@ class Worker:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the script; nothing happens if it has ended."""
-        if self._writer is not None and not self._writer.is_closing():
+        if self._writer is None or self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
+            self.kill(f"left {MAX_UNREAD >> 20} MB of its orders unread and was killed")
+        else:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
     def stop(self, grace_s: float) -> None:
@@ -209,8 +220,10 @@ class Worker:
                     if not self._nonsense:
                         log.warning("trainer %d says what is no message: %s", self.trainer, error)
                     self._nonsense = True
-                else:
-                    self._hear(message)
+                    continue
+                self._hear(message)
+                if message["type"] not in MERGED:  # a worker that says too much waits
+                    await asyncio.sleep(self._rate.take(1 + len(line) // PART))
 
     def _hear(self, message: dict[str, Any]) -> None:
         phase = PHASE_AFTER.get(message["type"])

@@ -68,6 +68,17 @@ class AgentReports:
         """An agent's connection is gone."""
         self._release.agent_down(node)
 
+    def at_bound(self, bound: str, node: str, at: float) -> None:
+        """A node's agent has hit a bound."""
+        held = self._pilots.held.get(node)
+        by = held.pilot.user if held is not None else ""
+        self._telemetry.bounded(bound, by or node, node=node, at=at)
+
+    def flooded(self, node: str, reason: str) -> None:
+        """A node's agent has sent too much for too long: our agents do not, so its pilot ends."""
+        self._telemetry.trouble("agent", reason, node=node)
+        self._release.misbehaves(node, reason)
+
     def said(self, node: str, message: Message) -> None:
         """An agent has sent a message: its own goodbye, or something about a worker."""
         if message.get("type") == "bye":

@@ -45,7 +45,7 @@ from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
 from bftrainer.settings.live import LiveSettings, Refused
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub
+from bftrainer.wire.hub import Hub, HubLimits
 from bftrainer.wire.seal import load_key, of_pilot
 
 
@@ -72,7 +72,7 @@ class Daemon:
         self.mailbox = Mailbox(clock)
         self.journal = _journal(own, store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
-        self.hub = Hub(partial(of_pilot, key))
+        self.hub = Hub(partial(of_pilot, key), partial(_hub_limits, own))
         self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry)
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
@@ -245,6 +245,16 @@ def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock
     )
     return Journal(
         Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
+    )
+
+
+def _hub_limits(settings: LiveSettings) -> HubLimits:
+    own = settings.current
+    return HubLimits(
+        message=own.max_message_kb * 1000,
+        per_second=own.max_message_rate,
+        queue=own.max_queue_kb * 1000,
+        newcomers=own.max_newcomers,
     )
 
 

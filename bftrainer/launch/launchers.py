@@ -20,7 +20,7 @@ from bftrainer.model.actions import Action
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Emit, Journal, Link
-from bftrainer.wire.messages.from_agent import read, running
+from bftrainer.wire.messages.from_agent import Exited, read, running
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +141,13 @@ class Launchers:
         except ValueError as error:
             log.warning("from %s comes what makes no sense: %r in %.200r", node, error, message)
             return
-        launcher = self._of(report.trainer) if report is not None else None
-        if report is not None and launcher is not None:
+        if report is None:
+            return
+        launcher = self._of(report.trainer)
+        if launcher is not None:
             launcher.reported(node, report)
+        if isinstance(report.said, Exited):
+            self._link.send(node, orders.heard(report))
 
     def close(self) -> None:
         """End what the launchers themselves run: the daemon stops."""

@@ -11,6 +11,7 @@ from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.model.actions import Regroup
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.wire.messages.from_agent import Report
 
 MAX_DELAY_S = 30.0
 
@@ -87,6 +88,11 @@ def stop(trainer: int, grace_s: float) -> Message:
 def kill(trainer: int, reason: str) -> Message:
     """Kill a trainer's worker, which is told as lost for this reason."""
     return {"type": "kill", "trainer": trainer, "reason": reason}
+
+
+def heard(report: Report) -> Message:
+    """The end of a worker has been heard: its agent need not say it again."""
+    return {"type": "heard", "trainer": report.trainer, "started": report.started, "run": report.run}
 
 
 def _program(spec: TrainerSpec) -> Message:

@@ -150,6 +150,12 @@ class Release:
         else:  # as was to be expected
             self._workers.agent_down(node)
 
+    def misbehaves(self, node: str, reason: str) -> None:
+        """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""
+        self._pilots.refuse(node, reason)
+        self._state.lose(node, reason)
+        self.drop(node)
+
     async def _after_loss(self, node: str, held: Held) -> None:
         """Find out what happened to an agent whose connection is gone. Usually its pilot is gone too, which
         takes a moment to show. If the pilot lives on, only the connection broke, and the agent has

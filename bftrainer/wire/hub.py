@@ -6,26 +6,58 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import aiohttp
 from aiohttp import web
 
 from bftrainer.model.reports import Message
 from bftrainer.wire import seal
-from bftrainer.wire.messages.from_agent import Hello
+from bftrainer.wire.introduction import Introduced, Newcomers, introduce, refusal
+from bftrainer.wire.outbox import Outbox, Size
+from bftrainer.wire.rates import PART, Bucket, Turns
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
 """How often each connection is probed; one that does not answer within half of that counts as lost."""
+BURST_S = 20.0
+"""An agent that was quiet may send what it could have sent in so many seconds at once."""
+FLOOD_S = 30.0
+"""An agent that has sent more than it may for so long is cut off."""
+CONNECTS_PER_S = 0.5
+"""So often an agent may connect again; at first `BURST_S` times as often."""
+MAX_KNOWN = 10_000
+"""So many pilots' rates are kept before those of quiet ones are forgotten."""
+TOGETHER = 16
+"""All agents' outboxes together hold so many times as much as one may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubLimits:
+    """What agents may use: see `settings.limits` for each. Sizes are in bytes."""
+
+    message: int = 64_000
+    per_second: float = 20.0
+    queue: int = 4_000_000
+    newcomers: int = 512
 
 
 @dataclass(slots=True, eq=False)
 class _Agent:
     tag: str
-    queue: asyncio.Queue[Message]
+    ours: seal.Seal
+    outbox: Outbox
+    cut: Callable[[], None]
+    """Ends the connection at once."""
+    is_cut: bool = False
+
+
+@dataclass(slots=True)
+class _Rates:
+    messages: Bucket
+    connects: Bucket = field(default_factory=lambda: Bucket(CONNECTS_PER_S, CONNECTS_PER_S * BURST_S))
 
 
 class AgentEvents(Protocol):
@@ -49,19 +81,30 @@ class AgentEvents(Protocol):
         """A node's agent has sent a message, not validated yet: see `messages.from_agent.read`."""
         ...
 
+    def at_bound(self, bound: str, node: str, at: float) -> None:
+        """A node's agent (empty: a connection that is no agent's yet) has hit this bound, whose value is
+        `at`."""
+        ...
+
+    def flooded(self, node: str, reason: str) -> None:
+        """A node's agent has sent more than it may for `FLOOD_S`: it is not one of ours any more."""
+        ...
+
 
 class Hub:
     """One WebSocket per agent. `listen` says where to report what agents do; until then none is let in.
 
     Every message but the daemon's challenge is sealed with the secret of the agent's pilot, `secret_of(tag)`.
     So a process that finds the port, or sits between the two, can neither pose as a node nor give orders to
-    one.
+    one. An agent runs as its user, so what it may use is bounded: `limits`, read anew for every connection.
     """
 
-    def __init__(self, secret_of: Callable[[str], str]) -> None:
-        self._secret_of = secret_of
+    def __init__(self, secret_of: Callable[[str], str], limits: Callable[[], HubLimits] = HubLimits) -> None:
+        self._secret_of, self._limits = secret_of, limits
         self._events: AgentEvents | None = None
         self._agents: dict[str, _Agent] = {}
+        self._rates: dict[str, _Rates] = {}  # by tag
+        self._newcomers, self._turns, self._waiting = Newcomers(), Turns(), Size()
 
     def listen(self, events: AgentEvents) -> None:
         """Report to `events` what agents do from now on."""
@@ -72,79 +115,147 @@ class Hub:
         return node in self._agents
 
     def send(self, node: str, message: Message) -> None:
-        """Send without waiting; nothing happens if the node has no agent."""
+        """Send without waiting; nothing happens if the node has no agent. An agent that does not read is cut
+        off: it is to connect again."""
         agent = self._agents.get(node)
-        if agent is not None:
-            agent.queue.put_nowait(message)
+        if agent is None or agent.is_cut:
+            return
+        if not agent.outbox.put(agent.ours.put(message)):
+            self._too_slow(node, agent)
+        elif self._waiting.bytes > TOGETHER * self._limits().queue:
+            fullest = max(self._agents, key=lambda n: self._agents[n].outbox.bytes)
+            self._too_slow(fullest, self._agents[fullest])
 
-    async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Handle an agent's connection, for as long as it lives."""
-        ws = web.WebSocketResponse(heartbeat=HEARTBEAT_S, max_msg_size=16 * 1024 * 1024)
-        with contextlib.suppress(ConnectionError):  # the agent was killed while it connected
-            await ws.prepare(request)
-        if not ws.prepared:
-            return web.Response()
-        events, introduction = self._events, await self._introduction(ws)
-        if events is None or introduction is None:
-            return ws
-        hello, theirs, ours = introduction
-        node, tag = hello.node, hello.tag
-        before = self._agents.get(node)
-        if before is not None and before.tag != tag:  # a second pilot on the node
-            await ws.send_str(ours.put({"type": "exit"}))
-            return ws
-        # the same agent again: its first connection is dead, though we have not noticed yet
-        agent = self._agents[node] = _Agent(tag, asyncio.Queue())
-        if not events.up(node, tag, hello.workers):
-            self._forget(node, agent)
-            await ws.send_str(ours.put({"type": "exit"}))
-            return ws
-        sender = asyncio.create_task(self._send_all(ws, ours, agent.queue))
-        try:
-            async for frame in ws:
-                if self._agents.get(node) is not agent:
-                    break
-                if frame.type is aiohttp.WSMsgType.TEXT:
-                    self._take(events, node, theirs, frame.data)
-        except seal.ForgedError as error:
-            log.warning("%s: %s; the agent is to connect again", node, error)
-        finally:
-            sender.cancel()
-            if self._forget(node, agent):
-                events.down(node)
+    async def serve(
+        self, request: web.Request, proven: Callable[[], None] = lambda: None
+    ) -> web.StreamResponse:
+        """Handle an agent's connection, for as long as it lives; `proven` is called when it has proven to be
+        one."""
+        events, limits, cut = self._events, self._limits(), _cut(request)
+        answer = refusal(request)
+        if answer is not None or events is None:
+            said = answer.text if answer is not None else "the daemon has just begun"
+            log.warning("no agent's request from %s: %s", request.remote, said)
+            return answer or web.Response(status=503)
+        ws = web.WebSocketResponse(
+            heartbeat=HEARTBEAT_S, max_msg_size=limits.message, compress=False, decode_text=False
+        )
+        with self._newcomers.one(cut, limits.newcomers) as has_room:
+            if not has_room:
+                events.at_bound("max_newcomers", "", limits.newcomers)
+                return web.Response(status=503, headers={"Retry-After": "1"})
+            with contextlib.suppress(ConnectionError):  # the agent was killed while it connected
+                await ws.prepare(request)
+            if not ws.prepared:
+                return web.Response()
+            introduced = await self._introduction(ws, request, events)
+        if introduced is not None:
+            proven()
+            await self._converse(ws, introduced, cut, events, limits)
         return ws
 
-    def _take(self, events: AgentEvents, node: str, theirs: seal.Seal, sealed: str) -> None:
-        """Report one message. Raises `ForgedError` if the agent has not sent it."""
+    async def _introduction(
+        self, ws: web.WebSocketResponse, request: web.Request, events: AgentEvents
+    ) -> Introduced | None:
+        """An agent that has proven to be one and may come in now."""
         try:
-            message = theirs.take(sealed)
+            found = await introduce(ws, request, self._secret_of)
+            is_open = events.is_open() and not self._rates_of(found.tag).connects.is_short
+            await ws.send_str(found.ours.put({"type": "welcome" if is_open else "later"}))
         except seal.ForgedError:
-            raise
-        except ValueError as error:
-            log.warning("from %s comes what is no message: %s", node, error)
-        else:
-            events.said(node, message)
-
-    async def _introduction(self, ws: web.WebSocketResponse) -> tuple[Hello, seal.Seal, seal.Seal] | None:
-        """The hello and both seals of an agent that has proven to be one and may come in now."""
-        challenge = seal.nonce()
-        try:
-            await ws.send_json({"type": "challenge", "nonce": challenge})
-            said = await ws.receive_str(timeout=10.0)
-            hello = Hello.model_validate(seal.unchecked(said))  # it says which secret is to check it
-            theirs, ours = seal.seals(self._secret_of(hello.tag), challenge, hello.nonce)
-            theirs.take(said)
-            is_open = self._events is not None and self._events.is_open()
-            await ws.send_str(ours.put({"type": "welcome" if is_open else "later"}))
-        except seal.ForgedError:
-            log.warning(
-                "a process that poses as the agent on %.100r does not know its pilot's secret", hello.node
-            )
+            log.warning("a process at %s does not know its pilot's secret", request.remote)
             return None
         except (TypeError, ValueError, TimeoutError, ConnectionError) as error:
-            log.warning("a connection that does not begin like an agent's: %r", error)
+            log.warning("a connection that does not begin like an agent's: %.200r", error)
             return None
-        return (hello, theirs, ours) if is_open else None
+        if is_open:
+            self._rates_of(found.tag).connects.take()
+        return found if is_open else None
+
+    async def _converse(
+        self,
+        ws: web.WebSocketResponse,
+        introduced: Introduced,
+        cut: Callable[[], None],
+        events: AgentEvents,
+        limits: HubLimits,
+    ) -> None:
+        """Let an agent in, and hear it until its connection ends."""
+        node, tag = introduced.hello.node, introduced.tag
+        agent = _Agent(tag, introduced.ours, Outbox(limits.queue, self._waiting), cut)
+        sender = asyncio.create_task(_send_all(ws, agent.outbox))
+        known = False
+        try:
+            async with self._turns.turn():
+                before = self._agents.get(node)
+                if before is None or before.tag == tag:  # else a second pilot on the node
+                    if before is not None:  # the same agent again: its first connection is dead, unnoticed
+                        before.cut()
+                    self._agents[node], known = agent, True
+                    known = events.up(node, tag, introduced.hello.workers)
+            if known:
+                await self._hear(ws, node, agent, introduced.theirs, events)
+            else:
+                self._forget(node, agent)
+                await ws.send_str(introduced.ours.put({"type": "exit"}))
+        except seal.ForgedError as error:
+            log.warning("%s: %s; the agent is to connect again", node, error)
+        except ConnectionError as error:
+            log.debug("%s: %s", node, error)
+        except Exception:
+            log.exception("%s: its agent's connection failed, and the agent is to connect again", node)
+        finally:
+            sender.cancel()
+            agent.outbox.close()
+            if self._forget(node, agent) and known:
+                events.down(node)
+
+    async def _hear(
+        self,
+        ws: web.WebSocketResponse,
+        node: str,
+        agent: _Agent,
+        theirs: seal.Seal,
+        events: AgentEvents,
+    ) -> None:
+        """Report an agent's messages, no faster than it may send them. Raises `ForgedError` if one of them
+        is not its own."""
+        rate, was_short = self._rates_of(agent.tag).messages, False
+        async for frame in ws:
+            if self._agents.get(node) is not agent:
+                return
+            if frame.type is not aiohttp.WSMsgType.TEXT:
+                if getattr(frame.data, "code", None) == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                    events.at_bound("max_message_kb", node, self._limits().message / 1000)
+                continue
+            async with self._turns.turn():
+                _take(events, node, theirs, frame.data)
+            wait_s, per_second = rate.take(1 + len(frame.data) // PART), self._limits().per_second
+            if rate.short_s() > FLOOD_S:
+                events.flooded(
+                    node, f"its agent sent over {per_second:g} messages a second for {FLOOD_S:g} s"
+                )
+                agent.cut()
+                return
+            if wait_s and not was_short:
+                events.at_bound("max_message_rate", node, per_second)
+            was_short = rate.is_short
+            await asyncio.sleep(wait_s)  # what it sends meanwhile waits on its side
+
+    def _rates_of(self, tag: str) -> _Rates:
+        """What a pilot's agent has used, over all its connections."""
+        if tag not in self._rates:
+            if len(self._rates) >= MAX_KNOWN:
+                self._rates = {t: r for t, r in self._rates.items() if not r.connects.full}
+            per_second = self._limits().per_second
+            self._rates[tag] = _Rates(Bucket(per_second, per_second * BURST_S))
+        return self._rates[tag]
+
+    def _too_slow(self, node: str, agent: _Agent) -> None:
+        agent.is_cut = True
+        agent.cut()
+        if self._events is not None:
+            self._events.at_bound("max_queue_kb", node, self._limits().queue / 1000)
 
     def _forget(self, node: str, agent: _Agent) -> bool:
         """Drop a node's connection; whether it was the present one."""
@@ -153,9 +264,33 @@ class Hub:
         del self._agents[node]
         return True
 
-    async def _send_all(
-        self, ws: web.WebSocketResponse, ours: seal.Seal, queue: asyncio.Queue[Message]
-    ) -> None:
-        with contextlib.suppress(ConnectionError):
-            while True:
-                await ws.send_str(ours.put(await queue.get()))
+
+def _take(events: AgentEvents, node: str, theirs: seal.Seal, sealed: bytes) -> None:
+    """Report one message. Raises `ForgedError` if the agent has not sent it."""
+    try:
+        events.said(node, theirs.take(sealed))
+    except seal.ForgedError:
+        raise
+    except ValueError as error:
+        log.warning("from %s comes what is no message: %.200s", node, error)
+    except Exception:
+        log.exception("a message from %s is dropped", node)
+
+
+async def _send_all(ws: web.WebSocketResponse, outbox: Outbox) -> None:
+    with contextlib.suppress(ConnectionError):
+        while True:
+            text = await outbox.get()
+            await ws.send_str(text)
+            outbox.sent(text)
+
+
+def _cut(request: web.Request) -> Callable[[], None]:
+    """How to end a connection without waiting for the other side."""
+
+    def cut() -> None:
+        transport: Any = request.transport
+        if transport is not None:
+            transport.abort()
+
+    return cut

@@ -20,6 +20,10 @@ OF_WORKERS = frozenset(
     }
 )
 """The kinds of messages that a worker may send. Others, such as `exited`, are its agent's alone."""
+MERGED = frozenset({"progress", "metrics"})
+"""Those of which only the latest counts."""
+MAX_LINE = 40 * 1024
+"""The longest message of a worker, in bytes; it has to fit into one of its agent's."""
 MAX_TEXT = 1_000
 """The longest text in a message, in characters."""
 MAX_NAME = 100

@@ -14,7 +14,8 @@ MOST = 10**15
 LONGEST_S = 1e7
 MAX_METRICS = 1_000
 MAX_WORD = 255
-MAX_ENTRY = 1 << 20
+MAX_ENTRY = 32 * 1024
+MAX_WORKERS = 200
 
 
 def _metrics(value: Any) -> dict[str, float]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from bftrainer.wire.messages.fields import (
+    MAX_WORKERS,
     MOST,
     AgentPhase,
     Count,
@@ -194,13 +195,11 @@ class Bye(Schema):
 
 
 class Hello(Schema):
-    """An agent introduces itself. `tag`: its pilot's unique name; `nonce`: its part of the seals."""
+    """An agent introduces itself. Its request has named its pilot, and its part of the seals."""
 
-    type: Literal["hello"] = "hello"
-    node: Word
-    tag: Word
-    nonce: Word
-    workers: list[Any]
+    type: Literal["hello"]
+    node: Annotated[Word, Field(min_length=1)]
+    workers: Annotated[list[Any], Field(max_length=MAX_WORKERS)]
     """What runs on the node; see `Running`, and `running`, which reads them."""
 
 

@@ -97,6 +97,15 @@ class Kill(Schema):
     reason: str
 
 
+class Heard(Schema):
+    """The daemon has heard the end of this worker."""
+
+    type: Literal["heard"]
+    trainer: int
+    started: int
+    run: int
+
+
 class Exit(Schema):
     """The agent is to end, and all workers of the node with it."""
 

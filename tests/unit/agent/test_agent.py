@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from bftrainer.agent.agent import Agent
 
@@ -13,13 +16,13 @@ def start(trainer: int, generation: int) -> dict[str, Any]:
 
 def test_a_start_that_is_called_off_while_it_waits_for_the_node_ends_for_whoever_ordered_it() -> None:
     agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
-    agent._connection.connected = True
+    agent._connection._outbox.connect()
     agent._workers[1] = busy = _Leaving()  # type: ignore[assignment]
     agent.obey(start(2, 7))
     agent.obey({"type": "stop", "trainer": 2, "grace_s": 1.0})
-    said = agent._connection._outbox.get_nowait()
+    (said,) = agent._connection._outbox.ends()
     assert (said["type"], said["trainer"], said["started"], said["run"]) == ("exited", 2, 7, 0)
-    assert agent._connection._outbox.empty() and agent._queue == [] and agent._workers == {1: busy}
+    assert agent._queue == [] and agent._workers == {1: busy}
 
 
 def test_orders_of_another_generation_than_what_runs_are_ignored() -> None:
@@ -37,6 +40,43 @@ def test_orders_of_another_generation_than_what_runs_are_ignored() -> None:
     assert worker.told == ["go", "stop"] and [order["generation"] for order in agent._queue] == [8]
 
 
+@pytest.mark.parametrize(
+    "order",
+    [
+        {"type": "start", "trainer": 2, "generation": 7, "grace_s": 1.0, "base": 3},
+        {"type": "start", "trainer": 2, "generation": 7},
+        {"type": "stop", "trainer": 1, "grace_s": None},
+        {"type": "regroup", "trainer": 1},
+        {"type": "go", "trainer": 1},
+        {"type": "start"},
+        {"trainer": 1},
+        {"type": []},
+        {"type": "warm"},
+        {"type": "kill", "trainer": []},
+    ],
+)
+def test_an_order_that_fails_ends_its_worker_at_most(order: dict[str, Any]) -> None:
+    agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
+    agent._workers[1] = worker = _Training()  # type: ignore[assignment]
+    agent._workers[1].phase = "leaving"
+    if order.get("trainer") == 2:
+        agent._workers.clear()
+    agent.obey(order)
+    ended = [(end["trainer"], end["started"], end["code"]) for end in agent._connection._outbox.ends()]
+    assert ended == ([(2, 7, 127)] if order.get("trainer") == 2 else [])
+    assert ("an order failed" in worker.reason) == (order.get("trainer") == 1)
+
+
+def test_an_agent_whose_connection_fails_for_good_ends() -> None:
+    async def fails(owner: object) -> None:
+        raise KeyError("base")
+
+    agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
+    agent._connection.keep = fails  # type: ignore[method-assign]
+    with pytest.raises(KeyError):
+        asyncio.run(asyncio.wait_for(agent.serve(), 10))
+
+
 class _Training:
     """A worker that generation 7 started, and what it was told."""
 
@@ -44,11 +84,20 @@ class _Training:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.reason = ""
+
+    def kill(self, reason: str = "") -> None:
+        self.reason = reason
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.told.append(message["type"])
 
     def go(self, order: dict[str, Any]) -> None:
         self.told.append("go")
 
     def stop(self, grace_s: float) -> None:
+        if grace_s is None:
+            raise TypeError
         self.told.append("stop")
 
 

@@ -16,6 +16,7 @@ from aiohttp import web
 from bftrainer.agent.agent import Agent
 from bftrainer.api.listen import bind
 from bftrainer.wire import seal
+from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
 from bftrainer.wire.hub import Hub
 from tests.support.waiting import until_true
 
@@ -57,6 +58,12 @@ class Desk:
     def said(self, node: str, message: dict[str, Any]) -> None:
         pass
 
+    def at_bound(self, bound: str, node: str, at: float) -> None:
+        raise AssertionError(bound)
+
+    def flooded(self, node: str, reason: str) -> None:
+        raise AssertionError(reason)
+
     async def open(self) -> web.AppRunner:
         runner, self.address = await listen(self.hub.serve)
         return runner
@@ -79,6 +86,7 @@ def agent(desk: Desk, known: str, orphan_s: float = 60.0) -> Agent:
 
 
 KNOWN = seal.of_pilot(b"key", "abc")
+AS_AGENT = {PROTOCOL_HEADER: PROTOCOL, TAG_HEADER: "abc", NONCE_HEADER: "mine"}
 
 
 def test_an_agent_that_knows_its_secret_is_let_in_and_obeys() -> None:
@@ -147,21 +155,21 @@ def test_what_is_changed_repeated_left_out_moved_or_of_another_connection_is_ref
     one, two = seal.nonce(), seal.nonce()
     messages = [{"type": "start", "n": n, "text": "ü"} for n in range(3)]
 
-    def sent() -> list[str]:
+    def sent() -> list[bytes]:
         agent_, _ = seal.seals(KNOWN, one, two)
-        return [agent_.put(message) for message in messages]
+        return [agent_.put(message).encode() for message in messages]
 
     theirs, _ = seal.seals(KNOWN, one, two)
     assert [theirs.take(text) for text in sent()] == messages
     first, second, third = sent()
     for texts in (
-        [first.replace("start", "stopp")],
+        [first.replace(b"start", b"stopp")],
         [first[: seal.MAC_CHARACTERS] + second[seal.MAC_CHARACTERS :]],
         [first, first],
         [second],
         [first, third, second],
         [first.removeprefix(first[:1])],
-        ["", first],
+        [b"", first],
     ):
         theirs, _ = seal.seals(KNOWN, one, two)
         with pytest.raises(seal.ForgedError):
@@ -198,9 +206,10 @@ class Between:
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         here = web.WebSocketResponse()
         await here.prepare(request)
+        headers = {k: request.headers[k] for k in (PROTOCOL_HEADER, TAG_HEADER, NONCE_HEADER)}
         async with (
             aiohttp.ClientSession() as session,
-            session.ws_connect(f"http://{self._desk.address}/v1/agent") as there,
+            session.ws_connect(f"http://{self._desk.address}/v1/agent", headers=headers) as there,
         ):
             ways = {self._carry(there, here, True), self._carry(here, there, False)}
             tasks = {asyncio.create_task(way) for way in ways}
@@ -281,7 +290,7 @@ def test_whoever_does_not_speak_like_an_agent_is_shown_out(first: str) -> None:
     async def scenario() -> None:
         async with (
             aiohttp.ClientSession() as session,
-            session.ws_connect(f"http://{desk.address}/v1/agent") as ws,
+            session.ws_connect(f"http://{desk.address}/v1/agent", headers=AS_AGENT) as ws,
         ):
             assert (await ws.receive_json())["type"] == "challenge"
             await ws.send_str(first)
@@ -303,7 +312,7 @@ def test_an_agent_killed_while_it_connects_is_no_error(
     async def scenario() -> None:
         async with aiohttp.ClientSession() as session:
             with pytest.raises(aiohttp.WSServerHandshakeError):
-                await session.ws_connect(f"http://{desk.address}/v1/agent")
+                await session.ws_connect(f"http://{desk.address}/v1/agent", headers=AS_AGENT)
 
     at(desk, scenario)
     assert not caplog.records

@@ -4,94 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
 
-import aiohttp
 import pytest
-from aiohttp import web
 
 from bftrainer.agent.connection import Connection
-from bftrainer.api.listen import bind
-from bftrainer.wire import seal
-from bftrainer.wire.hub import Hub
-
-Message = dict[str, Any]
-
-
-class Desk:
-    """A hub on a port, and what it reports."""
-
-    def __init__(self) -> None:
-        self.stays = True
-        self.reports: list[tuple[str, Any]] = []
-        self.hub = Hub(self.secret_of)
-        self.hub.listen(self)
-        self.address = ""
-
-    def secret_of(self, tag: str) -> str:
-        return f"secret of {tag}"
-
-    def is_open(self) -> bool:
-        return True
-
-    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        self.reports.append(("up", (tag, inventory)))
-        return self.stays
-
-    def down(self, node: str) -> None:
-        self.reports.append(("down", node))
-
-    def said(self, node: str, message: Message) -> None:
-        self.reports.append(("said", message))
-
-    @asynccontextmanager
-    async def agent(self, tag: str = "t") -> AsyncIterator[tuple[Callable[[Any], Any], Callable[[], Any]]]:
-        """A connection that introduces itself as an agent's; how it sends and hears messages."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.ws_connect(f"http://{self.address}/v1/agent") as ws,
-        ):
-            challenge = (await ws.receive_json())["nonce"]
-            ours, theirs = seal.seals(self.secret_of(tag), challenge, "mine")
-
-            async def send(message: Any) -> None:
-                await ws.send_str(ours.put(message))
-
-            async def hear() -> Any:
-                frame = await ws.receive()
-                return theirs.take(frame.data) if frame.type is aiohttp.WSMsgType.TEXT else None
-
-            await send({"type": "hello", "node": "n", "tag": tag, "nonce": "mine", "workers": []})
-            assert (await hear())["type"] == "welcome"
-            yield send, hear
-
-    async def until(self, *reports: str) -> None:
-        """Wait until these kinds of reports have been made, and no others."""
-        async with asyncio.timeout(10):
-            while [kind for kind, _ in self.reports] != list(reports):
-                await asyncio.sleep(0.01)
-
-
-def at(desk: Desk, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Tell a story while the hub is served."""
-
-    async def whole() -> None:
-        app = web.Application()
-        app.router.add_get("/v1/agent", desk.hub.serve)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        bound = bind("127.0.0.1:0")
-        await web.SockSite(runner, bound).start()
-        desk.address = f"127.0.0.1:{bound.getsockname()[1]}"
-        try:
-            async with asyncio.timeout(20):
-                await story()
-        finally:
-            await runner.cleanup()
-
-    asyncio.run(whole())
+from tests.support.agents_desk import Desk, Message, at
 
 
 def test_a_message_that_is_none_is_dropped_and_the_connection_goes_on(
@@ -176,8 +93,8 @@ def test_the_end_of_a_worker_without_a_connection_is_listed_and_then_told() -> N
     end = {"type": "exited", "trainer": 7, "started": 3, "run": 0, "phase": "leaving", "code": 0}
 
     async def story() -> None:
-        known = desk.secret_of("t")
-        connection = Connection(node="n", tag="t", secret=known, daemon=desk.address, orphan_s=60.0)
+        known = desk.secret_of("t-n")
+        connection = Connection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
         connection.tell({"type": "progress", "trainer": 1})  # the next report will say as much
         connection.tell(end)
         keeping = asyncio.create_task(connection.keep(owner))
@@ -195,13 +112,14 @@ def test_the_end_of_a_worker_without_a_connection_is_listed_and_then_told() -> N
     assert listed == [*owner.running(), ended] and told == end
 
 
-def test_the_end_of_a_worker_is_told_once_though_the_first_hello_came_too_early() -> None:
+def test_the_end_of_a_worker_is_told_over_every_connection_until_the_daemon_has_heard_it() -> None:
     desk, owner = Desk(), Owner()
-    end = {"type": "exited", "trainer": 1, "started": 2, "run": 0, "phase": "member", "code": 0}
+    about = {"trainer": 1, "started": 2, "run": 0}
+    end = {"type": "exited", **about, "phase": "member", "code": 0}
 
     async def story() -> None:
-        known = desk.secret_of("t")
-        connection = Connection(node="n", tag="t", secret=known, daemon=desk.address, orphan_s=60.0)
+        known = desk.secret_of("t-n")
+        connection = Connection(node="n", tag="t-n", secret=known, daemon=desk.address, orphan_s=60.0)
         answers = iter([False])
 
         def is_open() -> bool:
@@ -215,11 +133,24 @@ def test_the_end_of_a_worker_is_told_once_though_the_first_hello_came_too_early(
         await desk.until("up", "said")
         async with desk.agent():  # takes its place, so that it has to connect again
             connection.tell({"type": "bye"})
-            await desk.until("up", "said", "up", "up")
-            connection.tell({"type": "bye"})
             await desk.until("up", "said", "up", "up", "said")
+            desk.hub.send("n", {"type": "heard", **about})
+            desk.hub.send("n", {"type": "kill"})
+            async with asyncio.timeout(10):
+                while not owner.orders:
+                    await asyncio.sleep(0.01)
+        async with desk.agent():
+            await desk.until("up", "said", "up", "up", "said", "up", "up")
+            connection.tell({"type": "bye"})
+            await desk.until("up", "said", "up", "up", "said", "up", "up", "said")
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
 
     at(desk, story)
-    assert [message["type"] for kind, message in desk.reports if kind == "said"] == ["exited", "bye"]
+    assert [message["type"] for kind, message in desk.reports if kind == "said"] == [
+        "exited",
+        "exited",
+        "bye",
+    ]
+    listed = [value[1] for kind, value in desk.reports if kind == "up"]
+    assert [len(workers) for workers in listed if workers] == [2, 2, 1], "listed until it is heard"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bftrainer
 from bftrainer.wire.messages import from_agent, helpers, to_agent
-from bftrainer.wire.messages.fields import MAX_ENTRY, MAX_METRICS, MAX_TEXT
+from bftrainer.wire.messages.fields import MAX_ENTRY, MAX_METRICS, MAX_TEXT, MAX_WORKERS
 from bftrainer.wire.messages.from_agent import (
     Exited,
     Finished,
@@ -240,10 +240,11 @@ def test_every_kind_that_is_sent_is_in_the_schema_and_the_other_way_round() -> N
     assert not undocumented
 
 
-def test_a_hello_says_node_pilot_nonce_and_workers() -> None:
-    hello = {"type": "hello", "node": "n", "tag": "t", "nonce": "x", "workers": [RUNNING]}
+def test_a_hello_says_node_and_workers() -> None:
+    hello = {"type": "hello", "node": "n", "workers": [RUNNING]}
     assert Hello.model_validate(hello).node == "n"
-    texts = [{**hello, key: text} for key in ("node", "tag", "nonce") for text in UNPRINTABLE]
-    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}, *texts):
+    texts = [{**hello, "node": text} for text in ("", "n" * 300, *UNPRINTABLE)]
+    too_many = {**hello, "workers": [RUNNING] * (MAX_WORKERS + 1)}
+    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}, too_many, *texts):
         with pytest.raises(ValueError):
             Hello.model_validate(wrong)
