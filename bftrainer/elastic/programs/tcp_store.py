@@ -1,17 +1,38 @@
-"""`python -m bftrainer.elastic.programs.tcp_store ADDRESS`: rendezvous stores for torchrun-style workers.
+"""`python -m bftrainer.elastic.programs.tcp_store ADDRESS MEMORY_MB CONNECTIONS`: rendezvous stores for
+torchrun-style workers.
 
-The stores must outlive every node, so this process runs beside the daemon, which itself imports no torch.
-Lines of JSON: in {"trainer": 3, "run": 17}, out {"trainer": 3, "run": 17, "port": 40123}. Each run has its
-own store; a trainer's next run closes the one before. The process ends with its standard input.
+The stores must outlive every node, so this process runs beside the daemon, which itself imports no torch. Each
+run of a trainer has its own store, in a process of its own that is forked from this one: everybody on the
+network can fill a store, and then harms no other trainer. This process loads torch, listens to nothing and
+ends with its standard input; the stores end with it.
+
+Lines of JSON: in {"trainer": 3, "run": 17}, which ends the trainer's store before, or {"trainer": 3, "run":
+0}, which only does that; out {"trainer": 3, "run": 17, "port": 40123}, and {"trainer": 3, "run": 17, "lost":
+"why"} when a store has ended by itself.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import selectors
+import signal
 import socket
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]  # exported conditionally
+
+from bftrainer.elastic.programs.confine import confine, is_full
+
+CHECK_S = 0.2
+"""How often a store's process looks at its memory, in seconds."""
+FULL = 75
+"""The exit code of a store whose memory or connections were used up."""
+_PR_SET_PDEATHSIG = 1
 
 
 def open_store(address: str) -> TCPStore:
@@ -30,13 +51,101 @@ def open_store(address: str) -> TCPStore:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A store's process. `reader` is a pipe in which it writes its port, and which ends with it."""
+
+    trainer: int
+    run: int
+    pid: int
+    reader: int
+
+
+class Host:
+    """The processes of all stores, one a trainer. `serve` runs in them and never returns."""
+
+    def __init__(self, serve: Callable[[int], None]) -> None:
+        self._serve = serve
+        self._hosted: dict[int, Hosted] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Follow orders until the standard input ends."""
+        self._selector.register(0, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._heard(key.data)
+                    continue
+                data = os.read(0, 1 << 16)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._obey(json.loads(line))
+
+    def _obey(self, wanted: dict[str, int]) -> None:
+        before = self._hosted.pop(wanted["trainer"], None)
+        if before is not None:
+            os.kill(before.pid, signal.SIGKILL)
+            self._reap(before)
+        if wanted["run"]:
+            hosted = self._fork(wanted["trainer"], wanted["run"])
+            self._hosted[hosted.trainer] = hosted
+            self._selector.register(hosted.reader, selectors.EVENT_READ, hosted)
+
+    def _fork(self, trainer: int, run: int) -> Hosted:
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            os.close(writer)
+            return Hosted(trainer, run, pid, reader)
+        try:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() == parent:
+                for fd in (0, 1, reader, *(hosted.reader for hosted in self._hosted.values())):
+                    os.close(fd)
+                self._serve(writer)
+        finally:
+            os._exit(1)
+
+    def _heard(self, hosted: Hosted) -> None:
+        """A store's process has said its port, or has ended."""
+        if self._hosted.get(hosted.trainer) is not hosted:
+            return  # ended in the same turn, to make room for the next
+        known = {"trainer": hosted.trainer, "run": hosted.run}
+        if said := os.read(hosted.reader, 100):
+            print(json.dumps({**known, "port": int(said)}), flush=True)
+        else:
+            del self._hosted[hosted.trainer]
+            print(json.dumps({**known, "lost": self._reap(hosted)}), flush=True)
+
+    def _reap(self, hosted: Hosted) -> str:
+        """Wait for a process that has ended or is about to. Returns how it ended."""
+        self._selector.unregister(hosted.reader)
+        os.close(hosted.reader)
+        code = os.waitstatus_to_exitcode(os.waitpid(hosted.pid, 0)[1])
+        if code == FULL:
+            return "its memory or its connections were used up"
+        return f"{signal.Signals(-code).name} ended it" if code < 0 else f"it ended with code {code}"
+
+
 def main() -> None:
-    """Open a store for every line of the standard input, and answer with its port."""
-    stores: dict[int, TCPStore] = {}
-    for line in sys.stdin:
-        wanted = json.loads(line)
-        store = stores[wanted["trainer"]] = open_store(sys.argv[1])
-        print(json.dumps({**wanted, "port": store.port}), flush=True)
+    """Host stores at the address and within the bounds that the arguments say."""
+    address, memory_mb, connections = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+
+    def serve(port_to: int) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # torch writes a line for each odd client
+        confine(memory_mb=memory_mb, descriptors=connections)
+        store = open_store(address)
+        os.write(port_to, str(store.port).encode())
+        while not is_full(memory_mb):
+            time.sleep(CHECK_S)
+        os._exit(FULL)
+
+    Host(serve).run()
 
 
 if __name__ == "__main__":
