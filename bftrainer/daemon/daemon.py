@@ -297,6 +297,8 @@ def _launchers(
         nodes_see_us_at=own.address,
         state_dir=own.state_dir,
         orphan_s=own.orphan_s,
+        helper_memory_mb=own.helper_memory_mb,
+        helper_connections=own.helper_connections,
         warm_pool=own.warm_pool,
         trainer_dir=own.trainer_dir,
         store_id=_store_id(store),

@@ -43,6 +43,8 @@ class Launchers:
         nodes_see_us_at: str,
         state_dir: Path,
         orphan_s: float,
+        helper_memory_mb: int,
+        helper_connections: int,
         trainer_dir: str,
         store_id: str,
         **options: Any,
@@ -52,10 +54,12 @@ class Launchers:
 
         `nodes_see_us_at`: the address of this machine at which nodes reach what is started here. Processes
         that outlive the daemon are found again in `state_dir`, and end when no daemon comes for `orphan_s`.
+        Each helper through which one trainer's workers find each other has its own bounds.
         """
         folders = Folders(trainer_dir=trainer_dir, store_id=store_id)
-        drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s)
-        stores = StoreHost(nodes_see_us_at)
+        bounds = {"memory_mb": helper_memory_mb, "connections": helper_connections}
+        drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s, **bounds)
+        stores = StoreHost(nodes_see_us_at, **bounds)
         by_name: dict[str, AgentLauncher[Any]] = {
             "native": NativeLauncher(link, emit, journal, folders, **options),
             "torchrun": TorchrunLauncher(link, emit, journal, folders, stores=stores, **options),

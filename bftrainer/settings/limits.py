@@ -105,3 +105,27 @@ class LimitSettings(AgentLimits, UserLimits):
             told="`bftrainer show` has the latest report at any time",
         ),
     ] = 5.0
+    helper_memory_mb: Annotated[
+        int,
+        Field(ge=16, le=100_000),
+        Setting(
+            help="memory of a helper process through which the workers of one torchrun or Horovod trainer "
+            "find each other",
+            more="Beyond what it takes when it starts.",
+            unit="MB",
+            at_bound="the helper ends, or refuses more; other trainers have their own. Workers that train go "
+            "on, those that have not met yet start anew",
+            told="the log names the trainer",
+        ),
+    ] = 256
+    helper_connections: Annotated[
+        int,
+        Field(ge=64, le=1_000_000),
+        Setting(
+            help="connections to such a helper at once",
+            more="A worker needs two to four. Horovod's take 0.5 MB of `helper_memory_mb` each.",
+            unit="connections",
+            at_bound="as with its memory",
+            told="the log names the trainer",
+        ),
+    ] = 4096

@@ -13,10 +13,10 @@ from tests.support.waiting import LONG_S, until
 
 
 @contextlib.contextmanager
-def driver_alone(folder: Path) -> Iterator[Path]:
-    """A driver that runs; the path of the socket where it listens for its daemon."""
+def driver_alone(folder: Path, *options: str) -> Iterator[Path]:
+    """A driver that runs with these options; the path of the socket where it listens for its daemon."""
     path = folder / "driver"
-    command = [sys.executable, "-m", "bftrainer.elastic.horovod.driver", "--socket", str(path)]
+    command = [sys.executable, "-m", "bftrainer.elastic.horovod.driver", "--socket", str(path), *options]
     driver = subprocess.Popen(command, cwd=folder)
     try:
         until(lambda: path.is_socket() or driver.poll() is not None, "the driver listens")

@@ -30,6 +30,10 @@ class Assembly:
     past: set[str] = field(default_factory=set)  # hosts that have ever had a place
     gone: set[str] = field(default_factory=set)  # hosts whose worker has ended
 
+    def knows(self, host: str) -> bool:
+        """Whether any membership has named a host."""
+        return host in self.target.hosts or host in self.past
+
     def publish(self, world: World) -> None:
         """Take in a published membership; one that is older than the last is ignored."""
         if world.generation >= self.target.generation:

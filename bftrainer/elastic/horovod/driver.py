@@ -27,7 +27,9 @@ from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationCl
 from horovod.runner.http.http_server import RendezvousServer
 
 from bftrainer.elastic.horovod.assembly import Assembly, World
+from bftrainer.elastic.horovod.bounds import STACK_BYTES, bound
 from bftrainer.elastic.horovod.guard import guard
+from bftrainer.elastic.programs.confine import MB, confine, is_full
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,12 @@ LAST_SCOPE = "cross_0_process_set"
 """The last thing that a worker finishes when it connects to the others has this prefix."""
 PATIENCE_S = 1.0
 """How long leaving workers wait for those that come with the same change, in seconds."""
+OWN_DESCRIPTORS = 64
+"""What the driver has open besides connections of workers."""
+MOST_IN_A_NAME = 300
+"""Characters of a host's name. What the daemon is told stands in lines that it bounds."""
+STRANGER_S = 10.0
+"""How long a worker may ask before the daemon has named it, in seconds."""
 TELL_AGAIN_S = 2.0
 """How long rank 0 has to complete its step before it is told again, in seconds."""
 
@@ -57,11 +65,14 @@ class Driver:
 
     def place(self, host: str) -> str:
         """Wait until all workers of this host's membership have asked; its ranks and sizes, as Horovod writes
-        them."""
+        them. A host that the daemon has named in no membership gets no place."""
         with self._changed:
             self._assembly.asking.add(host)
             self._tell(type="asking", host=host)
             self._decide()
+            if not self._changed.wait_for(lambda: self._assembly.knows(host), STRANGER_S):
+                self._assembly.asking.discard(host)
+                return str(INVALID_SLOT_INFO.to_response_string())
             self._changed.wait_for(lambda: host in self._answers)
             return self._answers.pop(host)
 
@@ -155,6 +166,8 @@ def _handler(driver: Driver) -> type[Any]:
     class Handler(base):  # type: ignore[misc, valid-type]  # Horovod is not typed
         def _get_value(self, scope: str, key: str) -> bytes | None:
             if scope == GET_RANK_AND_SIZE:
+                if len(key) > MOST_IN_A_NAME:
+                    return None
                 return driver.place(key.rpartition(":")[0]).encode()
             value: bytes | None = super()._get_value(scope, key)
             return value
@@ -184,14 +197,30 @@ def serve(driver: Driver, path: Path, orphan_s: float) -> None:
             path.unlink(missing_ok=True)
 
 
+def _end_when_full(memory_mb: int) -> None:
+    """End a process that could serve nobody any more: the daemon starts another."""
+    while not is_full(memory_mb):
+        time.sleep(1.0)
+    log.error("what anybody may send has filled this process: it ends")
+    os._exit(1)
+
+
 @click.command()
 @click.option("--socket", "path", required=True, type=click.Path(path_type=Path), help="Where to listen.")
+@click.option("--address", default="", help="Where to listen for workers; empty: everywhere.")
+@click.option("--memory-mb", default=256, show_default=True, help="What may be taken besides the start's.")
+@click.option("--connections", default=4096, show_default=True, help="How many workers may connect at once.")
 @click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
-def main(path: Path, orphan_s: float) -> None:
+def main(path: Path, address: str, memory_mb: int, connections: int, orphan_s: float) -> None:
     """Lead the workers of one Horovod trainer."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s horovod driver %(levelname)s %(message)s")
     guard()
-    serve(Driver(), path, orphan_s)
+    threads = min(connections, memory_mb * MB // 2 // STACK_BYTES)  # a thread serves each
+    bound(address, values_bytes=memory_mb * MB // 4, connections=threads)
+    confine(memory_mb=memory_mb, descriptors=connections + OWN_DESCRIPTORS)
+    driver = Driver()
+    threading.Thread(target=_end_when_full, args=(memory_mb,), name="memory", daemon=True).start()
+    serve(driver, path, orphan_s)
     os._exit(0)  # workers may still wait for an answer, in threads that nothing else ends
 
 

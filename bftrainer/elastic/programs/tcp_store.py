@@ -1,10 +1,10 @@
 """`python -m bftrainer.elastic.programs.tcp_store ADDRESS MEMORY_MB CONNECTIONS`: rendezvous stores for
 torchrun-style workers.
 
-The stores must outlive every node, so this process runs beside the daemon, which itself imports no torch. Each
-run of a trainer has its own store, in a process of its own that is forked from this one: everybody on the
-network can fill a store, and then harms no other trainer. This process loads torch, listens to nothing and
-ends with its standard input; the stores end with it.
+The stores must outlive every node, so this process runs beside the daemon, which itself imports no torch.
+Each run of a trainer has its own store, in a process of its own that is forked from this one: everybody on
+the network can fill a store, and then harms no other trainer. This process loads torch, listens to nothing
+and ends with its standard input; the stores end with it.
 
 Lines of JSON: in {"trainer": 3, "run": 17}, which ends the trainer's store before, or {"trainer": 3, "run":
 0}, which only does that; out {"trainer": 3, "run": 17, "port": 40123}, and {"trainer": 3, "run": 17, "lost":

@@ -20,6 +20,8 @@ POLL_S = 0.05
 UP_S = 60.0
 """A driver that does not listen after so long never will."""
 RETRY_S = 2.0
+LOG_BYTES = 1 << 20
+"""A driver's log that is longer begins anew with its next driver; a driver itself bounds what it writes."""
 
 
 class Drivers(Protocol):
@@ -49,11 +51,14 @@ class DriverProcesses:
     """Implements `Drivers` with processes of `elastic.horovod.driver`.
 
     They listen on sockets in `folder`, named by trainer and start, and end by themselves when no daemon comes
-    for `orphan_s`. `address`: this machine, as nodes reach it.
+    for `orphan_s`. `address`: this machine, as nodes reach it. `memory_mb` and `connections` bound each.
     """
 
-    def __init__(self, address: str, folder: Path, *, orphan_s: float) -> None:
+    def __init__(
+        self, address: str, folder: Path, *, orphan_s: float, memory_mb: int, connections: int
+    ) -> None:
         self.address = address
+        self._bounds = ("--memory-mb", str(memory_mb), "--connections", str(connections))
         self._folder, self._orphan_s = folder, orphan_s
         self._keepers: dict[int, asyncio.Task[None]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -124,10 +129,11 @@ class DriverProcesses:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{trainer}-{time.time_ns()}.sock"
         log_path = self._folder / f"{trainer}.log"
-        with log_path.open("ab") as output:
+        with log_path.open("wb" if _size(log_path) > LOG_BYTES else "ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bftrainer.elastic.horovod.driver"),
-                *("--socket", str(path), "--orphan-s", str(self._orphan_s)),
+                *("--socket", str(path), "--orphan-s", str(self._orphan_s), "--address", self.address),
+                *self._bounds,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -148,3 +154,11 @@ class DriverProcesses:
         raise OSError(
             f"{lines[-1] if lines else 'it ended'}; is Horovod installed (make horovod)? See {log_path}"
         )
+
+
+def _size(path: Path) -> int:
+    """A file's size; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

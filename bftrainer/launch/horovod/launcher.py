@@ -27,6 +27,9 @@ from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.messages.from_agent import Report, Running
 from bftrainer.wire.phases import Phase
 
+MOST_ASKING = 4096
+"""So many hosts that ask for a place are remembered: no machine has so many, and names can be made up."""
+
 
 class HorovodLauncher(AgentLauncher[HorovodTrainer]):
     """See `AgentLauncher`. A worker trains in the process that `view.run` let run; `joined` after a step."""
@@ -128,7 +131,8 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
                 if early is not None:
                     self._resumed(launched, *early)
             case "asking":
-                launched.asking.add(message["host"])
+                if len(launched.asking) < MOST_ASKING:  # anybody on the network may ask
+                    launched.asking.add(message["host"])
                 self._disown(launched)
             case "torn":
                 launched.broken = True

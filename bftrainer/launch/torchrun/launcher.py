@@ -12,6 +12,7 @@ If a process dies, its run ends, and the next begins without it.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +28,8 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.messages.from_agent import Report, Running
 from bftrainer.wire.phases import ENDED, Phase
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,6 +60,9 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         launched.leader = launched.members[0] if launched.members else ""
         self._stores.prepare()
 
+    def _forgotten(self, trainer: int) -> None:
+        self._stores.end(trainer)
+
     def close(self) -> None:
         """End the process that hosts the stores."""
         self._stores.close()
@@ -66,9 +72,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     def _carry_out(self, launched: TorchrunTrainer, action: Regroup) -> None:
         launched.pending, launched.port = (action, 0) if action.members else (None, 0)
         if action.members:
-            self._stores.open(
-                launched.id, action.generation, lambda port: self._opened(launched, action, port)
-            )
+            self._open_store(launched, action)
         self._advance(launched)
 
     def _dismiss(self, launched: TorchrunTrainer, node: str) -> None:
@@ -86,6 +90,24 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             launched.drop(node)
         else:
             super()._stop(launched, node)
+
+    def _open_store(self, launched: TorchrunTrainer, action: Regroup) -> None:
+        self._stores.open(
+            launched.id,
+            action.generation,
+            lambda port: self._opened(launched, action, port),
+            lambda reason: self._store_lost(launched, action, reason),
+        )
+
+    def _store_lost(self, launched: TorchrunTrainer, action: Regroup, reason: str) -> None:
+        """The store of a run has ended. Processes that take steps together need it no more; others cannot
+        meet, and begin anew without blame."""
+        log.warning("trainer %d: the store of run %d is lost: %s", launched.id, action.generation, reason)
+        if launched.pending is action:
+            launched.port = 0
+            self._open_store(launched, action)
+        elif launched.published == action.generation > launched.confirmed:
+            self._emit(Resync(time=self._clock(), trainer=launched.id, generation=action.generation))
 
     def _opened(self, launched: TorchrunTrainer, action: Regroup, port: int) -> None:
         """The store of a run is there, though the run may have been overtaken."""

@@ -1,6 +1,7 @@
 """The stores at which a torchrun run's processes find each other.
 
-One process hosts them all; it starts when it is first needed and ends with the daemon.
+One process hosts them all, each in a child of its own; it starts when it is first needed and ends with the
+daemon. Everybody on the network can talk to a store, so each has bounds, and ends alone when it is full.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+"""How long to wait before a host, or a trainer's store, that has ended is started again."""
+HOST_ENDED = "the host of all stores ended"
 
 
 class Stores(Protocol):
@@ -27,8 +31,15 @@ class Stores(Protocol):
         """Get ready: a store will be wanted soon."""
         ...
 
-    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
-        """Make a store for a trainer's run; `opened` is called with its port, later."""
+    def open(
+        self, trainer: int, run: int, opened: Callable[[int], None], lost: Callable[[str], None]
+    ) -> None:
+        """Make a store for a trainer's run, in place of its last run's. Later, `opened` is called with its
+        port, and `lost` with the reason if the store then ends by itself."""
+        ...
+
+    def end(self, trainer: int) -> None:
+        """End a trainer's store. Idempotent."""
         ...
 
     def close(self) -> None:
@@ -36,12 +47,27 @@ class Stores(Protocol):
         ...
 
 
-class StoreHost:
-    """Implements `Stores` with a process of `elastic.programs.tcp_store`, started anew if it ends."""
+@dataclass(slots=True)
+class Wanted:
+    """A run's store."""
 
-    def __init__(self, address: str) -> None:
+    run: int
+    opened: Callable[[int], None]
+    lost: Callable[[str], None]
+    is_open: bool = False
+
+
+class StoreHost:
+    """Implements `Stores` with a process of `elastic.programs.tcp_store`, started anew if it ends.
+
+    `memory_mb` and `connections` bound each store.
+    """
+
+    def __init__(self, address: str, *, memory_mb: int, connections: int) -> None:
         self.address = address
-        self._asked: dict[int, tuple[int, Callable[[int], None]]] = {}  # trainer -> run, what to call
+        self._bounds = (str(memory_mb), str(connections))
+        self._wanted: dict[int, Wanted] = {}  # by trainer
+        self._ended_at: dict[int, float] = {}  # trainer -> when its last store ended by itself
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -50,15 +76,24 @@ class StoreHost:
         if self._keeper is None:
             self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
-    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
-        """Make a store for a trainer's run, in place of one that was asked for and is not there yet."""
-        self._asked[trainer] = (run, opened)
+    def open(
+        self, trainer: int, run: int, opened: Callable[[int], None], lost: Callable[[str], None]
+    ) -> None:
+        """Make a store for a trainer's run, in place of the one before."""
+        self._wanted[trainer] = wanted = Wanted(run, opened, lost)
         self.prepare()
-        if self._process is not None:
-            self._ask(trainer)
+        loop = asyncio.get_running_loop()
+        again_at = self._ended_at.get(trainer, 0.0) + RETRY_S
+        loop.call_at(max(again_at, loop.time()), self._ask, trainer, wanted)
+
+    def end(self, trainer: int) -> None:
+        """End a trainer's store. Idempotent."""
+        self._ended_at.pop(trainer, None)
+        if self._wanted.pop(trainer, None) is not None:
+            self._write(trainer, 0)
 
     def close(self) -> None:
-        """Kill the process."""
+        """Kill the process, and all stores with it."""
         if self._keeper is not None:
             self._keeper.cancel()
         if self._process is not None and self._process.returncode is None:
@@ -70,29 +105,47 @@ class StoreHost:
             try:
                 self._process = process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "bftrainer.elastic.programs.tcp_store", self.address),
+                    *self._bounds,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                 )
             except OSError as error:
                 log.error("cannot start the host of torchrun's stores: %s", error)
             else:
-                for trainer in self._asked:
-                    self._ask(trainer)
+                for trainer, wanted in tuple(self._wanted.items()):
+                    self._ask(trainer, wanted)
                 await self._listen(process)
                 log.error("the host of torchrun's stores ended with code %s", await process.wait())
             self._process = None
+            for trainer, wanted in tuple(self._wanted.items()):
+                if wanted.is_open:
+                    self._lose(trainer, wanted, HOST_ENDED)
             await asyncio.sleep(RETRY_S)
 
-    def _ask(self, trainer: int) -> None:
-        assert self._process is not None and self._process.stdin is not None  # noqa: S101
-        line = json.dumps({"trainer": trainer, "run": self._asked[trainer][0]})
-        self._process.stdin.write(line.encode() + b"\n")
+    def _ask(self, trainer: int, wanted: Wanted) -> None:
+        if self._wanted.get(trainer) is wanted and not wanted.is_open:
+            self._write(trainer, wanted.run)
+
+    def _write(self, trainer: int, run: int) -> None:
+        """Tell the process, if it is there. Run 0: the trainer needs no store."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(json.dumps({"trainer": trainer, "run": run}).encode() + b"\n")
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None  # noqa: S101
         async for line in process.stdout:
             answer = json.loads(line)
-            run, opened = self._asked.get(answer["trainer"], (0, None))
-            if opened is not None and run == answer["run"]:
-                del self._asked[answer["trainer"]]
-                opened(answer["port"])
+            wanted = self._wanted.get(answer["trainer"])
+            if wanted is None or wanted.run != answer["run"]:
+                continue
+            if "lost" in answer:
+                self._lose(answer["trainer"], wanted, answer["lost"])
+            elif not wanted.is_open:
+                wanted.is_open = True
+                wanted.opened(answer["port"])
+
+    def _lose(self, trainer: int, wanted: Wanted, reason: str) -> None:
+        """A store has ended by itself: whether the run still needs one is its launcher's to say."""
+        del self._wanted[trainer]
+        self._ended_at[trainer] = asyncio.get_running_loop().time()
+        wanted.lost(reason)

@@ -29,6 +29,8 @@ class Site:
             nodes_see_us_at="127.0.0.1",
             state_dir=folder,
             orphan_s=1.0,
+            helper_memory_mb=64,
+            helper_connections=256,
             trainer_dir=".bftrainer",
             store_id="m",
             grace_s=5.0,

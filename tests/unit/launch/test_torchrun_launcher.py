@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
-from bftrainer.launch.torchrun.stores import StoreHost
+from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Resync, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message
@@ -28,6 +28,8 @@ class World(RememberingPorts):
     def __init__(self, spec: TrainerSpec = SPEC) -> None:
         super().__init__()
         self.opened: list[Callable[[int], None]] = []
+        self.lost: list[Callable[[str], None]] = []
+        self.ended: list[int] = []
         self.launcher = TorchrunLauncher(
             self,
             self.events.append,
@@ -45,8 +47,14 @@ class World(RememberingPorts):
     def close(self) -> None:
         pass
 
-    def open(self, trainer: int, run: int, opened: Callable[[int], None]) -> None:
+    def open(
+        self, trainer: int, run: int, opened: Callable[[int], None], lost: Callable[[str], None]
+    ) -> None:
         self.opened.append(opened)
+        self.lost.append(lost)
+
+    def end(self, trainer: int) -> None:
+        self.ended.append(trainer)
 
     def regroup(self, generation: int, *members: str, leaving: tuple[str, ...] = ()) -> None:
         action = Regroup(trainer=1, generation=generation, members=members, leaving=leaving)
@@ -285,8 +293,8 @@ def test_the_store_of_an_earlier_run_is_not_taken_for_that_of_the_next() -> None
     opened: list[tuple[int, int]] = []
 
     async def story() -> None:
-        host, answers = StoreHost("127.0.0.1"), asyncio.StreamReader()
-        host._asked[1] = (4, lambda port: opened.append((4, port)))  # in place of run 3's
+        host, answers = StoreHost("127.0.0.1", memory_mb=64, connections=256), asyncio.StreamReader()
+        host._wanted[1] = Wanted(4, lambda port: opened.append((4, port)), print)  # in place of run 3's
         for run in (3, 4):
             line = {"trainer": 1, "run": run, "port": 4000 + run}
             answers.feed_data(json.dumps(line).encode() + b"\n")
@@ -295,3 +303,43 @@ def test_the_store_of_an_earlier_run_is_not_taken_for_that_of_the_next() -> None
 
     asyncio.run(story())
     assert opened == [(4, 4004)]
+
+
+def test_a_store_that_is_lost_before_its_run_begins_is_opened_again() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.launcher.perform(Regroup(trainer=1, generation=3, members=("n", "m"), leaving=()))
+    world.opened[-1](4003)
+    world.new()
+    world.lost[-1]("its memory was full")
+    world.exited("n", 2, **left(2, 10))
+    world.exited("m", 2)
+    assert "go" not in {kind for _, kind in world.new()}, "there is no store to meet at"
+    world.opened[-1](4004)
+    assert [kind for _, kind in world.new() if kind == "go"] == ["go", "go"]
+    assert world.events == []
+
+
+def test_processes_that_cannot_meet_any_more_begin_anew_without_blame() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.lost[-1]("its memory was full")
+    assert world.events == [Resync(time=1.0, trainer=1, generation=2)]
+
+
+def test_processes_that_take_steps_do_without_their_store() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.said("n", "resumed", 2, generation=2, size=2, step=1, at=5.0)
+    world.events.clear()
+    world.lost[-1]("its memory was full")
+    assert world.events == []
+    world.regroup(3, "n", "m")
+    world.lost[0]("told late")
+    assert world.events == []
+
+
+def test_the_store_of_a_trainer_that_is_over_is_ended() -> None:
+    world = World()
+    world.launcher.known.forget(1)
+    assert world.ended == [1]
