@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import grp
 import os
 import pwd
 import socket
-import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from aiohttp import web
 
+from bftrainer.api.accept import peer_uid
+from bftrainer.api.connection import connection_of
+from bftrainer.api.lookups import Lookups
 from bftrainer.api.munge import Munge, MungeError, digest
 from bftrainer.errors import BftrainerError
 
@@ -45,18 +46,25 @@ NOBODY = Caller("-", -1)
 """A caller that is not known: it learns only what every user may know."""
 
 
-@dataclass(frozen=True, slots=True)
 class Callers:
     """Finds out which user sent a request, and whether it is an admin.
 
     Without `site`, the daemon serves its own user and root, both as admins. With it, the daemon serves every
     user that has a name on this machine. Then admins are root, the daemon's own account, and the users and
-    @groups that `admins` returns at the moment. Without `munge`, no caller is known over TCP.
+    @groups that `admins` returns at the moment. Without `munge`, no caller is known over TCP. A look-up of a
+    user that takes longer than `lookup_s` is given up.
     """
 
-    site: bool = False
-    admins: Callable[[], Collection[str]] = tuple
-    munge: Munge | None = None
+    def __init__(
+        self,
+        *,
+        site: bool = False,
+        admins: Callable[[], Collection[str]] = tuple,
+        munge: Munge | None = None,
+        lookup_s: float = 5.0,
+    ) -> None:
+        self._site, self._admins, self._munge = site, admins, munge
+        self._users = Lookups(self._look_up, what="the directory of users (NSS)", timeout_s=lookup_s)
 
     async def of(self, request: web.Request) -> Caller:
         """Return the user that sent a request.
@@ -64,13 +72,19 @@ class Callers:
         Raises:
             UnauthenticatedError: The user is not known.
             NotAllowedError: This daemon does not serve the user.
+            BusyError: The user has too many requests in work, or cannot be looked up now.
         """
         peer = request.get_extra_info("socket")
         if peer is not None and peer.family == socket.AF_UNIX:
-            uid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            uid = peer_uid(peer)
         else:
             uid = await self._authenticated(request)
-        return await asyncio.to_thread(self.known, uid)  # looking up the name may ask a directory service
+        if connection := connection_of(request):
+            connection.place.belongs_to(uid)
+        return await self._users.find((uid, frozenset(self._admins())))
+
+    def _look_up(self, asked: tuple[int, frozenset[str]]) -> Caller:
+        return self.known(asked[0])
 
     def known(self, uid: int) -> Caller:
         """Return the caller with a user number.
@@ -82,22 +96,22 @@ class Callers:
         try:
             entry = pwd.getpwuid(uid)
         except KeyError:
-            if self.site or not trusted:
+            if self._site or not trusted:
                 raise NotAllowedError(f"user {uid} has no name on the daemon's machine") from None
             return Caller(str(uid), uid, admin=True)
-        if not self.site and not trusted:
+        if not self._site and not trusted:
             raise NotAllowedError(f"this daemon serves its own user only, not {entry.pw_name}")
         return Caller(entry.pw_name, uid, admin=trusted or self._is_admin(entry.pw_name, entry.pw_gid))
 
     def _is_admin(self, user: str, group: int) -> bool:
-        admins = self.admins()
+        admins = self._admins()
         groups = [name.removeprefix("@") for name in admins if name.startswith("@")]
         return user in admins or (
             bool(groups) and any(_group(gid) in groups for gid in os.getgrouplist(user, group))
         )
 
     async def _authenticated(self, request: web.Request) -> int:
-        if self.munge is None:
+        if self._munge is None:
             raise UnauthenticatedError("over TCP nobody is known here: the daemon's setting munge is off")
         scheme, _, credential = request.headers.get("Authorization", "").partition(" ")
         if scheme != SCHEME:
@@ -106,7 +120,7 @@ class Callers:
             )
         try:
             wanted = digest(request.method, request.raw_path, await request.read())
-            return await self.munge.decode(credential, wanted)
+            return await self._munge.decode(credential, wanted)
         except MungeError as error:
             raise UnauthenticatedError(str(error)) from error
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import random
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,15 @@ import aiohttp
 from yarl import URL
 
 from bftrainer.api.callers import SCHEME
+from bftrainer.api.connection import RETRIED
 from bftrainer.api.listing import LEFT_OUT, MAX_ENDED
 from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
-"""An answer may take so long."""
+"""An answer may take so long, with all tries."""
+RETRY_S = 1.0
+"""When a request is sent again that the daemon did not take."""
 
 
 class DaemonError(BftrainerError):
@@ -58,32 +64,72 @@ class Client:
     async def _call(
         self, method: str, path: str, body: Any, query: dict[str, Any]
     ) -> tuple[Any, Mapping[str, str]]:
+        """Send a request; where the daemon takes none at the moment, again and again for `TIMEOUT_S`."""
         params = {key: str(value) for key, value in query.items() if value is not None}
         there = "bftrainer" if isinstance(self._where, Path) else self._where
         url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
-        data = b"" if body is None else json.dumps(body).encode()
+        data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                answer, found = await self._send(method, url, data, deadline - time.monotonic())
+            except _BusyError as error:
+                refused = str(error)
+            else:
+                if answer.status not in RETRIED or "Retry-After" not in answer.headers:
+                    break
+                refused = _said(found) or f"status {answer.status}"
+            wait_s = RETRY_S * random.uniform(1.0, 1.5)  # noqa: S311  clients do not all come back at once
+            if time.monotonic() + wait_s > deadline:
+                raise DaemonError(f"the daemon at {self._where} takes no requests of yours now: {refused}")
+            await asyncio.sleep(wait_s)
+        if answer.status >= 400:
+            raise DaemonError(_said(found) or f"the daemon answered {answer.status} to {method} {path}")
+        return found, answer.headers
+
+    async def _send(
+        self, method: str, url: URL, data: bytes, left_s: float
+    ) -> tuple[aiohttp.ClientResponse, Any]:
+        """Send one request; return the answer and its JSON.
+
+        Raises:
+            _BusyError: Nothing was done, and the request can be sent again.
+            DaemonError: There is no answer, or none of a daemon.
+        """
         headers = {"Content-Type": "application/json"}
         if self._munge is not None:
             credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
             headers["Authorization"] = f"{SCHEME} {credential}"
         connector = aiohttp.UnixConnector(path=str(self._where)) if isinstance(self._where, Path) else None
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        timeout = aiohttp.ClientTimeout(total=max(0.1, left_s))
+        order = "" if method == "GET" else "; the order may have been carried out: see bftrainer list"
         try:
             async with (
                 aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
                 session.request(method, url, data=data, headers=headers) as answer,
             ):
-                found = await answer.json(content_type=None)
-        except (aiohttp.ClientConnectorError, aiohttp.ServerDisconnectedError, FileNotFoundError) as error:
-            raise DaemonError(self._unanswered(error)) from error
-        except (TimeoutError, aiohttp.ClientError, ValueError) as error:
+                return answer, await answer.json(content_type=None)
+        except TimeoutError as error:
             raise DaemonError(
-                f"the daemon at {self._where} does not answer: {error or 'time-out'}"
+                f"the daemon at {self._where} has not answered within {TIMEOUT_S:g} s: it is busy or stuck; "
+                f"try again, or see its log{order}"
             ) from error
-        if answer.status >= 400:
-            said = found.get("error") if isinstance(found, dict) else None
-            raise DaemonError(said or f"the daemon answered {answer.status} to {method} {path}")
-        return found, answer.headers
+        except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.EAGAIN:
+                raise _BusyError("too many clients wait for it") from error
+            raise DaemonError(self._unanswered(error)) from error
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            never_there = isinstance(error, OSError) and error.errno == errno.ENOTCONN  # too many wait
+            if method == "GET" or never_there:
+                raise _BusyError("it closes the connection") from error
+            raise DaemonError(
+                f"the daemon at {self._where} closed the connection and gave no answer{order}"
+            ) from error
+        except (aiohttp.ClientError, ValueError) as error:
+            said = str(error) or type(error).__name__
+            raise DaemonError(
+                f"what answers at {self._where} does not answer like a daemon: {said[:300]}"
+            ) from error
 
     def _unanswered(self, error: Exception) -> str:
         if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, PermissionError):
@@ -93,4 +139,14 @@ class Client:
                 f"no daemon answers at {self._where}; start one with: bftrainer daemon (without Slurm: "
                 "bftrainer daemon --scheduler local), or name another --state-dir"
             )
-        return f"no daemon answers at {self._where}; is the setting server right?"
+        return f"no daemon answers at {self._where}; is the setting server right? It names listen_users there"
+
+
+class _BusyError(Exception):
+    """The daemon did not take the request."""
+
+
+def _said(found: Any) -> str:
+    """The daemon's own words in an answer that is an error; empty if it has none."""
+    said = found.get("error") if isinstance(found, dict) else None
+    return said if isinstance(said, str) else ""

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from bftrainer.api.admission import RETRY_S, BusyError
 from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
+from bftrainer.api.connection import refusal
 from bftrainer.errors import BftrainerError, NameTakenError, StoreError, UnstorableError
 
 
@@ -42,6 +44,10 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer a request with its handler, or with the error that the handler raised."""
     try:
         return await handler(request)
+    except BusyError as error:
+        return web.json_response(
+            {"error": str(error)}, status=error.status, headers={"Retry-After": str(RETRY_S)}
+        )
     except BftrainerError as error:
         status = next(code for kind, code in STATUS_OF if isinstance(error, kind))
         headers = {"WWW-Authenticate": SCHEME} if status == 401 else {}
@@ -49,11 +55,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPRequestEntityTooLarge:
         said = f"the request is too large; at most {request.client_max_size} bytes (max_request_kb)"
         return web.json_response({"error": said}, status=413)
+    except web.RequestPayloadError as error:
+        return web.json_response({"error": f"the request's body cannot be read: {error}"}, status=400)
     except web.HTTPException as error:  # no such route, or not with this method
-        said = f"{request.method} {request.path}: {error.reason}"
-        return web.json_response({"error": said}, status=error.status, headers=_allow(error))
-
-
-def _allow(error: web.HTTPException) -> dict[str, str]:
-    """Return the header that names the methods of a route, if the error has it."""
-    return {key: value for key, value in error.headers.items() if key == "Allow"}
+        return refusal(request, error)

@@ -1,4 +1,4 @@
-"""Where the HTTP server listens: a Unix socket, a TCP port, and a loopback port for metrics."""
+"""Sockets to listen on: Unix sockets for one user or for all, TCP ports of any address or of loopback."""
 
 from __future__ import annotations
 
@@ -8,50 +8,13 @@ import socket as socket_
 import stat
 from pathlib import Path
 
-from aiohttp import web
-
-from bftrainer.api.callers import Caller
-from bftrainer.api.probes import probes
-from bftrainer.api.routes import metrics_response
-from bftrainer.api.service import Service
 from bftrainer.errors import BftrainerError
 
 LOOPBACK = "127.0.0.1"
 
 
-async def export(service: Service, port: int, caller: Caller) -> web.AppRunner:
-    """Serve /metrics, as far as `caller` may read them, and the probes on a port of the loopback address.
-
-    Raises:
-        BftrainerError: The port is taken.
-    """
-
-    async def metrics(request: web.Request) -> web.Response:
-        """Return the metrics."""
-        return metrics_response(service, caller)
-
-    app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), *probes(service)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, LOOPBACK, port).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise BftrainerError(f"metrics_port {port}: {error.strerror}; take another") from error
-    return runner
-
-
-async def listen_tcp(app: web.Application, bound: socket_.socket) -> web.AppRunner:
-    """Serve `app` on a bound socket: to users, and to agents, which prove that they know a secret."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    await web.SockSite(runner, bound).start()
-    return runner
-
-
-def bind(address: str) -> socket_.socket:
-    """Return a listening socket at host:port; port 0 takes any that is free.
+def bind(address: str, setting: str = "listen") -> socket_.socket:
+    """Return a bound socket at host:port, as a setting names it; port 0 takes any that is free.
 
     Raises:
         BftrainerError: The address is not this machine's, or the port is taken.
@@ -61,11 +24,23 @@ def bind(address: str) -> socket_.socket:
         found = socket_.getaddrinfo(host.strip("[]"), int(port), type=socket_.SOCK_STREAM)
         return socket_.create_server(found[0][4][:2], family=found[0][0])
     except (OSError, ValueError, OverflowError) as error:
-        raise BftrainerError(f"listen {address}: {error}; give host:port of this machine") from error
+        raise BftrainerError(f"{setting} {address}: {error}; give host:port of this machine") from error
 
 
-async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.AppRunner:
-    """Serve `app` on a Unix socket, for its owner only or for all users; replace a stale socket file.
+def bind_loopback(port: int) -> socket_.socket:
+    """Return a bound socket on a port of the loopback address, for metrics.
+
+    Raises:
+        BftrainerError: The port is taken.
+    """
+    try:
+        return socket_.create_server((LOOPBACK, port))
+    except OSError as error:
+        raise BftrainerError(f"metrics_port {port}: {error.strerror}; take another") from error
+
+
+def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
+    """Return a Unix socket bound to a path, for its owner only or for all users; replace a stale socket file.
 
     Raises:
         BftrainerError: The path allows no socket, or not all users can reach it although `for_all`.
@@ -74,22 +49,18 @@ async def listen(app: web.Application, socket: Path, *, for_all: bool) -> web.Ap
         raise BftrainerError(f"{socket}: a socket's path has at most 100 bytes; take a shorter one")
     if for_all:
         _require_way_to(socket.parent)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    listener = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
+    bound = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
     before = os.umask(0o111 if for_all else 0o177)  # no moment without the right permissions
     try:
         with contextlib.suppress(FileNotFoundError):
             socket.unlink()
-        listener.bind(str(socket))
+        bound.bind(str(socket))
     except OSError as error:
-        listener.close()
-        await runner.cleanup()
+        bound.close()
         raise BftrainerError(f"socket {socket}: {error.strerror}; take another path") from error
     finally:
         os.umask(before)
-    await web.SockSite(runner, listener).start()
-    return runner
+    return bound
 
 
 def _require_way_to(folder: Path) -> None:

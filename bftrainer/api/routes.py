@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp import web
 
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
+from bftrainer.api.connection import connection_of, whole
 from bftrainer.api.errors import errors
 from bftrainer.api.listing import ENDED, LEFT_OUT, MAX_ENDED
 from bftrainer.api.probes import probes
@@ -18,15 +20,17 @@ from bftrainer.wire.hub import Hub
 
 MAX_ROWS = 10_000
 """At most so many events, pauses or reports are in one answer."""
+MAX_DIGITS = 20
+"""A text of more digits is no number that anybody means; to read it would take long."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def application(service: Service, hub: Hub, callers: Callers, *, max_request: int) -> web.Application:
-    """Return the server: the API and the agents' connections under /v1, /metrics, and probes.
+def users_application(service: Service, callers: Callers, *, max_request: int) -> web.Application:
+    """Return the server of users: the API under /v1, /metrics, and probes.
 
     `max_request`: a request's body has at most so many bytes.
     """
-    app = web.Application(middlewares=[errors], client_max_size=max_request)
+    app = web.Application(middlewares=[errors, whole], client_max_size=max_request)
     routes = Routes(service, callers)
     app.on_cleanup.append(routes.close)
     app.add_routes(
@@ -40,10 +44,34 @@ def application(service: Service, hub: Hub, callers: Callers, *, max_request: in
             web.get("/v1/{what:events|pauses|reports}", routes.rows),
             web.get("/v1/status", routes.status),
             web.post("/v1/admin/{order:pause|drain|resume}", routes.administer),
-            web.get("/v1/agent", hub.serve),
             *probes(service),
         ]
     )
+    return app
+
+
+def agents_application(hub: Hub) -> web.Application:
+    """Return the server of agents: their connections, and nothing else."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        """Serve an agent for as long as it stays. Until it has proven to be one, it can be sent away."""
+        connection = connection_of(request)
+        return await hub.serve(request, connection.proven if connection else lambda: None)
+
+    app = web.Application(middlewares=[errors])
+    app.add_routes([web.get("/v1/agent", serve)])
+    return app
+
+
+def metrics_application(service: Service, caller: Caller) -> web.Application:
+    """Return the server of a port that everybody can read: /metrics, as far as `caller` may, and probes."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        """Return the metrics."""
+        return metrics_response(service, caller)
+
+    app = web.Application(middlewares=[errors, whole])
+    app.add_routes([web.get("/metrics", metrics), *probes(service)])
     return app
 
 
@@ -122,8 +150,10 @@ def metrics_response(service: Service, caller: Caller) -> web.Response:
 async def _body(request: web.Request) -> dict[str, Any]:
     """Read a JSON object from a request; raise `BftrainerError` if there is none."""
     try:
-        body = await request.json()
-    except (ValueError, UnicodeDecodeError) as error:
+        body = json.loads(await request.read())
+    except RecursionError:
+        raise BftrainerError("the request's body is nested too deeply") from None
+    except ValueError as error:
         raise BftrainerError(f"the request's body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise BftrainerError("the request's body must be a JSON object")
@@ -141,6 +171,6 @@ def _text(body: dict[str, Any], key: str) -> str:
 def _number(request: web.Request, key: str, default: int, least: int, most: int) -> int:
     """Return a number of the query; raise `BftrainerError` if it is out of bounds."""
     text = request.query.get(key, str(default))
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        raise BftrainerError(f"{key}={text}: give a whole number from {least} to {most}")
+    if not (text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS and least <= int(text) <= most):
+        raise BftrainerError(f"{key}={text[:MAX_DIGITS]!a}: give a whole number from {least} to {most}")
     return int(text)

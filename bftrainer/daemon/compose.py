@@ -24,7 +24,7 @@ def compose(settings: Settings, store: Store, log: Log, say: Callable[[str], Non
     """
     kind, clock = SCHEDULERS[settings.scheduler], WallClock()
     bound, agents_at = (
-        (None, str(settings.socket)) if kind.on_this_machine else bind_for_agents(settings, store)
+        (None, str(settings.agents_socket)) if kind.on_this_machine else bind_for_agents(settings, store)
     )
     make: Make = import_module(kind.module).make
     context = Context(settings=settings, store=store, clock=clock, agents_at=agents_at, log=log, say=say)

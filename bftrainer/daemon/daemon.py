@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from aiohttp.web import AppRunner
-
-from bftrainer.api.callers import NOBODY, Callers
-from bftrainer.api.listen import export, listen, listen_tcp
-from bftrainer.api.munge import Munge
-from bftrainer.api.routes import application
 from bftrainer.daemon.agents import AgentLink, AgentReports
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.journal import Journal
+from bftrainer.daemon.listeners import Listeners
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.pruning import Pruning, keep_runs
@@ -65,7 +59,7 @@ class Daemon:
     ) -> None:
         self.settings = own = LiveSettings(settings)
         self.clock = clock = clock or WallClock()
-        self._scheduler, self._store, self._tcp = scheduler, store, tcp
+        self._scheduler, self._store = scheduler, store
         self._started_at = clock.now()
         self._stop = asyncio.Event()
         self.telemetry = Telemetry()
@@ -100,6 +94,9 @@ class Daemon:
         )
         self.hub.listen(self.agents)
         self.service = self._service()
+        self.listeners = Listeners(
+            settings=own, service=self.service, hub=self.hub, telemetry=self.telemetry, tcp=tcp
+        )
 
     def _recovery(self) -> Recovery:
         return Recovery(
@@ -146,7 +143,11 @@ class Daemon:
             stack.push_async_callback(self.journal.close)
             self._note_run()
             self.recovery.load()
-            await self._listen(stack)
+            await self.listeners.open(stack)
+            stack.push_async_callback(self._scheduler.close)
+            stack.callback(self.launcher.close)
+            stack.callback(self.submissions.close)
+            stack.callback(self.runner.close)
             ready()
             await self._serve()
 
@@ -164,27 +165,6 @@ class Daemon:
         self.nodes.reload()
         self.mailbox.emit(PolicyChanged(time=self.clock.now()))
         return refused
-
-    async def _listen(self, stack: AsyncExitStack) -> None:
-        """Serve users and agents. `stack` gets what is to be done at the end, last things first."""
-        own, callers = self.settings.current, self._callers()
-        max_request = own.max_request_kb * 1000
-        app = partial(application, self.service, self.hub, callers, max_request=max_request)
-        runner = await listen(app(), own.socket, for_all=own.mode == "site")
-        others: list[AppRunner] = []
-        stack.callback(own.socket.unlink, missing_ok=True)
-        stack.push_async_callback(_cleanup, others)
-        stack.push_async_callback(runner.cleanup)
-        stack.push_async_callback(self._scheduler.close)
-        stack.callback(self.launcher.close)
-        stack.callback(self.submissions.close)
-        stack.callback(self.runner.close)
-        if self._tcp is not None:
-            others.append(await listen_tcp(app(), self._tcp))
-        if own.metrics_port is not None:
-            open_ = own.mode == "single" or own.metrics_trainers
-            reader = callers.known(os.geteuid()) if open_ else NOBODY
-            others.append(await export(self.service, own.metrics_port, reader))
 
     async def _serve(self) -> None:
         """Recover, then run every part until we are told to stop, then drain."""
@@ -225,11 +205,6 @@ class Daemon:
                 break
         await self.nodes.release.close(deadline)
 
-    def _callers(self) -> Callers:
-        own = self.settings.current
-        munge = Munge(own.munge_socket) if own.munge else None
-        return Callers(site=own.mode == "site", admins=lambda: self.settings.current.admins, munge=munge)
-
     def _note_run(self) -> None:
         """Store when each daemon began, and with what settings: a replay of what happened needs both."""
         own = self.settings.current
@@ -256,11 +231,6 @@ def _hub_limits(settings: LiveSettings) -> HubLimits:
         queue=own.max_queue_kb * 1000,
         newcomers=own.max_newcomers,
     )
-
-
-async def _cleanup(runners: list[AppRunner]) -> None:
-    for runner in runners:
-        await runner.cleanup()
 
 
 def _as_user(spec: TrainerSpec) -> str:

@@ -12,6 +12,8 @@ from bftrainer.settings.setting import Positive, Section, SetBy, Setting
 
 SOCKET = "daemon.sock"
 """The socket's name where it lies in the state directory."""
+AGENTS_SOCKET = "agents.sock"
+"""The name of the socket of agents, which lies in the state directory."""
 
 
 def default_state_dir() -> Path:
@@ -39,7 +41,7 @@ class DaemonSettings(Section):
     socket: Annotated[
         Path,
         Setting(
-            help="Unix socket where users and agents of this machine reach the daemon",
+            help="Unix socket where users of this machine reach the daemon",
             more="With `mode: site` it must be outside `state_dir`, in a folder that all users can enter.",
             set_by=SetBy.USER,
             default_words="daemon.sock in state_dir",
@@ -84,6 +86,11 @@ class DaemonSettings(Section):
     @classmethod
     def _whole_path(cls, path: Path) -> Path:
         return path.expanduser().absolute()
+
+    @property
+    def agents_socket(self) -> Path:
+        """The Unix socket of agents of this machine, for the daemon's own user only."""
+        return self.state_dir / AGENTS_SOCKET
 
     @property
     def database(self) -> Path:

@@ -10,7 +10,8 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bftrainer.model.policy import DepartureGroups, EngineSettings
-from bftrainer.settings.setting import Positive, Section, Setting, nodeset
+from bftrainer.settings.checks import nodeset
+from bftrainer.settings.setting import Positive, Section, Setting
 
 DEFAULT: Any = EngineSettings()
 """The engine's defaults are the settings' defaults. Untyped: there, choices are plain strings."""

@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, field_validator
 
+from bftrainer.settings.checks import check_placeholders, host_and_port, nodeset
 from bftrainer.settings.schedulers import SCHEDULERS
-from bftrainer.settings.setting import Positive, Seconds, Section, Setting, check_placeholders, nodeset
+from bftrainer.settings.setting import Positive, Seconds, Section, Setting
 
 
 def _known_scheduler(name: str) -> str:
@@ -89,7 +90,6 @@ class NodeSettings(Section):
         str,
         Setting(
             help="where agents connect, as host:port; empty: a free port of `address`, kept from then on",
-            more="With `munge`, users on other machines connect there, too.",
             commands=("daemon",),
         ),
     ] = ""
@@ -159,10 +159,7 @@ class NodeSettings(Section):
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, text: str) -> str:
-        host, _, port = text.rpartition(":")
-        if text and not (host and port.isdecimal() and int(port) < 65_536):
-            raise ValueError("give host:port of this machine, such as 10.0.0.1:7464; ports go to 65535")
-        return text
+        return host_and_port(text)
 
     @field_validator("trainer_dir")
     @classmethod

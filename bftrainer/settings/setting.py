@@ -92,32 +92,6 @@ def facts(section: type[Section]) -> Mapping[str, Setting]:
     return found
 
 
-def nodeset(text: str) -> list[str]:
-    """The node names of a range such as `n[01-08],gpu3`.
-
-    Raises:
-        ValueError: the range cannot be parsed.
-    """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException  # noqa: PLC0415  slow to import
-
-    try:
-        return list(NodeSet(text))
-    except NodeSetException as error:
-        raise ValueError(f"{text!r} is no set of nodes such as n[01-08]: {error}") from error
-
-
-def check_placeholders(word: str) -> None:
-    """Check that `{user}` is the only placeholder in a word.
-
-    Raises:
-        ValueError: another placeholder, or a single brace.
-    """
-    try:
-        word.format(user="")
-    except (LookupError, ValueError):
-        raise ValueError("{user} is all that can be filled in; write other braces twice") from None
-
-
 def choices_of(field: FieldInfo, setting: Setting) -> tuple[str, ...]:
     """The possible values of a setting, if there are only some; else nothing."""
     listed = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bftrainer.settings.setting import Section, SetBy, Setting, check_placeholders
+from bftrainer.settings.checks import check_placeholders, host_and_port
+from bftrainer.settings.setting import Section, SetBy, Setting
 
 
 class SiteSettings(Section):
@@ -40,16 +41,23 @@ class SiteSettings(Section):
             set_by=SetBy.SITE,
         ),
     ] = ()
-    munge: Annotated[bool, Setting(help="accept users who connect over TCP and show a munge credential")] = (
-        False
-    )
+    listen_users: Annotated[
+        str,
+        Setting(
+            help="where users on other machines connect, as host:port, with munge; empty: nowhere",
+            more="Another port than `listen`, which is for agents only.",
+        ),
+    ] = ""
+    munge: Annotated[
+        bool, Setting(help="accept users who connect to listen_users and show a munge credential")
+    ] = False
     munge_socket: Annotated[Path, Setting(help="where munged listens", set_by=SetBy.USER)] = Path(
         "/run/munge/munge.socket.2"
     )
     server: Annotated[
         Annotated[str, Field(pattern=r"^.+:[0-9]{1,5}$")] | None,
         Setting(
-            help="the daemon to talk to, as host:port, with munge; none: the one at socket",
+            help="the daemon to talk to, as host:port of its listen_users; none: the one at socket",
             more="`--state-dir` on a command line goes before it.",
             set_by=SetBy.USER,
             none_word="none",
@@ -58,11 +66,15 @@ class SiteSettings(Section):
     metrics_trainers: Annotated[
         bool,
         Setting(
-            help="site mode: metrics_port shows every trainer's metrics to all who can read it",
-            more="With users and names.",
-            set_by=SetBy.SITE,
+            help="metrics_port shows every trainer's metrics to all who can read it",
+            more="With users and names. Every user of the daemon's machine can read the port.",
         ),
     ] = False
+
+    @field_validator("listen_users")
+    @classmethod
+    def _place_for_users(cls, text: str) -> str:
+        return host_and_port(text)
 
     @field_validator("munge_socket")
     @classmethod

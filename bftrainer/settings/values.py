@@ -39,6 +39,12 @@ class Settings(LimitSettings, SiteSettings, SlurmSettings, NodeSettings, Decisio
                 f"mode site: nobody else can reach the socket in state_dir {self.state_dir}; set socket to a "
                 "path such as /run/bftrainer/daemon.sock"
             )
+        if self.munge != bool(self.listen_users):
+            raise ValueError(
+                "munge and listen_users go together: with munge, users on other machines connect at "
+                "listen_users, such as 0.0.0.0:7465, and name it in their setting server; listen is for "
+                "agents"
+            )
         return self
 
 

@@ -17,11 +17,12 @@ Part = Literal[
     "pilots",
     "agents",
     "solver",
-    "allocator",  # in this order
+    "allocator",
+    "descriptors",  # in this order
 ]
-DECIDES_ALL_THE_SAME = frozenset({"agents", "solver", "allocator"})
-"""The parts without which the daemon does its work all the same: another allocator makes the plans, and other
-agents go on."""
+DECIDES_ALL_THE_SAME = frozenset({"agents", "solver", "allocator", "descriptors"})
+"""The parts without which the daemon does its work all the same: another allocator makes the plans, other
+agents go on, and fewer connections are served."""
 PASSES_S = 60.0
 """What happened once is over after so long."""
 

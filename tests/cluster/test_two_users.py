@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,13 @@ checkpoint: {{every_s: 0.5}}
 class Site:
     """A daemon of the service account, and the command line as any user has it."""
 
-    def __init__(self, bed: Testbed, users: tuple[str, str], service: str, port: int) -> None:
+    def __init__(self, bed: Testbed, users: tuple[str, str], service: str, ports: Sequence[int]) -> None:
         self.bed, self.users, self.service = bed, users, service
         self.place = Path(tempfile.mkdtemp(prefix="bft-site-"))
         self.place.chmod(0o755)
         self.python = self.place / "bin" / "python"
         self.state, self.socket = self.place / "state", self.place / "run" / "daemon.sock"
-        self.server = f"127.0.0.1:{port}"
+        self.agents_at, self.server = (f"127.0.0.1:{port}" for port in ports)
         self.daemon: subprocess.Popen[bytes] | None = None
         self._write_python()
         for folder, mode in ((self.state, 0o700), (self.socket.parent, 0o755)):
@@ -85,7 +85,8 @@ class Site:
             "slurm_partition": "backfill",
             "state_dir": str(self.state),
             "socket": str(self.socket),
-            "listen": self.server,
+            "listen": self.agents_at,
+            "listen_users": self.server,
             "munge": True,
             "munge_socket": str(self.bed.plan.munge_socket),
             "exec_prefix": ["sudo", "-n", "-u", "{user}", "--"],
@@ -243,8 +244,8 @@ def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[Site]:
     """Both users train, each on a node, and have written checkpoints."""
     if not others_can(["test", "-r", str(ROOT / "bftrainer" / "__init__.py")]):
         pytest.skip(f"other users cannot read {ROOT}")
-    with free_ports(1) as (port,):
-        site = Site(bed, users, service, port)
+    with free_ports(2) as ports:
+        site = Site(bed, users, service, ports)
         try:
             site.start()
             for user in users:
@@ -405,7 +406,7 @@ def play_agent(site: Site, user: str, node: str, tag: str, secret: str) -> None:
     site.run(
         user,
         *("env", f"BFTRAINER_SECRET={secret}", site.python, "-m", "bftrainer.agent"),
-        *("--node", node, "--tag", tag, "--daemon", site.server, "--orphan-s", "1"),
+        *("--node", node, "--tag", tag, "--daemon", site.agents_at, "--orphan-s", "1"),
         timeout=120,
     )
 

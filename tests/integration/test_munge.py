@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from bftrainer.api.callers import Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.munge import MAX_AGE_S, Munge, MungeError, digest
-from bftrainer.api.routes import application
+from bftrainer.api.routes import users_application
 from bftrainer.settings.limits import LimitSettings
 from tests.support.private_munge import running_munge
 
@@ -34,7 +34,7 @@ def munge() -> Iterator[Munge]:
 
 
 class Echo:
-    """A service and a hub in one, which say who asked for what."""
+    """A service that says who asked for what."""
 
     def trainers(self, caller: Any, ended: int, skip: int) -> tuple[list[str], int]:
         return [caller.user, caller.admin], 0
@@ -50,15 +50,12 @@ class Echo:
 
     readiness_problems = liveness_problems
 
-    async def serve(self, request: web.Request) -> web.Response:
-        return web.Response()
-
 
 def serve(callers: Callers, ask: Callable[[int], Coroutine[Any, Any, Any]]) -> Any:
     """What `ask(port)` comes to while somebody listens there."""
 
     async def run() -> Any:
-        async with TestServer(application(Echo(), Echo(), callers, max_request=MAX_REQUEST)) as server:  # type: ignore[arg-type]
+        async with TestServer(users_application(Echo(), callers, max_request=MAX_REQUEST)) as server:  # type: ignore[arg-type]
             return await ask(server.port or 0)
 
     return asyncio.run(run())

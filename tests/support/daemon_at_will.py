@@ -46,7 +46,7 @@ def main(state_dir: str, orders: str, *nodes: str) -> None:
         nodes=frozenset(nodes),
         changes=changes(Path(orders), clock),
         playback=Playback(begin=0.0, origin=0.0, speed=1.0),
-        socket=own.socket,
+        agents_at=str(own.agents_socket),
         log_dir=own.state_dir / "logs",
         orphan_s=own.orphan_s,
         clock=clock,

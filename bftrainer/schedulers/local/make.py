@@ -29,7 +29,7 @@ def make(context: Context) -> LocalScheduler:
         nodes=names,
         changes=changes,
         playback=_playback(context, begin, end),
-        socket=own.socket,
+        agents_at=context.agents_at,
         log_dir=own.state_dir / "logs",
         orphan_s=own.orphan_s,
         clock=context.clock,

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 AGENT = "bftrainer.agent"
 MAX_PASSES = 20
+RETRY_S = 0.1
+"""When pilots that could not be killed are tried again."""
 SETTLED_S = 10.0
 """For so long after our start, a pilot that an earlier daemon had just started may not have its name yet."""
 
@@ -59,14 +61,15 @@ class LocalScheduler:
         nodes: frozenset[str],
         changes: Iterable[NodesChanged],
         playback: Playback,
-        socket: Path,
+        agents_at: str,
         log_dir: Path,
         orphan_s: float,
         clock: Clock,
     ) -> None:
         self._nodes, self._changes, self._playback = nodes, iter(changes), playback
-        self._socket, self._log_dir, self._orphan_s, self._clock = socket, log_dir, orphan_s, clock
+        self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
+        self._taken: frozenset[str] = frozenset()  # nodes whose pilots are yet to be killed
         self._next = next(self._changes, None)  # the change to come; None: the log is over
         self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
         self._inherited: dict[int, Pilot] = {}  # pid -> pilot that an earlier daemon started
@@ -74,7 +77,11 @@ class LocalScheduler:
         self._player: asyncio.Task[None] | None = None
 
     async def poll(self) -> Snapshot:
-        """The slots as the log has them now. The first poll begins to play the log."""
+        """The slots as the log has them now. The first poll begins to play the log.
+
+        Raises:
+            SchedulerError: the process table cannot be read.
+        """
         self._advance()
         if self._player is None:
             self._player = asyncio.create_task(self._play())
@@ -101,14 +108,14 @@ class LocalScheduler:
         self._advance()
         if pilot.node not in self._idle:
             raise NoRoomError(f"{pilot.node} is busy")
-        self._log_dir.mkdir(parents=True, exist_ok=True)
         threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
         try:
+            self._log_dir.mkdir(parents=True, exist_ok=True)
             with (self._log_dir / f"agent-{pilot.node}.log").open("ab") as output:
                 child = subprocess.Popen(
                     [
                         *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
-                        *("--daemon", str(self._socket), "--orphan-s", str(self._orphan_s)),
+                        *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -141,21 +148,24 @@ class LocalScheduler:
         """Take nodes away at the very moment of the log."""
         while self._next is not None:
             due = self._playback.wall_time(self._next.time)
-            await asyncio.sleep(max(0.0, due - self._clock.now()))
-            self._advance()
+            await asyncio.sleep(max(RETRY_S if self._taken else 0.0, due - self._clock.now()))
+            try:
+                self._advance()
+            except SchedulerError as error:  # what is taken stays so, and is tried again
+                log.error("cannot kill the pilots of nodes that are taken: %s", error)
         log.warning("the log is over: %d nodes stay idle from now on", len(self._idle))
 
     def _advance(self) -> None:
         now = self._playback.log_time(self._clock.now())
-        taken: frozenset[str] = frozenset()
         while self._next is not None and self._next.time <= now:
             self._idle = (self._idle - self._next.left) | self._next.joined
-            taken |= self._next.left
+            self._taken |= self._next.left
             self._next = next(self._changes, None)
-        if taken:
+        if self._taken:
             for pid, pilot in self._running():
-                if pilot.node in taken:
+                if pilot.node in self._taken:
                     _kill_session(pid)
+            self._taken = frozenset()
         self._reap()
 
     def _running(self) -> list[tuple[int, Pilot]]:
@@ -169,15 +179,8 @@ class LocalScheduler:
 
     def _pilot(self, pid: int) -> Pilot | None:
         """The pilot of ours that a process is."""
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            return None  # it ended meanwhile
-        if (
-            AGENT not in words
-            or str(self._socket) not in words
-            or not Path(words[0]).name.startswith("python")
-        ):
+        words = (_read(pid, "cmdline") or "").split("\0")
+        if AGENT not in words or self._agents_at not in words or not Path(words[0]).name.startswith("python"):
             return None
         option = dict(pairwise(words))
         return Pilot(tag=option["--tag"], node=option["--node"])
@@ -187,7 +190,25 @@ class LocalScheduler:
 
 
 def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    """The numbers of all processes. Raises `SchedulerError` if they cannot be listed."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208  of thousands
+    except OSError as error:
+        raise SchedulerError(f"cannot list processes: {error.strerror}") from error
+
+
+def _read(pid: int, file: str) -> str | None:
+    """A file of a process in /proc; None if the process has ended, or is hidden from us.
+
+    Raises:
+        SchedulerError: it cannot be read now, as when no descriptor is left; the process may be there.
+    """
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    except OSError as error:
+        raise SchedulerError(f"cannot read of process {pid}: {error.strerror}") from error
 
 
 def _kill_session(leader: int) -> None:
@@ -207,8 +228,8 @@ def _kill_session(leader: int) -> None:
 
 def _session(pid: int) -> int | None:
     """The session of a living process; None for a process that is dead and not reaped yet."""
-    try:
-        state, _, _, session = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
-    except (OSError, ValueError):
+    found = _read(pid, "stat")
+    if not found:
         return None
+    state, _, _, session = found.rpartition(")")[2].split()[:4]
     return None if state == "Z" else int(session)

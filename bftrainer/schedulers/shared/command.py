@@ -57,6 +57,8 @@ async def run(
         )
     except OSError as error:
         raise SchedulerError(f"cannot run {words[0]}: {error.strerror}") from error
+    except RuntimeError as error:  # no thread can be had to wait for it
+        raise SchedulerError(f"cannot run {words[0]}: {error}") from error
     said = bytearray()
     try:
         async with asyncio.timeout(timeout_s):

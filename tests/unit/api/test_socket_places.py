@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
-from bftrainer.api.listen import listen
+from bftrainer.api.listen import bind_unix
 from bftrainer.errors import BftrainerError
 
 
@@ -25,14 +23,8 @@ def reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def listening(socket: Path, *, for_all: bool) -> int:
-    async def mode() -> int:
-        runner = await listen(web.Application(), socket, for_all=for_all)
-        try:
-            return socket.stat().st_mode & 0o777
-        finally:
-            await runner.cleanup()
-
-    return asyncio.run(mode())
+    bind_unix(socket, for_all=for_all).close()
+    return socket.stat().st_mode & 0o777
 
 
 def test_the_socket_is_for_its_owner_or_for_all(reachable: Path) -> None:

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from bftrainer.api.callers import NOBODY, Caller, Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.errors import UnknownTrainerError
-from bftrainer.api.listen import listen
-from bftrainer.api.routes import application
+from bftrainer.api.routes import users_application
 from bftrainer.cli.list_command import command as list_command
 from bftrainer.daemon import pruning
 from bftrainer.daemon.daemon import Daemon
@@ -30,6 +29,7 @@ from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import PROGRESS, end
 from tests.support.nodes_world import settings_in
+from tests.support.serving import serving
 
 MAX_REQUEST = LimitSettings().max_request_kb * 1000
 
@@ -66,13 +66,8 @@ def served(daemon: Daemon, ask: Callable[[Client], Answer]) -> Answer:
 
     async def scenario() -> Answer:
         socket = daemon.settings.current.socket
-        runner = await listen(
-            application(daemon.service, daemon.hub, Callers(), max_request=MAX_REQUEST), socket, for_all=False
-        )
-        try:
+        async with serving(users_application(daemon.service, Callers(), max_request=MAX_REQUEST), socket):
             return await asyncio.to_thread(ask, Client(socket))
-        finally:
-            await runner.cleanup()
 
     return asyncio.run(scenario())
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, UnauthenticatedError
-from bftrainer.api.listen import export
-from bftrainer.api.routes import application
+from bftrainer.api.routes import metrics_application, users_application
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import StartWorker
@@ -28,7 +27,6 @@ from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
-from slurm.testbed.ports import free_ports
 
 MAX_REQUEST = LimitSettings().max_request_kb * 1000
 
@@ -143,7 +141,7 @@ def ask(daemon: Daemon) -> Asked:
     """`ask(who, method, path, body=...)` gives the status and the JSON (or text) of the answer."""
 
     async def request(who: str | None, method: str, path: str, **how: Any) -> tuple[int, Any]:
-        app = application(daemon.service, daemon.hub, FakeCallers(), max_request=MAX_REQUEST)  # type: ignore[arg-type]
+        app = users_application(daemon.service, FakeCallers(), max_request=MAX_REQUEST)  # type: ignore[arg-type]
         async with TestClient(TestServer(app)) as client:
             headers = {} if who is None else {"X-Caller": who}
             answer = await client.request(method, path, headers=headers, **how)
@@ -349,14 +347,10 @@ def test_bad_requests_are_told_what_is_wrong(
 
 def test_a_port_for_metrics_tells_what_its_reader_may_know(daemon: Daemon) -> None:
     async def read(caller: Caller) -> str:
-        runner = await export(daemon.service, port, caller)
-        try:
-            async with ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
-                return await answer.text()
-        finally:
-            await runner.cleanup()
+        app = metrics_application(daemon.service, caller)
+        async with TestClient(TestServer(app)) as client, client.get("/metrics") as answer:
+            return await answer.text()
 
-    with free_ports(1) as (port,):
-        told = asyncio.run(read(NOBODY))
-        assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
-        assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))
+    told = asyncio.run(read(NOBODY))
+    assert 'bftrainer_trainers{status="running"} 2.0' in told and "digits" not in told
+    assert "loss_of_bob" in asyncio.run(read(CALLERS["ops"]))

@@ -1,0 +1,223 @@
+"""How many connections a listener serves, and how many of one user: which is let in, and which makes room.
+
+Nothing here touches a socket. A place is one connection together with the request that came over it: it is
+free again when the connection is gone *and* the request's work is done, so that clients that go away leave
+no work behind that nobody counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bftrainer.errors import BftrainerError
+
+Owner = tuple[str, int | str]
+"""To whom connections are counted: ("user", uid) where that is known, else ("address", IP address)."""
+
+RETRY_S = 1
+"""When a client that was refused may try again: seconds, of which HTTP knows only whole ones."""
+BURST_S = 4.0
+"""An owner that was quiet may send what it could have sent in so many seconds at once."""
+MAX_QUIET = 10_000
+"""So many owners are remembered before those that have been quiet are forgotten."""
+
+
+class BusyError(BftrainerError):
+    """The daemon does not take the request now. Nothing was done: the client may try again in `RETRY_S`."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a listener's clients may use: connections in all (`total`) and of one owner (`each`), requests per
+    second of one owner (None: no limit), and the time in which a client sends its request."""
+
+    total: int
+    each: int
+    per_second: float | None
+    timeout_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One connection, counted to an owner until it is gone and its work is done."""
+
+    owner: Owner
+    register: Admission
+    evict: Callable[[], None] = lambda: None
+    """Closes the connection, because another one needs the place."""
+    idle: bool = True
+    """Whether nobody is at work for it: the client has yet to send its request, or to take its answer."""
+    connected: bool = True
+    evicted: bool = False
+
+    def belongs_to(self, uid: int) -> None:
+        """Count the place to a user from now on, and its request to the user's rate.
+
+        Raises:
+            BusyError: the user has too many already, or sends too many requests.
+        """
+        owner: Owner = ("user", uid)
+        if owner != self.owner:
+            self.register.move(self, owner)
+
+    def proven(self) -> None:
+        """Its client has shown that it is an agent of ours: nobody's share, and never evicted."""
+        self.idle = False
+        self.register.exempt(self)
+
+    def works(self) -> None:
+        """The request is there, and is worked on from now on."""
+        self.idle = False
+
+    def rests(self) -> None:
+        """The work is done; the client has yet to take the answer."""
+        self.idle = True
+        self.register.settle(self)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.connected = False
+        self.register.settle(self)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+@dataclass(slots=True)
+class Admission:
+    """Gives places to connections.
+
+    `told` is called with the setting whose bound is hit, and the owner that hits it; `failed` with the reason
+    when a connection is refused that its owner could have had. `now` is a monotonic clock, in seconds.
+    """
+
+    bounds: Bounds
+    told: Callable[[str, str], None]
+    failed: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    _places: dict[Owner, dict[Place, None]] = field(default_factory=dict)
+    _exempt: set[Place] = field(default_factory=set)
+    _buckets: dict[Owner, _Bucket] = field(default_factory=dict)
+    _pruned_at: float = 0.0
+    taken: int = 0
+    """How many places are taken."""
+
+    def enter(self, owner: Owner) -> Place:
+        """A place for a new connection. If there is none, the longest idle connection makes room: of the same
+        owner if that has its share already, else of the owner with the most.
+
+        Raises:
+            BusyError: no place can be had, or the owner sends too many requests. Close the connection.
+        """
+        self._charge(owner)
+        self._room_for(owner)
+        if self.taken >= self.bounds.total and not self.evict_idle():
+            self.told("max_connections", _name(owner))
+            self.failed("all connections are taken: new ones are refused")
+            raise BusyError(
+                f"the daemon serves {self.bounds.total} connections at once (max_connections); try again in "
+                "a moment",
+                503,
+            )
+        place = Place(owner, self)
+        self._add(place)
+        return place
+
+    def move(self, place: Place, owner: Owner) -> None:
+        """Count a place to another owner. Raises `BusyError` as `enter` does."""
+        self._charge(owner)
+        self._room_for(owner)
+        self._remove(place)
+        place.owner = owner
+        self._add(place)
+
+    def exempt(self, place: Place) -> None:
+        """Count a place to no owner any more."""
+        if self._remove(place):
+            self._exempt.add(place)
+            self.taken += 1
+
+    def settle(self, place: Place) -> None:
+        """Free a place without connection and work."""
+        if not place.connected and (place.idle or place in self._exempt):
+            self._remove(place)
+
+    def evict_idle(self) -> bool:
+        """Close the longest idle connection of the owner with the most; whether there was one."""
+        return any(self._evict_one(other) for other in sorted(self._places, key=self._taken_by, reverse=True))
+
+    def _taken_by(self, owner: Owner) -> int:
+        return len(self._places.get(owner, ()))
+
+    def _room_for(self, owner: Owner) -> None:
+        if self._taken_by(owner) < self.bounds.each:
+            return
+        self.told("max_connections_per_user", _name(owner))
+        if not self._evict_one(owner):
+            raise BusyError(
+                f"{self.bounds.each} requests of yours are in work already, as many as may be at once "
+                "(max_connections_per_user); try again in a moment",
+                503,
+            )
+
+    def _evict_one(self, owner: Owner) -> bool:
+        found = next((place for place in self._places.get(owner, ()) if place.idle), None)
+        if found is None:
+            return False
+        self._remove(found)
+        found.evicted = True
+        found.evict()
+        return True
+
+    def _add(self, place: Place) -> None:
+        self._places.setdefault(place.owner, {})[place] = None
+        self.taken += 1
+
+    def _remove(self, place: Place) -> bool:
+        """Take a place out; whether it was there."""
+        places = self._places.get(place.owner, {})
+        if place in self._exempt:
+            self._exempt.remove(place)
+        elif place in places:
+            del places[place]
+            if not places:
+                del self._places[place.owner]
+        else:
+            return False
+        self.taken -= 1
+        return True
+
+    def _charge(self, owner: Owner) -> None:
+        """Count one request to an owner's rate."""
+        rate, now = self.bounds.per_second, self.now()
+        if rate is None:
+            return
+        bucket = self._buckets.setdefault(owner, _Bucket(rate * BURST_S, now))
+        bucket.tokens = min(rate * BURST_S, bucket.tokens + (now - bucket.at) * rate)
+        bucket.at = now
+        if len(self._buckets) > MAX_QUIET and now - self._pruned_at > BURST_S:
+            self._pruned_at = now
+            self._buckets = {other: b for other, b in self._buckets.items() if now - b.at < BURST_S}
+        if bucket.tokens < 1:
+            self.told("requests_per_second", _name(owner))
+            raise BusyError(
+                f"you send more than {rate:g} requests in a second (requests_per_second); send fewer, and "
+                "try again in a moment",
+                429,
+            )
+        bucket.tokens -= 1
+
+
+def _name(owner: Owner) -> str:
+    """An owner as admins read it."""
+    kind, which = owner
+    return f"uid {which}" if kind == "user" else str(which)

@@ -1,0 +1,102 @@
+"""Look-ups that may hang, such as of users in LDAP: in threads of their own, with a time limit, and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from bftrainer.api.admission import BusyError
+
+Key = TypeVar("Key", bound=Hashable)
+Found = TypeVar("Found")
+
+AT_ONCE = 4
+"""So many look-ups run at a time; one that hangs keeps its thread."""
+KEPT_S = 60.0
+"""How long an answer is taken for true without asking again."""
+MAX_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer(Generic[Found]):
+    """What was found, or the error that says that there is nothing."""
+
+    found: Found | Exception
+    at: float
+
+    def value(self) -> Found:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+class Lookups(Generic[Key, Found]):
+    """Asks `ask`, a function that may hang. Threads of the interpreter's own pool are not used: they are
+    everybody's, and a process cannot end before they do.
+
+    Where `ask` takes longer than `timeout_s`, what it said last time counts on.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Key], Found],
+        *,
+        what: str,
+        timeout_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask, self._what, self._timeout_s, self._now = ask, what, timeout_s, now
+        self._kept: dict[Key, _Answer[Found]] = {}
+        self._asked: dict[Key, asyncio.Task[None]] = {}
+        self._turn = asyncio.Semaphore(AT_ONCE)
+
+    async def find(self, key: Key) -> Found:
+        """What `ask` finds, or an answer of the last minute.
+
+        Raises:
+            BusyError: It takes too long, and the answer was not known before.
+            Exception: What `ask` raises.
+        """
+        kept = self._kept.get(key)
+        if kept is None or self._now() - kept.at > KEPT_S:
+            task = self._asked.get(key)
+            if task is None:
+                task = self._asked[key] = asyncio.create_task(self._look_up(key))
+                task.add_done_callback(lambda _: self._asked.pop(key, None))
+            await asyncio.wait([task], timeout=self._timeout_s)
+            kept = self._kept.get(key)
+        if kept is None:
+            raise BusyError(
+                f"{self._what} does not answer within {self._timeout_s:g} s; try again later, or ask your "
+                "administrators",
+                503,
+            )
+        return kept.value()
+
+    async def _look_up(self, key: Key) -> None:
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            answered: asyncio.Future[Found | Exception] = loop.create_future()
+
+            def tell(found: Found | Exception) -> None:
+                if not answered.done():
+                    answered.set_result(found)
+
+            def work() -> None:
+                try:
+                    found: Found | Exception = self._ask(key)
+                except Exception as error:  # noqa: BLE001  it is the answer, raised where it was asked for
+                    found = error
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(tell, found)
+
+            threading.Thread(target=work, name="lookup", daemon=True).start()
+            found = await answered
+        if len(self._kept) >= MAX_KEPT:
+            self._kept.clear()
+        self._kept[key] = _Answer(found, self._now())

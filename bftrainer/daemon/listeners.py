@@ -1,0 +1,112 @@
+"""Where the daemon listens: to users, to agents, to Prometheus, each with connections of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+from bftrainer.api.accept import Listener
+from bftrainer.api.admission import Admission, Bounds
+from bftrainer.api.callers import NOBODY, Callers
+from bftrainer.api.listen import bind, bind_loopback, bind_unix
+from bftrainer.api.munge import Munge
+from bftrainer.api.routes import agents_application, metrics_application, users_application
+from bftrainer.api.service import Service
+from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
+from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.values import Settings
+from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.wire.hub import Hub
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Opens what the settings say. `tcp` is the bound socket of agents on other machines; without it, agents
+    of this machine connect to `agents_socket`."""
+
+    settings: LiveSettings
+    service: Service
+    hub: Hub
+    telemetry: Telemetry
+    tcp: socket.socket | None
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Listen until `stack` is unwound: to users first, to agents last.
+
+        Raises:
+            BftrainerError: A socket cannot be had.
+        """
+        own = self.settings.current
+        room = of_settings(own.max_connections, own.max_agents)
+        self.telemetry.condition("descriptors", room.reason)
+        await self._to_agents(stack, own, room)
+        await self._to_users(stack, own, room)
+        await self._to_prometheus(stack, own)
+
+    async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
+        places = self._admission(room.users, own.max_connections_per_user, own)
+        users = partial(
+            users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
+        )
+        await _serve(stack, users(), bind_unix(own.socket, for_all=own.mode == "site"), places, own.socket)
+        if own.listen_users:
+            await _serve(stack, users(), bind(own.listen_users, "listen_users"), places)
+
+    async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
+        app = agents_application(self.hub)
+        if self.tcp is not None:
+            places = self._admission(room.agents, own.max_connections_per_user, own)
+            await _serve(stack, app, self.tcp, places)
+        else:  # nobody but our own user can connect
+            places = self._admission(room.agents, room.agents, own, limited=False)
+            at = own.agents_socket
+            await _serve(stack, app, bind_unix(at, for_all=False), places, at)
+
+    async def _to_prometheus(self, stack: AsyncExitStack, own: Settings) -> None:
+        """Every user of this machine can read a port of loopback: names show only where settings allow it."""
+        if own.metrics_port is None:
+            return
+        reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
+        places = self._admission(METRICS_CONNECTIONS, METRICS_CONNECTIONS, own)
+        await _serve(
+            stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
+        )
+
+    def _admission(self, total: int, each: int, own: Settings, *, limited: bool = True) -> Admission:
+        rate = own.requests_per_second if limited else None
+        return Admission(
+            Bounds(total, min(each, total), rate, own.request_timeout_s),
+            told=self.telemetry.bounded,
+            failed=partial(self.telemetry.happened, "connections"),
+        )
+
+    def _callers(self) -> Callers:
+        own = self.settings.current
+        munge = Munge(own.munge_socket) if own.munge else None
+        return Callers(
+            site=own.mode == "site",
+            admins=lambda: self.settings.current.admins,
+            munge=munge,
+            lookup_s=own.user_lookup_s,
+        )
+
+
+async def _serve(
+    stack: AsyncExitStack,
+    app: web.Application,
+    bound: socket.socket,
+    places: Admission,
+    path: Path | None = None,
+) -> None:
+    """Serve an application until the stack is unwound; a Unix socket's `path` goes with it."""
+    if path is not None:
+        stack.callback(path.unlink, missing_ok=True)
+    listener = Listener(app, bound, places)
+    stack.push_async_callback(listener.cleanup)
+    await listener.start()
