@@ -118,7 +118,7 @@ def main() -> None:
     print(f"{'together':24} {total:7.1f} ms")
     print(
         f"{len(view.snapshot.idle)} of {len(view.snapshot.nodes)} nodes ours, {len(view.snapshot.pilots)} "
-        f"pilots, {len(view.snapshot.claims)} claims of {len(view.expected)} jobs that could start"
+        f"pilots, {len(view.snapshot.claims)} claims of {len(view.found.jobs)} jobs that could start"
     )
 
 

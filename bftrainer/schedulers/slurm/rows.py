@@ -20,6 +20,9 @@ class NodeRow:
     cpus: int
     memory_mb: int
     hosts: tuple[str, ...] = ()  # the address that Slurm calls it by, and its machine's name
+    cpus_used: int = 0
+    memory_used_mb: int = 0
+    gpus_used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Reservation:
     start: float
     end: float
     nodes: tuple[str, ...]
+    flex: bool = False  # its jobs may start before it begins, and on other nodes as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job of the queue. `tasks`: how many of an array's tasks this line stands for, at most."""
+    """A job of the queue. `tasks`: how many of an array's tasks this line stands for, at most.
+
+    The lists of nodes that users write, `required` and `excluded`, are left as they are: one line may name
+    every node of the machine, and `values.expand` reads those of the few jobs where they matter.
+    """
 
     id: str
     tasks: int
@@ -68,16 +76,18 @@ class JobRow:
     count: int  # nodes
     planned: tuple[str, ...]  # the nodes on which it is expected to start
     nodes: tuple[str, ...]  # that it holds
-    required: tuple[str, ...]
-    excluded: tuple[str, ...]
+    required: str  # nodes, in Slurm's short form
+    excluded: str  # likewise
     features: str
     priority: int
     reservation: str
     cpus: int  # on each node, at least
     memory_mb: int  # on each node, at least
     gpus: int  # on each node
+    all_cpus: int  # on all nodes together, at least
+    shares: bool  # whether it may be on a node with other jobs
     reason: str
-    name: str  # its first line
+    name: str  # the beginning of its first line
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from bftrainer.schedulers.slurm import command, private, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
+from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
 from bftrainer.schedulers.slurm.values import TextError
@@ -38,7 +39,6 @@ UNANSWERED = (
 )
 """What sbatch says when Slurm may have accepted the job nonetheless."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
-AGAIN = 10  # a claim that lapsed counts again after so many times the patience
 
 
 def own_name() -> str:
@@ -65,7 +65,7 @@ class SlurmScheduler:
     ) -> None:
         user = own_name()
         self._job, self._clock = job, clock
-        self._timeout_s, self._patience_s = command_timeout_s, claim_patience_s
+        self._timeout_s, self._patience = command_timeout_s, Patience(claim_patience_s)
         self._environ = command.environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
         self._ours = Ours(
@@ -83,8 +83,6 @@ class SlurmScheduler:
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
-        self._expected: dict[str, float] = {}  # main job -> since when it should have started
-        self._lapsed: dict[str, float] = {}  # main job -> until when it is not waited for
 
     async def poll(self) -> Snapshot:
         """The machine as scontrol and squeue show it now."""
@@ -99,9 +97,9 @@ class SlurmScheduler:
         # nodes first: a job that starts in between is seen twice, never not at all
         jobs = await self._queue()
         now = self._clock.now()
-        self._lapsed = {job: until for job, until in self._lapsed.items() if until > now}
+        lapsed, ready = self._patience.lapsed(now), self._patience.ready
         try:
-            view = slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=self._lapsed)
+            view = slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=lapsed, ready=ready)
         except TextError as error:
             raise SchedulerError(str(error)) from error
         self._remember(view)
@@ -235,13 +233,7 @@ class SlurmScheduler:
         if slurm_view.UNREACHED in self._busy.values() and not self._warned:
             self._warned = True
             log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
-        now = view.snapshot.time
-        self._expected = {job: self._expected.get(job, now) for job in view.expected}
-        for job, since in list(self._expected.items()):
-            if now - since > self._patience_s:
-                log.warning("job %s should have started %.0f s ago: no longer waited for", job, now - since)
-                self._lapsed[job] = now + AGAIN * self._patience_s
-                del self._expected[job]
+        self._patience.remember(view.found, view.snapshot.time)
 
     def _note(self, pilots: Sequence[Pilot]) -> None:
         self._jobs = defaultdict(set)

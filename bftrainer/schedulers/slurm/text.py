@@ -19,8 +19,10 @@ SHOW = "show node\nshow reservation\nshow partition\n"
 """What `scontrol -a -o` is told on its standard input."""
 
 SEPARATOR = "\x1f"
-FIELDS = tuple(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbrj")
+FIELDS = tuple(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChrj")
 
+SHARING = frozenset({"OK", "YES"})
+"""What squeue says of jobs that may be on a node with others."""
 PROMPT = "scontrol: "  # it is printed even if no terminal is there
 NO_RESERVATIONS = "No reservations in the system"
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -106,6 +108,7 @@ def _shown(text: str) -> Iterator[str]:
 def _node(line: str) -> NodeRow:
     base, flags = _state(_field(line, " State="))
     gres = values.plain(_field(line, " Gres="))
+    used = _field(line, " AllocTRES=")
     return NodeRow(
         line[9 : line.find(" ")],
         base,
@@ -117,6 +120,9 @@ def _node(line: str) -> NodeRow:
         values.count(_field(line, " CPUTot=")),
         values.count(_field(line, " RealMemory=")),
         (_field(line, " NodeAddr="), _field(line, " NodeHostName=")),
+        values.count(_field(line, " CPUAlloc=")),
+        values.count(_field(line, " AllocMem=")),
+        values.gpus(used),
     )
 
 
@@ -142,7 +148,8 @@ def _reservation(line: str) -> Reservation:
     start, end = values.moment(_field(line, " StartTime=")), values.moment(_field(line, " EndTime="))
     if start is None or end is None:
         raise TextError(f"reservation {name}: its times are no seconds since 1970: {line[:160]!r}")
-    return Reservation(name, start, end, values.expand(_field(line, " Nodes=")))
+    flags = values.words(_field(line, " Flags="))
+    return Reservation(name, start, end, values.expand(_field(line, " Nodes=")), "FLEX" in flags)
 
 
 def _job(line: str) -> JobRow:
@@ -150,7 +157,8 @@ def _job(line: str) -> JobRow:
     if len(fields) != len(FIELDS):
         raise TextError(f"squeue: {len(fields)} fields instead of {len(FIELDS)}: {line[:160]!r}")
     identity, partitions, user, state, start, end, limit, count, planned, nodes = fields[:10]
-    required, excluded, features, priority, reservation, cpus, memory, tres, reason, name = fields[10:]
+    required, excluded, features, priority, reservation, cpus, memory, tres = fields[10:18]
+    all_cpus, shares, reason, name = fields[18:]
     return JobRow(
         identity.partition("_[")[0],
         values.tasks(identity),
@@ -163,14 +171,16 @@ def _job(line: str) -> JobRow:
         values.count(count),
         values.expand(planned),
         values.expand(nodes),
-        values.expand(required),
-        values.expand(excluded),
+        values.plain(required),
+        values.plain(excluded),
         values.plain(features),
         values.count(priority),
         values.plain(reservation),
         values.count(cpus),
         values.megabytes(memory),
         values.gpus(values.plain(tres)),
+        values.count(all_cpus),
+        shares in SHARING,
         reason,
         name,
     )

@@ -111,6 +111,15 @@ def expand(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@lru_cache(maxsize=1024)
+def names(text: str) -> frozenset[str] | None:
+    """The nodes of a list that a user wrote; None if it cannot be read."""
+    try:
+        return frozenset(expand(text))
+    except TextError:
+        return None
+
+
 def _split(text: str) -> list[str]:
     """The words between commas that are not inside brackets."""
     return re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text)

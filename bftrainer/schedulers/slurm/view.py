@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
-from bftrainer.schedulers.slurm import claims
-from bftrainer.schedulers.slurm.claims import Rooms
+from bftrainer.schedulers.slurm import claims, values
 from bftrainer.schedulers.slurm.pilot import NAME, TAG, job_name
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 from bftrainer.schedulers.slurm.values import TextError
+from bftrainer.schedulers.slurm.walk import Claims, Rooms
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
@@ -47,14 +47,21 @@ class View:
     """One poll: the snapshot, and what the scheduler object needs to remember of it."""
 
     snapshot: Snapshot
-    expected: frozenset[str]  # main jobs that should start now; see `claim_patience_s`
+    found: Claims  # what main jobs that should start now need
     pilot_partition_max_s: float | None
 
 
 def interpret(
-    machine: Machine, jobs: Sequence[JobRow], ours: Ours, *, now: float, lapsed: Collection[str] = ()
+    machine: Machine,
+    jobs: Sequence[JobRow],
+    ours: Ours,
+    *,
+    now: float,
+    lapsed: Collection[str] = (),
+    ready: Mapping[str, float] | None = None,
 ) -> View:
-    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them.
+    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them. `ready`: since
+    when jobs have had all that they need, as far as we know.
 
     Raises:
         TextError: a partition of the settings does not exist.
@@ -66,28 +73,26 @@ def interpret(
     found = pilots(jobs, ours)
     own = {pilot.job for pilot in found}
     main = [job for job in jobs if job.id not in own and not NAME.fullmatch(job.name)]
-    running = {
-        name: job.id
-        for job in jobs
-        if job.id not in own and job.state != "PENDING" and job.state not in GONE
-        for name in job.nodes
-    }
+    others = [j for j in jobs if j.id not in own and j.state != "PENDING" and j.state not in GONE]
+    running = {name: job.id for job in others for name in job.nodes}
+    foreign = {name for job in others if NAME.fullmatch(job.name) for name in job.nodes}
     why = _why_not(machine, main, found, running, partition, ours)
     rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
-    waiting = [job for job in main if claims.waits_for_nodes(job) and job.id not in lapsed]
-    held = {pilot.node for pilot in found if not pilot.pending}
+    waiting = [job for job in main if claims.may_start(job, now) and job.id not in lapsed]
+    held = {pilot.node: pilot.ends for pilot in found if not pilot.pending}
     wanted = claims.claims(
         claims.in_order(waiting, machine.partitions),
         machine.nodes,
         machine.partitions,
-        _rooms(machine, why, held, running),
+        _rooms(machine, why, held, running, foreign),
         now,
+        ready,
     )
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
     until = _until(machine, main, now)
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
     snapshot = Snapshot(time=now, nodes=nodes, claims=wanted.claims, pilots=found)
-    return View(snapshot, wanted.jobs, machine.partitions[partition].max_s)
+    return View(snapshot, wanted, machine.partitions[partition].max_s)
 
 
 def is_loopback(host: str) -> bool:
@@ -116,7 +121,7 @@ def _pilot(job: JobRow, ours: Ours) -> Pilot | None:
         or (ours.users is not None and job.user not in ours.users)
     ):
         return None
-    where = job.nodes or job.required
+    where = job.nodes or tuple(values.names(job.required) or ())
     if len(where) != 1:
         return None  # a job that only has the name: a pilot is on one node
     running = job.state == "RUNNING"
@@ -172,13 +177,22 @@ def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> st
     return "+".join(words).lower().replace("_", " ")
 
 
-def _rooms(machine: Machine, why: Mapping[str, str], held: set[str], running: Collection[str]) -> Rooms:
+def _rooms(
+    machine: Machine,
+    why: Mapping[str, str],
+    held: Mapping[str, float | None],
+    running: Collection[str],
+    foreign: set[str],
+) -> Rooms:
     """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
-    free, coming = [], []
+    free, coming, shared = [], [], []
     for name, row in machine.nodes.items():
-        if name in held or name in running or row.flags - HARMLESS - PASSING:
+        if name in held or row.flags - HARMLESS - PASSING:
             continue
-        if not why.get(name) or (row.base == "IDLE" and not row.flags & PASSING):
+        if name in running:
+            if row.base == "MIXED" and name not in foreign:
+                shared.append(name)
+        elif not why.get(name) or (row.base == "IDLE" and not row.flags & PASSING):
             free.append(name)
         elif row.base in USABLE:
             coming.append(name)
@@ -187,7 +201,22 @@ def _rooms(machine: Machine, why: Mapping[str, str], held: set[str], running: Co
         for name in reservation.nodes:
             reserved[name] = min(reserved.get(name, reservation.start), reservation.start)
     usable = frozenset(name for name in held if name in machine.nodes and name not in why)
-    return Rooms(frozenset(free), frozenset(coming), usable, reserved)
+    return Rooms(
+        frozenset(free),
+        frozenset(coming),
+        usable,
+        reserved,
+        shared=frozenset(shared),
+        ends={name: end for name, end in held.items() if end is not None},
+        flexible=frozenset(reservation.name for reservation in machine.reservations if reservation.flex),
+        taken=frozenset(running).difference(shared, foreign),
+        foreign=frozenset(foreign & machine.nodes.keys()),
+        clearing=frozenset(name for name in coming if not _idle(machine.nodes[name])),
+    )
+
+
+def _idle(row: NodeRow) -> bool:
+    return row.base == "IDLE" and "COMPLETING" not in row.flags
 
 
 def _until(machine: Machine, main: Collection[JobRow], now: float) -> dict[str, float]:

@@ -88,7 +88,7 @@ def test_what_its_sinfo_calls_idle_is_exactly_what_we_take() -> None:
 def test_a_pending_job_in_text_says_what_its_json_says() -> None:
     (job,) = pending()
     known = recorded_jobs()[job.id]
-    assert waits_for_nodes(job)
+    assert waits_for_nodes(job, 0.0)
     assert (job.name, job.reason, job.count) == ("mainB", "Resources", known["node_count"]["number"])
     assert job.start == known["start_time"]["number"]
     assert job.limit_s == 60 * known["time_limit"]["number"]

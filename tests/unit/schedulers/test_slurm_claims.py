@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.claims import Claims, Rooms, claims, features, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.claims import claims, in_order, waits_for_nodes
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from bftrainer.schedulers.slurm.walk import Claims, Rooms
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0
@@ -39,8 +40,10 @@ def rooms(
     free: frozenset[str] = frozenset(),
     coming: frozenset[str] = frozenset(),
     held: frozenset[str] = frozenset(),
+    **others: object,
 ) -> Rooms:
-    return Rooms(free, coming, held)
+    """All other nodes of the 16 are used by main jobs."""
+    return Rooms(free, coming, held, **{"taken": names(*range(16)) - free - coming - held, **others})  # type: ignore[arg-type]
 
 
 def ask(jobs: list[JobRow], where: Rooms, machine: dict[str, NodeRow] | None = None) -> Claims:
@@ -81,10 +84,10 @@ def test_lower_jobs_are_backfilled_beside_the_plan_or_before_it() -> None:
 
 
 def test_named_nodes_are_claimed_as_named() -> None:
-    found = ask([job(1, 2, required=("n3",))], rooms(free=names(0), held=names(1, 2, 3)))
+    found = ask([job(1, 2, required="n3")], rooms(free=names(0), held=names(1, 2, 3)))
     assert found.claims == (Claim(job="1", nodes=names(3), count=1),)
     assert found.taken == {"n0": "1"}
-    assert ask([job(1, 1, required=("n9",))], rooms(free=names(0), held=names(1))) == Claims()
+    assert ask([job(1, 1, required="n9")], rooms(free=names(0), held=names(1))) == Claims()
 
 
 def test_a_node_must_fit() -> None:
@@ -95,12 +98,11 @@ def test_a_node_must_fit() -> None:
         {"features": "v100|a100"},
         {"gpus": 4},
         {"memory_mb": 8000},
-        {"excluded": ("n0", "n1", "n2")},
+        {"excluded": "n[0-2]"},
     ):
         assert ask([job(1, 1, **wanted)], where, machine).claims == (Claim(job="1", nodes=names(3), count=1),)
     for impossible in (
         {"features": "v100"},
-        {"features": "[a100*2&ib]"},
         {"gpus": 5},
         {"partitions": ("debug",)},
         {"partitions": ("shut",)},
@@ -140,7 +142,7 @@ def test_each_task_of_an_array_is_a_job() -> None:
     ],
 )
 def test_only_jobs_that_wait_for_nodes_count(change: dict[str, object], waits: bool) -> None:
-    assert waits_for_nodes(replace(MAIN_JOB, **change)) is waits  # type: ignore[arg-type]
+    assert waits_for_nodes(replace(MAIN_JOB, **change), NOW) is waits  # type: ignore[arg-type]
 
 
 def test_the_order_is_tier_then_priority_then_number() -> None:
@@ -153,12 +155,136 @@ def test_the_order_is_tier_then_priority_then_number() -> None:
     assert [j.id for j in in_order(jobs, PARTITIONS)] == ["11", "3", "9", "10"]
 
 
-def test_features() -> None:
-    assert features("") == (frozenset(),)
-    assert features("a&b") == (frozenset({"a", "b"}),)
-    assert features("a|b") == (frozenset({"a"}), frozenset({"b"}))
-    for not_understood in ("(a|b)&c", "a&b|c", "[r1|r2]", "a*2"):
-        assert features(not_understood) == ()
+# --- what squeue does not say, or not in full ---------------------------------------------------------
+
+
+ENDS = dict.fromkeys(names(0, 1, 2, 3), NOW + 900)  # of pilots
+
+
+def test_where_slurm_plans_a_job_that_is_not_understood_exactly_these_nodes_are_given() -> None:
+    puzzling = job(1, 2, partitions=("debug",), planned=("n1", "n3"), start=NOW + 900)
+    found = ask([puzzling], rooms(held=names(0, 1, 2, 3), ends=ENDS))
+    assert found.claims == (Claim(job="1", nodes=names(1, 3), count=2),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"planned": ("n1", "n9"), "start": NOW + 900},  # a main job is on n9
+        {"planned": ("n1", "n3"), "start": NOW + 90_000},  # so late that we cannot be the cause
+        {"planned": ("n5",), "start": NOW + 900},  # not ours
+        {"planned": ("n1", "n3"), "start": None},
+        {"planned": ("n1", "n3"), "start": NOW + 900, "reason": "QOSMaxJobsPerUserLimit"},
+    ],
+)
+def test_a_plan_that_we_are_not_in_the_way_of_takes_nothing(change: dict[str, object]) -> None:
+    puzzling = job(1, 2, partitions=("debug",), **change)
+    found = claims(
+        [puzzling] if waits_for_nodes(puzzling, NOW) else [],
+        nodes(16),
+        PARTITIONS,
+        rooms(held=names(0, 1, 2, 3), ends=ENDS),
+        NOW,
+    )
+    assert found == Claims()
+
+
+def test_a_job_behind_gets_no_node_that_is_planned_for_the_one_before() -> None:
+    one, other = (
+        job(i, 2, partitions=("debug",), planned=("n1", "n3"), start=NOW + 900, limit_s=60.0) for i in (1, 2)
+    )
+    assert ask([one, other], rooms(held=names(0, 1, 2, 3), ends=ENDS)).jobs == {"1"}
+
+
+def test_a_node_that_a_main_job_shares_counts_for_those_that_share() -> None:
+    machine = nodes(4) | {"n0": replace(nodes(1)["n0"], cpus_used=2, memory_used_mb=300)}
+    where = rooms(held=names(1, 2, 3), shared=names(0), taken=frozenset())
+    for wish in ({"count": 4}, {"count": 4, "all_cpus": 14}, {"count": 4, "memory_mb": 700}):
+        found = ask([replace(job(1), shares=True, **wish)], where, machine)  # type: ignore[arg-type]
+        assert found.claims == (Claim(job="1", nodes=names(1, 2, 3), count=3),)
+    for wish in ({"count": 4, "all_cpus": 15}, {"count": 4, "memory_mb": 800}, {"count": 4, "shares": False}):
+        assert ask([replace(job(1), **{"shares": True, **wish})], where, machine) == Claims()  # type: ignore[arg-type]
+
+
+def test_jobs_that_share_are_packed() -> None:
+    """Four jobs of one CPU fit on one node: more of ours would be given up for nothing."""
+    small = job(1, 1, tasks=5, shares=True)
+    assert [claim.count for claim in ask([small], rooms(held=names(0, 1, 2))).claims] == [1, 1]
+
+
+def test_cpus_count_as_well_as_nodes() -> None:
+    found = ask([job(1, 2, all_cpus=10)], rooms(held=names(0, 1, 2, 3)))
+    assert [claim.count for claim in found.claims] == [3]
+
+
+def test_each_form_of_a_constraint_is_claimed_as_it_is_meant() -> None:
+    row = nodes(1)["n0"]
+    of = {"n0": ("r1", "a"), "n1": ("r1",), "n2": ("r2", "a"), "n3": ("r2",)}
+    machine = {name: replace(row, name=name, features=features) for name, features in of.items()}
+
+    def claimed(wish: str, count: int) -> list[tuple[list[str], int]]:
+        found = ask([job(1, count, features=wish)], rooms(held=names(0, 1, 2, 3)), machine)
+        return [(sorted(claim.nodes), claim.count) for claim in found.claims]
+
+    assert claimed("[r1|r2]", 2) == [(["n0", "n1"], 2)]
+    assert claimed("[r1|r2]", 3) == [], "all nodes in one rack"
+    assert claimed("(r1|r2)&a", 2) == [(["n0", "n2"], 2)]
+    assert claimed("[r1*1&r2*1]", 2) == [(["n0", "n1"], 1), (["n2", "n3"], 1)]
+    assert claimed("r1*1&r2*2", 3) == [(["n0", "n1"], 1), (["n2", "n3"], 2)]
+    assert claimed("a&r2|r1", 3) == [(["n0", "n1", "n2"], 3)], "from left to right"
+    assert claimed("r3", 1) == []
+    assert claimed("what(is[this", 1) == [(["n0", "n1", "n2", "n3"], 1)], "rather too many than none"
+
+
+def test_the_jobs_of_a_flexible_reservation_may_be_anywhere() -> None:
+    where = rooms(held=names(0, 1), flexible=frozenset({"soft"}), reserved=dict.fromkeys(names(0), NOW + 9))
+    assert [c.count for c in ask([job(1, 2, reservation="soft")], where).claims] == [2]
+    assert ask([job(1, 2, reservation="hard")], where) == Claims()
+    planned = job(1, 2, reservation="hard", planned=("n0", "n1"), start=NOW + 900)
+    assert [c.count for c in ask([planned], where).claims] == [2], "Slurm knows better"
+
+
+def test_a_job_that_begins_now_counts_before_slurm_has_looked_at_it_again() -> None:
+    later = replace(MAIN_JOB, reason="BeginTime", start=NOW + 1)
+    assert not waits_for_nodes(later, NOW)
+    assert waits_for_nodes(later, NOW + 1)
+
+
+def test_nodes_of_other_daemons_pilots_count_last() -> None:
+    """A job that needs nodes of both gets them: each daemon gives its own."""
+    where = rooms(held=names(0, 1), foreign=names(2, 3), taken=frozenset())
+    assert [c.count for c in ask([job(1, 4)], where).claims] == [2]
+    assert [c.count for c in ask([job(1, 2)], where).claims] == [2]
+    assert ask([job(1, 5)], where) == Claims()
+
+
+def test_a_job_that_has_its_nodes_and_does_not_start_gets_those_of_slurms_plan() -> None:
+    where, alone = rooms(free=names(0), held=names(1, 2), ends=ENDS), job(1, 1)
+    first = ask([alone], where)
+    assert (first.taken, first.claims, first.ready) == ({"n0": "1"}, (), {"1"})
+    planned = replace(alone, planned=("n2",), start=NOW + 900)
+
+    def after(seconds: float, waiting: JobRow) -> Claims:
+        return claims([waiting], nodes(16), PARTITIONS, where, NOW, {"1": NOW - seconds})
+
+    assert after(4.0, planned) == first
+    found = after(5.0, planned)
+    assert found.claims == (Claim(job="1", nodes=names(2), count=1),)
+    assert found.ready == {"1"}, "it has waited for so long already"
+    everything = after(60.0, alone)
+    assert (everything.taken, everything.claims) == (
+        {"n0": "1"},
+        (Claim(job="1", nodes=names(1, 2), count=2),),
+    )
+    assert after(60.0, replace(alone, reason="Priority")) == first, "another job is before it"
+
+
+def test_hopeless_jobs_of_one_user_hide_nobody_elses() -> None:
+    """They are before it in the queue, and each asks for something else."""
+    asked = {"limit_s": 60.0, "reason": "ReqNodeNotAvail"}
+    flood = [replace(job(i, 9, **asked), priority=5, all_cpus=i) for i in range(2000)]
+    mine = replace(job(3000), user="me", priority=1)
+    assert ask([*flood, mine], rooms(held=names(0))).jobs == {"3000"}
 
 
 @st.composite
@@ -171,13 +297,17 @@ def machines(draw: st.DrawFn) -> tuple[list[JobRow], Rooms]:
         job(
             number,
             draw(st.integers(1, 5)),
-            excluded=tuple(sorted(draw(st.sets(st.sampled_from(everything), max_size=4)))),
+            excluded=",".join(draw(st.sets(st.sampled_from(everything), max_size=4))),
             limit_s=draw(st.sampled_from([60.0, 600.0, None])),
-            planned=tuple(sorted(draw(st.sets(st.sampled_from(everything), max_size=5)))),
             start=draw(st.sampled_from([None, NOW + 300.0])),
         )
         for number in range(draw(st.integers(0, 4)))
     ]
+    for i, waiting in enumerate(jobs):
+        fit = [name for name in everything if name not in waiting.excluded.split(",")]
+        if draw(st.booleans()):
+            plan = tuple(draw(st.permutations(fit))[: waiting.count])
+            jobs[i] = replace(waiting, planned=plan if len(plan) == waiting.count else ())
     return jobs, where
 
 
@@ -188,7 +318,9 @@ def test_the_first_job_gets_its_due_and_all_fit_together(given_: tuple[list[JobR
     found = ask(jobs, where)
     if jobs:
         first = jobs[0]
-        fit = {kind: getattr(where, kind) - set(first.excluded) for kind in ("free", "coming", "held")}
+        fit = {
+            kind: getattr(where, kind) - set(first.excluded.split(",")) for kind in ("free", "coming", "held")
+        }
         could = sum(map(len, fit.values())) >= first.count
         ours = sum(claim.count for claim in found.claims if claim.job == first.id)
         assert ours == (max(0, first.count - len(fit["free"]) - len(fit["coming"])) if could else 0)
@@ -196,7 +328,7 @@ def test_the_first_job_gets_its_due_and_all_fit_together(given_: tuple[list[JobR
         assert len(free) == (min(first.count, len(fit["free"])) if could else 0)
     assert set(found.taken) <= where.free
     assert all(claim.nodes <= where.held for claim in found.claims)
-    excluded = {j.id: set(j.excluded) for j in jobs}
+    excluded = {j.id: set(j.excluded.split(",")) for j in jobs}
     assert not any(excluded[claim.job] & claim.nodes for claim in found.claims)
     assert not any(name in excluded[taker] for name, taker in found.taken.items())
     assert _satisfiable([claim.nodes for claim in found.claims for _ in range(claim.count)], where.held)

@@ -76,8 +76,8 @@ def test_the_queue() -> None:
     assert (main.name, main.count, main.limit_s, main.features) == ("main B", 8, 1800.0, "haswell")
     assert main.planned == tuple(f"n{i}" for i in range(1, 9))
     assert (jobs["4"].tasks, jobs["4"].gpus, jobs["4"].reason) == (2, 2, "BeginTime")
-    assert (jobs["5"].excluded, jobs["5"].priority, jobs["5"].start) == (("n9",), 0, None)
-    assert (jobs["7"].required, jobs["7"].state, jobs["2"].nodes) == (("n6",), "PENDING", ("n6",))
+    assert (jobs["5"].excluded, jobs["5"].priority, jobs["5"].start) == ("n9", 0, None)
+    assert (jobs["7"].required, jobs["7"].state, jobs["2"].nodes) == ("n6", "PENDING", ("n6",))
 
 
 def test_a_job_name_with_line_breaks_is_no_job_and_no_node() -> None:

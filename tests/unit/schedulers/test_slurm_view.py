@@ -33,7 +33,7 @@ def machine(*reservations: Reservation, **states: str) -> Machine:
 def pilot(number: int, node: str, tag: str, **others: object) -> JobRow:
     change = {"state": "RUNNING", "nodes": (node,), "partitions": ("backfill",), "user": "root", **others}
     name = f"bftrainer-0a1b2c3d-{tag * 32}"
-    return replace(MAIN_JOB, id=str(number), required=(node,), name=name, **change)  # type: ignore[arg-type]
+    return replace(MAIN_JOB, id=str(number), required=node, name=name, **change)  # type: ignore[arg-type]
 
 
 def pending(number: int, node: str, tag: str, **others: object) -> JobRow:
@@ -159,7 +159,7 @@ def test_a_job_that_started_between_the_two_commands_is_seen() -> None:
 def test_nodes_that_a_main_job_is_about_to_take_are_left_alone() -> None:
     view = see(machine(n1="IDLE", n2="IDLE", n3="IDLE"), replace(MAIN_JOB, id="17", count=2))
     assert why(view) == {"n1": "claimed by job 17", "n2": "claimed by job 17", "n3": ""}
-    assert view.expected == {"17"}
+    assert view.found.jobs == {"17"}
     again = see(machine(n1="IDLE", n2="IDLE"), replace(MAIN_JOB, id="17", count=2), lapsed={"17"})
     assert why(again) == {"n1": "", "n2": ""}
 
@@ -187,7 +187,7 @@ def test_what_ends_between_the_two_commands_costs_no_other_pilot() -> None:
 
 def test_other_daemons_and_users_pilots_are_not_ours_and_no_main_jobs() -> None:
     theirs = replace(pilot(1, "n1", "a"), name=f"bftrainer-ffffffff-{'a' * 32}")
-    waiting = replace(theirs, id="2", state="PENDING", nodes=(), required=())
+    waiting = replace(theirs, id="2", state="PENDING", nodes=(), required="")
     joker = replace(pilot(3, "n2", "a"), user="eve")
     wide = replace(pilot(4, "n3", "a"), nodes=("n3", "n4"))
     view = see(
@@ -214,7 +214,7 @@ def test_a_main_job_whose_name_merely_begins_like_a_pilots_is_a_main_job(name: s
     waiting = replace(MAIN_JOB, id="9", count=1, name=name)
     view = see(machine(n1="ALLOCATED"), pilot(1, "n1", "a"), waiting)
     assert view.snapshot.claims == (Claim(job="9", nodes=frozenset({"n1"}), count=1),)
-    assert [p.job for p in see(machine(n1="IDLE"), replace(waiting, required=("n1",))).snapshot.pilots] == []
+    assert [p.job for p in see(machine(n1="IDLE"), replace(waiting, required="n1")).snapshot.pilots] == []
 
 
 def test_pilots_of_all_users_in_site_mode() -> None:

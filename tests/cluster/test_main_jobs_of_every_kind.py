@@ -1,0 +1,99 @@
+"""Main jobs of every kind, on a real Slurm that preempts nothing: each one starts as soon as it is given what
+it needs, and what it needs is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.nodes import vacate
+from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from slurm.testbed import Testbed
+from tests.support.slurm_schedulers import run, schedulers, until
+
+SHARED = "Nodes=ALL PriorityTier=10 OverSubscribe=NO State=UP MaxTime=INFINITE"
+SOON_S = 15.0
+"""Far from the end of the pilots. Alone, Slurm plans and starts such a job within 2 s."""
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Testbed]:
+    """Four nodes in two racks. Every job of the partition `shared` gets the CPUs that it asks for."""
+    with Testbed(nodes=4, preemption=False, features={"n[1-2]": "r1,a", "n[3-4]": "r2,a"}) as bed:
+        bed.run(["scontrol", "create", "PartitionName=shared", *SHARED.split()])
+        yield bed
+
+
+def submit(bed: Testbed, *options: str, seconds: float = 0) -> str:
+    words = ["sbatch", "--parsable", "--output=/dev/null", "--time=10", *options]
+    return bed.run([*words, "--wrap", f"exec sleep {seconds}"]).stdout.strip()
+
+
+def ended(bed: Testbed, job: str) -> bool:
+    return bed.run(["squeue", "-h", "-j", job, "-o", "%T", "-t", "all"]).stdout.split() == ["COMPLETED"]
+
+
+async def hold(scheduler: SlurmScheduler, nodes: list[str]) -> None:
+    pilots = [Pilot(tag=f"{i:032x}", node=node) for i, node in enumerate(nodes, 1)]
+    await scheduler.poll()
+    await asyncio.gather(*(scheduler.submit(pilot, "a secret", 900.0) for pilot in pilots))
+    await until(scheduler, lambda s: {p for p in s.pilots if not p.pending} == set(pilots))
+
+
+def given_up(snapshot: Snapshot) -> list[Pilot]:
+    """The pilots that a daemon would end, all of which are worth as much."""
+    held = {pilot.node: pilot for pilot in snapshot.pilots}
+    return [held[node] for node in vacate.choose(snapshot.claims, frozenset(held), (), {})]
+
+
+async def give_back_until_it_has_run(scheduler: SlurmScheduler, bed: Testbed, job: str) -> int:
+    """Returns how many nodes it took."""
+    given: set[str] = set()
+    deadline = time.monotonic() + SOON_S
+    while not ended(bed, job):
+        assert time.monotonic() < deadline, bed.run(["squeue"]).stdout
+        pilots = given_up(await scheduler.poll())
+        given |= {pilot.tag for pilot in pilots}
+        await scheduler.cancel(pilots)
+        await asyncio.sleep(0.1)
+    return len(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "beside", "needed"),
+    [
+        (("-N2", "--constraint=[r1|r2]"), (), 2),
+        (("-N2", "--constraint=[r1*1&r2*1]"), (), 2),
+        (("-N4", "--partition=shared"), ("-n2", "--partition=shared", "--nodelist=n1"), 3),
+        (("-n14", "--partition=shared"), ("-n2", "--partition=shared", "--nodelist=n1"), 3),
+        (("-N2", "--reservation=soft"), (), 2),
+        (("-N2", "--constraint=r2*2&a"), (), 4),
+    ],
+    ids=["one rack", "both racks", "beside another", "many tasks", "FLEX", "as Slurm plans it"],
+)
+def test_it_starts_at_once_and_takes_what_it_needs(
+    window: Testbed, tmp_path: Path, options: tuple[str, ...], beside: tuple[str, ...], needed: int
+) -> None:
+    scheduler = schedulers(window, tmp_path, window=True)
+
+    async def scenario(_: SlurmScheduler) -> None:
+        if beside:
+            submit(window, *beside, seconds=300)
+            await until(scheduler, lambda s: any(node.why for node in s.nodes if node.name == "n1"))
+        await hold(scheduler, ["n2", "n3", "n4"] if beside else ["n1", "n2", "n3", "n4"])
+        job = submit(window, *options)
+        assert await give_back_until_it_has_run(scheduler, window, job) == needed
+
+    soft = "reservationname=soft users=root starttime=now+7200 duration=60 nodes=n3 flags=flex"
+    window.run(["scontrol", "create", "reservation", *soft.split()])
+    try:
+        run(scheduler, scenario)
+    finally:
+        window.run(["scancel", "-u", "root"])
+        window.run(["scontrol", "delete", "reservationname=soft"])
+        window.wait_idle()
