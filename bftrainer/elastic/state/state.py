@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.packing import Slot, mapped, memory_of, pickle_skeleton, unpickle
+from bftrainer.elastic.state.packing import Slot, mapped, memory_of, pickle_skeleton, plain, unpickle
 from bftrainer.elastic.train.sampler import Position
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ class _Bulk:
     dtype: torch.dtype
 
 
+torch.serialization.add_safe_globals([_Bulk])
+
+
 class TrainingState:
     """The named parts of a training run, of which "model" and "optimizer" are always there, and its position.
 
@@ -80,7 +83,7 @@ class TrainingState:
 
         def copied(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
-                return _plain(leaf)
+                return plain(leaf)
             copy = next(old, None)
             if copy is None or (copy.shape, copy.dtype) != (leaf.shape, leaf.dtype):
                 copy = torch.empty(leaf.shape, dtype=leaf.dtype)
@@ -109,6 +112,7 @@ class TrainingState:
 
         Raises:
             GroupBroken: a member was lost meanwhile.
+            StateError: what arrives is no state, or has classes in it that this script has not allowed.
         """
         if group.rank == source:
             self._broadcast(group)
@@ -214,9 +218,3 @@ class TrainingState:
 
 def _alike(value: Any, parameter: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == parameter.shape
-
-
-def _plain(leaf: Any) -> Any:
-    if type(leaf).__module__ == "numpy" and hasattr(leaf, "item") and getattr(leaf, "size", 0) == 1:
-        return leaf.item()  # weights_only loading knows no NumPy
-    return leaf

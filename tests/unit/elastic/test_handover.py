@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import os
+import pickle
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.elastic.state.chunks import MESSAGE, cut
-from bftrainer.elastic.state.packing import from_bytes, to_bytes
+from bftrainer.elastic.state.packing import StateError, from_bytes, to_bytes
 from bftrainer.elastic.state.roll import Roll, links, read_roll
 from bftrainer.elastic.state.state import TrainingState
 
@@ -114,3 +122,59 @@ def test_only_large_models_with_element_wise_optimisers_stream() -> None:
     assert not streams(2_000_000, torch.optim.LBFGS)
     assert not streams(2_000_000, own)
     assert streams(2_000_000, says_so)
+
+
+class Evil:
+    """Its pickle makes a folder where it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def skeleton_of(pickled: bytes) -> torch.Tensor:
+    """Bytes as a peer sends them: the skeleton's size, then the skeleton."""
+    size = torch.tensor([len(pickled)]).view(torch.uint8)
+    return torch.cat([size, torch.frombuffer(bytearray(pickled), dtype=torch.uint8)])
+
+
+@pytest.mark.parametrize("form", ["pickle", "torch"])
+def test_no_peer_can_run_code_in_a_worker(tmp_path: Path, form: str) -> None:
+    file = io.BytesIO()
+    if form == "torch":
+        torch.save({"position": Evil(tmp_path / "made")}, file)
+    else:
+        pickle.dump({"position": Evil(tmp_path / "made")}, file, protocol=2)
+    with pytest.raises(StateError, match="is not taken"):
+        from_bytes(skeleton_of(file.getvalue()))
+    assert not (tmp_path / "made").exists()
+    with pytest.raises(StateError, match="is not taken"):
+        from_bytes(skeleton_of(b"nonsense"))
+
+
+def test_a_class_that_no_checkpoint_can_have_is_named_with_what_to_do() -> None:
+    with pytest.raises(StateError, match=r"fractions.Fraction.*add_safe_globals"):
+        from_bytes(to_bytes({"a": Fraction(1, 3)}))
+
+
+def test_what_optimisers_and_schedulers_say_of_themselves_is_taken() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.1))
+    schedulers = [
+        torch.optim.lr_scheduler.OneCycleLR(torch.optim.SGD(model.parameters(), lr=0.1), 0.1, total_steps=9),
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step),
+        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer),
+        torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 5]),
+    ]
+    parts = [
+        model.state_dict(),
+        optimizer.state_dict(),
+        *(s.state_dict() for s in schedulers),
+        np.float64(0.5),
+    ]
+    back = from_bytes(to_bytes(parts))
+    assert back[-1] == 0.5
+    assert [part.keys() for part in back[:-1]] == [part.keys() for part in parts[:-1]]
+    schedulers[-1].load_state_dict(back[5])
