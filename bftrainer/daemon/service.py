@@ -133,7 +133,8 @@ class DaemonService:
         stored = self.known.find(caller, trainer)
         state, own = self.runner.state, stored.spec
         live = state.trainer(stored.id) or stored.engine
-        others = [t for t in state.active.values() if t.id != stored.id]
+        # what is typical of others' trainers is nobody's business
+        others = [t for t in state.active.values() if t.id != stored.id and t.spec.user == own.user]
         return {
             **self.known.view(stored.summary),
             "command": list(own.command),

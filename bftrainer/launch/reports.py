@@ -144,7 +144,7 @@ class Reports:
         launched.window_from = (now, launched.samples)
         launched.measured.add(size)
         speed = (launched.samples - samples) / (now - since)
-        if speed > 0 and launched.spec.n_min <= size <= launched.spec.n_max:
+        if speed > 0 and size == len(launched.members):  # else of an earlier membership, or made up
             generation, point = launched.published, (size, speed)
             self._emit(Measured(time=now, trainer=launched.id, generation=generation, point=point))
 

@@ -66,11 +66,11 @@ class TrainerSpec:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What trials of one program have in common: the folder, and the command up to its first word that
-        is not an option."""
+        """What trials of one program have in common: the user, the folder, and the command up to its first
+        word that is not an option. What one user's trainers have shown says nothing of another's."""
         words = self.command[1:]
         named = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
-        return (self.workdir, *self.command[: named + 2])
+        return (self.user, self.workdir, *self.command[: named + 2])
 
 
 @dataclass(frozen=True, slots=True)

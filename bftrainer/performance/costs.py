@@ -32,16 +32,17 @@ def costs(seen: Observations, given: RescaleCosts | None, assumed: RescaleCosts)
     )
 
 
-def typical_costs(seen: Iterable[Observations], assumed: RescaleCosts) -> RescaleCosts:
-    """What rescaling typically costs: the median over the trainers of which it was measured.
+def typical_costs(seen: Iterable[Iterable[Observations]], assumed: RescaleCosts) -> RescaleCosts:
+    """What rescaling typically costs: the median over users of the median over their trainers, as far as it
+    was measured. `seen` has the trainers' observations of one user after the other.
 
     `assumed` costs where it was measured of none.
     """
-    found = list(seen)
+    found = [list(own) for own in seen]
 
     def over_all(pick: Callable[[Observations], Observed], otherwise: float) -> float:
-        values = [median(pick(each).recent) for each in found if pick(each).recent]
-        return median(values) if values else otherwise
+        each = [[median(pick(one).recent) for one in own if pick(one).recent] for own in found]
+        return median([median(own) for own in each if own] or [otherwise])
 
     return RescaleCosts(
         up=Cost(

@@ -1,7 +1,7 @@
 """The speeds and rescale costs that a plan assumes of each trainer, from specs and observations. Pure.
 
 Four sources say something about a trainer, the most specific first: what was observed of it; what was
-observed of others that run the same program (`TrainerSpec.program`: trials that differ in their options
+observed of its user's others that run the same program (`TrainerSpec.program`: trials that differ in options
 only); what its spec gives; what is typical of the others. Each serves as the prior of the one before it,
 see `fit`.
 """
@@ -28,9 +28,11 @@ from bftrainer.performance.fit import Estimate
 Estimates = Mapping[str | None, Estimate]
 """What is estimated of one trainer by node class; None are all classes without a curve of their own."""
 SharedObservations = Mapping[tuple[str, ...], Observations]
-"""What was observed of all trainers of a program together."""
+"""What was observed of all trainers of a program together: of one user's, see `TrainerSpec.program`."""
 
 NOTHING = Observations()
+MOST_PROGRAMS = 256
+"""So many programs of each user are remembered."""
 
 
 def with_measurement(
@@ -44,8 +46,19 @@ def with_measurement(
         return seen if event.point is None else observe.with_speed(seen, name, *event.point)
 
     key = trainer.spec.program
-    programs = {**programs, key: after(programs.get(key, NOTHING))}
+    seen = after(programs.get(key, NOTHING))
+    programs = {**_room_for(key, programs), key: seen}
     return replace(trainer, observed=after(trainer.observed)), programs
+
+
+def _room_for(key: tuple[str, ...], programs: SharedObservations) -> SharedObservations:
+    """The programs without the one of `key`'s user that was first measured, if the user has too many."""
+    if key in programs:
+        return programs
+    own = [other for other in programs if other[0] == key[0]]
+    if len(own) < MOST_PROGRAMS:
+        return programs
+    return {other: seen for other, seen in programs.items() if other != own[0]}
 
 
 def observations_by_program(trainers: Iterable[Trainer]) -> SharedObservations:
@@ -69,7 +82,7 @@ def given_curves(spec: TrainerSpec) -> dict[str | None, Points]:
 def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[Estimates, ...]:
     """The estimates of each trainer, in order.
 
-    A trainer of which nothing is known is assumed to be as fast on one node as the others are (their median),
+    A trainer of which nothing is known is assumed to be as fast on one node as is typical of the others,
     so that it is neither starved nor preferred before it has run.
     """
     given = all(t.spec.scalability is Scalability.GIVEN for t in trainers)
@@ -78,16 +91,19 @@ def estimates_of(trainers: tuple[Trainer, ...], programs: SharedObservations) ->
 
 
 def typical_speed(trainers: Iterable[Trainer], programs: SharedObservations) -> float:
-    """The median samples/s on one node of the trainers of which anything is known; 1 if there are none."""
-    known = []
+    """The samples/s on one node of a typical trainer of which anything is known; 1 if there is none.
+
+    It is the median of the users' medians: however many trainers a user has, they count as one user's.
+    """
+    known: dict[str, list[float]] = {}
     for t in trainers:
         prior = t.spec.curve or ()
         for seen in (t.observed, programs.get(t.spec.program, NOTHING)):
             rate = fit.one(fit.levels(observe.sizes(seen)), prior, t.spec.n_max)
             if rate is not None:
-                known.append(rate)
+                known.setdefault(t.spec.user, []).append(rate)
                 break
-    return median(known or [1.0])
+    return median([median(rates) for rates in known.values()] or [1.0])
 
 
 def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estimates:
@@ -136,7 +152,10 @@ def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tup
     """What rescaling each trainer is estimated to cost, in order; what is typical where nothing is known."""
     if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
         return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
-    typical = costs.typical_costs([t.observed for t in trainers], ASSUMED_COSTS)
+    by_user: dict[str, list[Observations]] = {}
+    for t in trainers:
+        by_user.setdefault(t.spec.user, []).append(t.observed)
+    typical = costs.typical_costs(by_user.values(), ASSUMED_COSTS)
     return tuple(_costs_of_one(t, programs, typical) for t in trainers)
 
 

@@ -12,15 +12,18 @@ KEPT = 15
 """How many of the latest measurements of a quantity are kept."""
 SPREAD = 0.1
 """The relative spread of windows that is assumed before enough of them are known."""
+SLOWEST, FASTEST = 1e-6, 1e12
+"""Samples/s that a trainer may have: what workers report may be made up, and sums of other values lose their
+meaning."""
+LONGEST_S = 86_400.0
+"""A rescale costs no more."""
 
 Sizes = tuple[tuple[int, Observed], ...]
 """What was seen of one trainer on one class of nodes: (nodes, windows), nodes ascending."""
 
 
 def added(observed: Observed, value: float) -> Observed:
-    """A quantity with one more measurement. A value that is not finite, or below 0, is ignored."""
-    if not 0 <= value < math.inf:
-        return observed
+    """A quantity with one more measurement."""
     return Observed(observed.count + 1, (*observed.recent, value)[-KEPT:])
 
 
@@ -39,9 +42,9 @@ def error(observed: Observed) -> float:
 def with_speed(seen: Observations, node_class: str | None, n: int, rate: float) -> Observations:
     """Observations with one more window: `rate` samples/s on `n` nodes of a class.
 
-    A window without nodes, or whose rate is not finite and above 0, is ignored.
+    A window without nodes, or with a rate that no trainer has, is ignored.
     """
-    if n < 1 or not 0 < rate < math.inf:
+    if n < 1 or not SLOWEST <= rate <= FASTEST:
         return seen
     here = dict(sizes(seen, node_class))
     here[n] = added(here.get(n, Observed()), rate)
@@ -50,7 +53,11 @@ def with_speed(seen: Observations, node_class: str | None, n: int, rate: float) 
 
 
 def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observations:
-    """Observations with the costs of one more rescale, up or down (None: it was not in this direction)."""
+    """Observations with the costs of one more rescale, up or down (None: it was not in this direction).
+
+    Costs that are below 0, or above `LONGEST_S`, are ignored.
+    """
+    up, down = (cost if cost and _possible(cost) else None for cost in (up, down))
     if up is not None:
         seen = replace(
             seen,
@@ -60,12 +67,17 @@ def with_costs(seen: Observations, up: Cost | None, down: Cost | None) -> Observ
     return seen if down is None else replace(seen, down_stall_s=added(seen.down_stall_s, down.stall_s))
 
 
+def _possible(cost: Cost) -> bool:
+    return 0 <= cost.stall_s <= LONGEST_S and 0 <= cost.init_s <= LONGEST_S
+
+
 def merged(seen: Observations, more: Observations) -> Observations:
     """Observations with those of another trainer of the same program."""
     for name, n, windows in more.speeds:
         for rate in windows.recent:
             seen = with_speed(seen, name, n, rate)
-    for stall, init in zip(more.up_stall_s.recent, more.up_init_s.recent, strict=True):
+    # earlier versions may have stored one of the two alone
+    for stall, init in zip(more.up_stall_s.recent, more.up_init_s.recent, strict=False):
         seen = with_costs(seen, Cost(stall_s=stall, init_s=init), None)
     for stall in more.down_stall_s.recent:
         seen = with_costs(seen, None, Cost(stall_s=stall))

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
+from bftrainer.performance.observe import FASTEST, SLOWEST
 
 MAX_NODES = 1_000_000
 MAX_WORDS = 1000
@@ -19,8 +20,6 @@ MAX_POINTS = 256
 """Of one curve."""
 MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
-SLOWEST, FASTEST = 1e-6, 1e12
-"""Samples/s in a curve. Sums of other values lose their meaning."""
 MOST = 1e6
 """The highest weight and priority; a site may allow its users less."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

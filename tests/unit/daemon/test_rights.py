@@ -19,11 +19,12 @@ from bftrainer.api.routes import metrics_application, users_application
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import StartWorker
-from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.events import Measured, NodesChanged, TrainerCancelled
 from bftrainer.model.machine import Node, NodeState, Operation, Pilot
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, Progress
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.trainer import Cost, Trainer, TrainerSpec
+from bftrainer.performance.estimate import with_measurement
 from bftrainer.settings.limits import LimitSettings
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
@@ -165,6 +166,17 @@ EVERY_ROUTE = (
 def test_who_is_not_known_is_told_nothing(ask: Asked, method: str, path: str) -> None:
     assert ask(None, method, path) == (401, {"error": "who are you?"})
     assert ask("mallory", method, path) == (403, {"error": "not mallory"})
+
+
+def test_what_is_typical_of_others_trainers_is_not_shown(daemon: Daemon, ask: Asked) -> None:
+    before = ask("alice", "GET", "/v1/trainers/digits")[1]
+    state, event = daemon.runner.state, Measured(time=3.0, trainer=BOBS, generation=0, point=(1, 777.0))
+    event = replace(event, up=Cost(stall_s=55.0, init_s=66.0), down=Cost(stall_s=44.0))
+    bobs, programs = with_measurement(state.active[BOBS], state.programs, event, "")
+    daemon.runner.state = replace(state, programs=programs, active={**state.active, BOBS: bobs})
+    after = ask("alice", "GET", "/v1/trainers/digits")[1]
+    assert (after["scalability"], after["costs"]) == (before["scalability"], before["costs"])
+    assert ask("bob", "GET", "/v1/trainers/secret")[1]["costs"]["up"]["stall"]["seconds"] == 55.0
 
 
 def test_users_see_their_own_trainers_and_admins_all(ask: Asked) -> None:

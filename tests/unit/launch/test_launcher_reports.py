@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bftrainer.model.actions import Regroup
 from bftrainer.model.events import Measured, Resync
 from bftrainer.model.reports import Message
@@ -63,6 +65,21 @@ def test_a_speed_is_not_measured_across_a_pause() -> None:
     progress(10.0, 2)  # most of this time was the pause
     progress(12.0, 42)
     assert [e.point for e in stage.events if isinstance(e, Measured) and e.point] == [(1, 200.0)]
+
+
+def test_a_speed_counts_for_the_membership_that_is_published() -> None:
+    """An agent may say any size; so no trainer has speeds on more sizes than it has had."""
+    stage = training("n", "m")
+
+    def progress(now: float, step: int, size: int) -> None:
+        stage.now = now
+        stage.said("n", "progress", size=size, rate=None, **at(step))
+
+    for second, size in enumerate((2, 3, 1, 4, 2)):
+        progress(60.0 * second, 10 * second, size)
+    assert [e.point for e in stage.events if isinstance(e, Measured) and e.point] == [
+        (2, pytest.approx(10 / 6))
+    ]
 
 
 def test_an_entry_of_the_rendezvous_goes_to_the_other_members_of_its_generation() -> None:

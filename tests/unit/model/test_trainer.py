@@ -26,7 +26,14 @@ def trainer(*command: str) -> Trainer:
 def test_a_program_is_a_command_without_its_options(
     command: tuple[str, ...], program: tuple[str, ...]
 ) -> None:
-    assert trainer(*command).spec.program == (".", *program)
+    assert trainer(*command).spec.program == ("", ".", *program)
+
+
+def test_a_program_is_one_users() -> None:
+    anns, bobs = (
+        TrainerSpec(name="t", command=("a",), n_min=1, n_max=1, user=user) for user in ("ann", "bob")
+    )
+    assert anns.program != bobs.program
 
 
 def test_the_status_follows_nodes_and_members() -> None:

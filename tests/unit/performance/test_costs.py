@@ -16,4 +16,4 @@ def test_costs_are_medians_and_given_ones_count_once() -> None:
     known = costs.costs(found, None, ASSUMED)
     assert known == RescaleCosts(up=Cost(stall_s=5.0, init_s=9.0), down=ASSUMED.down)
     assert costs.costs(found, RescaleCosts(), ASSUMED).up.stall_s == 4.5
-    assert costs.typical_costs([found, Observations()], ASSUMED) == known
+    assert costs.typical_costs([[found, Observations()], [Observations()]], ASSUMED) == known

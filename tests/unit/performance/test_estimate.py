@@ -40,6 +40,51 @@ def test_programs_are_remembered_from_what_trainers_were_observed_to_do() -> Non
     first, learnt = estimate.with_measurement(first, programs, event, "")
     assert estimate.observations_by_program([first, trainer(2, "a"), trainer(3, "b")]) == {
         **learnt,
-        (".", "b"): Observations(),
+        ("", ".", "b"): Observations(),
     }
     assert replace(first, observed=Observations()) == trainer(1, "a")
+
+
+def ones(user: str, id_: int, rate: float | None = None) -> Trainer:
+    """A trainer of a user, in the folder and with the command of all others, measured on one node or not."""
+    own = trainer(id_, "python", "a.py")
+    own = replace(own, spec=replace(own.spec, user=user))
+    if rate is None:
+        return own
+    event = Measured(time=0.0, trainer=id_, generation=0, point=(1, rate), up=Cost(stall_s=rate))
+    return estimate.with_measurement(own, {}, event, "")[0]
+
+
+def test_what_one_users_trainers_show_says_nothing_of_anothers() -> None:
+    """Not even where folder and command are the same: neither is read by others, nor spoilt."""
+    anns, bobs = ones("ann", 1), ones("bob", 2)
+    programs: estimate.SharedObservations = {}
+    for n in (1, 2, 4):
+        event = Measured(time=0.0, trainer=1, generation=0, point=(n, 777.0 * n), up=Cost(stall_s=7.0))
+        anns, programs = estimate.with_measurement(anns, programs, event, "")
+    alone = estimate.estimates_of((bobs,), programs)[0][None]
+    assert (alone.points, alone.n_max) == (((2, 2.0),), 2)
+    assert estimate.costs_of((bobs,), programs)[0].up.stall_s == 0.5
+    assert estimate.estimates_of((ones("ann", 3),), programs)[0][None].n_max == 8
+
+
+def test_many_trainers_of_one_user_make_no_type() -> None:
+    """What is assumed of a new trainer is the median of users, of which each counts once."""
+    liars = [ones("eve", i, 1e9) for i in range(10, 60)]
+    honest = [ones("ann", 1, 100.0), ones("bob", 2, 90.0), ones("bob", 3, 110.0)]
+    assert estimate.typical_speed([*liars, *honest], {}) == pytest.approx(100.0)
+    assert estimate.costs_of((ones("eve", 4), *liars, *honest), {})[0].up.stall_s == 100.0
+    assert estimate.typical_speed([ones("ann", 1, 1.0), ones("ann", 2, 4.0)], {}) == pytest.approx(2.5)
+
+
+def test_a_user_makes_others_forget_nothing_and_memory_does_not_grow_for_ever() -> None:
+    programs: estimate.SharedObservations = {}
+    event = Measured(time=0.0, trainer=1, generation=0, point=(1, 1.0))
+    for i, user in [(0, "ann"), *((i, "eve") for i in range(estimate.MOST_PROGRAMS + 50))]:
+        own = trainer(i, "python", f"{i}.py")
+        own = replace(own, spec=replace(own.spec, user=user))
+        _, programs = estimate.with_measurement(own, programs, event, "")
+    assert ("ann", ".", "python", "0.py") in programs
+    assert len(programs) == estimate.MOST_PROGRAMS + 1
+    assert ("eve", ".", "python", "49.py") not in programs
+    assert ("eve", ".", "python", "50.py") in programs
