@@ -259,12 +259,22 @@ class Store(Protocol):
         """How many trainers ended with which status, of one user or of all (None)."""
         ...
 
+    def count_ended_by_user(self) -> Mapping[str, Mapping[TrainerStatus, int]]:
+        """User -> how many of the user's trainers ended with which status."""
+        ...
+
     def rows(
-        self, what: str, limit: int | None, trainer: int | None = None, user: str | None = None
+        self,
+        what: str,
+        limit: int | None,
+        trainer: int | None = None,
+        user: str | None = None,
+        before: int | None = None,
     ) -> list[Row]:
         """The last `limit` rows (None: all) of "events", "pauses" or "reports", oldest first.
 
         `trainer`: only this one's. `user`: nothing of trainers of others, in plans and actions either.
+        `before`: only rows that are older than the one with this id.
         """
         ...
 

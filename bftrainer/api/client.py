@@ -8,6 +8,7 @@ import json
 import random
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from yarl import URL
 
 from bftrainer.api.callers import SCHEME
 from bftrainer.api.connection import RETRIED
-from bftrainer.api.listing import LEFT_OUT, MAX_ENDED
+from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
@@ -28,6 +29,15 @@ RETRY_S = 1.0
 
 class DaemonError(BftrainerError):
     """The daemon cannot be reached, or it refused the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Trainers in order of arrival, and how many are left out of those that wait and that have ended."""
+
+    trainers: list[dict[str, Any]]
+    waiting_left_out: int
+    ended_left_out: int
 
 
 class Client:
@@ -45,21 +55,47 @@ class Client:
         """
         return asyncio.run(self._call(method, path, body, query))[0]
 
-    def trainers(self, ended: int | None) -> tuple[list[dict[str, Any]], int]:
-        """Return all trainers that have not ended and `ended` (None: all) of those that ended last.
+    def trainers(self, ended: int, *, every: bool = False) -> Listed:
+        """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
 
-        They come in order of arrival, with the number of those that ended and are left out. Raises as `call`.
+        Of those that wait the daemon may leave out some. With `every`, all trainers are returned, page by
+        page. Raises as `call`.
         """
         found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
-        skip, left_out = 0, 0
-        while True:
-            limit = MAX_ENDED if ended is None else min(MAX_ENDED, ended - skip)
-            query = {"limit": limit, "skip": skip}
-            page, headers = asyncio.run(self._call("GET", "trainers", None, query))
+        query = {"limit": MAX_ENDED if every else min(MAX_ENDED, ended), "skip": 0, "after": 0}
+        page, headers = self._page("trainers", query)
+        found |= {trainer["id"]: trainer for trainer in page}
+        waiting, over = (int(headers.get(name, 0)) for name in (WAITING_LEFT_OUT, LEFT_OUT))
+        at = headers
+        while every and NEXT in at:
+            page, at = self._page("trainers", {"limit": 0, "after": at[NEXT]})
             found |= {trainer["id"]: trainer for trainer in page}
-            skip, left_out = skip + limit, int(headers.get(LEFT_OUT, 0))
-            if not left_out or skip == ended:
-                return [found[id_] for id_ in sorted(found)], left_out
+            waiting = int(at.get(WAITING_LEFT_OUT, 0))
+        skip = sum(trainer["ended_at"] is not None for trainer in found.values())
+        while over and (every or skip < ended):
+            limit = MAX_ENDED if every else min(MAX_ENDED, ended - skip)
+            page, at = self._page("trainers", {"limit": limit, "skip": skip})
+            found |= {trainer["id"]: trainer for trainer in page}
+            skip, over = skip + len(page), int(at.get(LEFT_OUT, 0)) if page else 0
+        return Listed([found[id_] for id_ in sorted(found)], waiting, over)
+
+    def rows(self, what: str, limit: int, trainer: str | None = None) -> list[dict[str, Any]]:
+        """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given.
+
+        Raises as `call`.
+        """
+        found: list[dict[str, Any]] = []
+        before: str | None = None
+        while len(found) < limit:
+            query = {"limit": limit - len(found), "trainer": trainer, "before": before}
+            page, headers = self._page(what, query)
+            found, before = [*page, *found], headers.get(NEXT)
+            if before is None:
+                break
+        return found
+
+    def _page(self, path: str, query: dict[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+        return asyncio.run(self._call("GET", path, None, query))
 
     async def _call(
         self, method: str, path: str, body: Any, query: dict[str, Any]

@@ -24,11 +24,16 @@ class FullError(BftrainerError):
     """All users together have as much as the daemon takes at a time. Nothing was done."""
 
 
+class LateError(BftrainerError):
+    """What an answer needs is not there in time, such as the store."""
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 STATUS_OF: tuple[tuple[type[BftrainerError], int], ...] = (
     (UnauthenticatedError, 401),
     (NotAllowedError, 403),
     (UnknownTrainerError, 404),
+    (LateError, 503),
     (NameTakenError, 400),
     (UnstorableError, 400),
     (StoreError, 503),

@@ -1,8 +1,49 @@
-"""Bounds of `GET /v1/trainers`, which lists all trainers that have not ended, and the others in pages."""
+"""The bounds and headers of answers with many rows, which come in pages.
+
+`GET /v1/trainers` lists the trainers that have not ended, up to a bound, and the others in pages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 ENDED = 100
 """Without `limit`, so many trainers that ended are listed."""
 MAX_ENDED = 1000
 """At most so many are in one answer; `skip` leads to the next page."""
+MAX_ROWS = 10_000
+"""At most so many events, pauses or reports are asked for at once; `before` leads to the next page."""
 LEFT_OUT = "Bftrainer-Left-Out"
 """The header of the answer that tells how many trainers that ended are left out."""
+WAITING_LEFT_OUT = "Bftrainer-Waiting-Left-Out"
+"""The header that tells how many trainers that wait are left out."""
+NEXT = "Bftrainer-Next"
+"""The header, where an answer leaves out rows, with what leads to them: `after` for trainers that wait,
+`before` for events, pauses and reports."""
+
+
+def dumps(value: object) -> str:
+    """Return a value as JSON; halves of surrogate pairs, which readers of JSON refuse, become "?"."""
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def encoded(rows: Iterable[Mapping[str, Any]], most: float = float("inf")) -> list[bytes]:
+    """Return rows as JSON, the first in any case, and no more than `most` bytes of them.
+
+    Each row is encoded by itself, so that other threads get their turn between two.
+    """
+    found, size = list[bytes](), 0
+    for row in rows:
+        text = dumps(row).encode()
+        size += len(text) + 1
+        if found and size > most:
+            break
+        found.append(text)
+    return found
+
+
+def joined(rows: Iterable[bytes]) -> bytes:
+    """Return rows that are JSON as one JSON array."""
+    return b"[" + b",".join(rows) + b"]"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiohttp import web
@@ -12,17 +10,14 @@ from aiohttp import web
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
 from bftrainer.api.connection import connection_of, whole
 from bftrainer.api.errors import errors
-from bftrainer.api.listing import ENDED, LEFT_OUT, MAX_ENDED
+from bftrainer.api.listing import ENDED, MAX_ENDED, MAX_ROWS, dumps
 from bftrainer.api.probes import probes
-from bftrainer.api.service import Service
+from bftrainer.api.service import Json, Service
 from bftrainer.errors import BftrainerError
 from bftrainer.wire.hub import Hub
 
-MAX_ROWS = 10_000
-"""At most so many events, pauses or reports are in one answer."""
 MAX_DIGITS = 20
 """A text of more digits is no number that anybody means; to read it would take long."""
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def users_application(service: Service, callers: Callers, *, max_request: int) -> web.Application:
@@ -32,7 +27,6 @@ def users_application(service: Service, callers: Callers, *, max_request: int) -
     """
     app = web.Application(middlewares=[errors, whole], client_max_size=max_request)
     routes = Routes(service, callers)
-    app.on_cleanup.append(routes.close)
     app.add_routes(
         [
             web.get("/metrics", routes.metrics),
@@ -66,9 +60,9 @@ def agents_application(hub: Hub) -> web.Application:
 def metrics_application(service: Service, caller: Caller) -> web.Application:
     """Return the server of a port that everybody can read: /metrics, as far as `caller` may, and probes."""
 
-    async def metrics(request: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.StreamResponse:
         """Return the metrics."""
-        return metrics_response(service, caller)
+        return await send_metrics(request, service, caller)
 
     app = web.Application(middlewares=[errors, whole])
     app.add_routes([web.get("/metrics", metrics), *probes(service)])
@@ -80,12 +74,6 @@ class Routes:
 
     def __init__(self, service: Service, callers: Callers) -> None:
         self._service, self._callers = service, callers
-        # events wait for no reader: one who has no trainers has the store read through those of all others
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="rows")
-
-    async def close(self, _: web.Application) -> None:
-        """Let go of the thread that reads rows."""
-        self._reading.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: web.Request) -> web.Response:
         """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder."""
@@ -94,57 +82,66 @@ class Routes:
         text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
         return web.json_response(await self._service.submit(caller, text, name, base), status=201)
 
-    async def trainers(self, request: web.Request) -> web.Response:
-        """List trainers; of those that ended the last `limit`, without the last `skip`."""
+    async def trainers(self, request: web.Request) -> web.StreamResponse:
+        """List trainers: those that wait `after` an id, and `limit` of those that ended after `skip`."""
         caller = await self._callers.of(request)
         ended = _number(request, "limit", ENDED, 0, MAX_ENDED)
-        found, left_out = self._service.trainers(caller, ended, _number(request, "skip", 0, 0, 2**53))
-        return web.json_response(found, headers={LEFT_OUT: str(left_out)})
+        skip, after = (_number(request, key, 0, 0, 2**53) for key in ("skip", "after"))
+        found = await self._service.trainers(caller, ended, skip, after)
+        return await self._service.answers.send(request, caller.user, found)
 
     async def show(self, request: web.Request) -> web.Response:
         """Return all about one trainer."""
         caller = await self._callers.of(request)
-        return web.json_response(self._service.show(caller, request.match_info["trainer"]))
+        return _json(await self._service.show(caller, request.match_info["trainer"]))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """End a trainer; it writes a checkpoint first."""
         caller = await self._callers.of(request)
-        return web.json_response(await self._service.cancel(caller, request.match_info["trainer"]))
+        return _json(await self._service.cancel(caller, request.match_info["trainer"]))
 
-    async def pool(self, request: web.Request) -> web.Response:
+    async def pool(self, request: web.Request) -> web.StreamResponse:
         """List the nodes."""
-        return web.json_response(self._service.pool(await self._callers.of(request)))
+        caller = await self._callers.of(request)
+        return await self._service.answers.send(request, caller.user, await self._service.pool(caller))
 
-    async def rows(self, request: web.Request) -> web.Response:
-        """List the last `limit` events, pauses or reports, of one `trainer` if the query names it."""
+    async def rows(self, request: web.Request) -> web.StreamResponse:
+        """List the last `limit` events, pauses or reports, of one `trainer` if the query names it.
+
+        With `before`, only those before the one with this id.
+        """
         caller = await self._callers.of(request)
         what, trainer = request.match_info["what"], request.query.get("trainer")
         limit = _number(request, "limit", 20, 1, MAX_ROWS)
-        loop = asyncio.get_running_loop()
-        rows = loop.run_in_executor(self._reading, self._service.rows, caller, what, limit, trainer)
-        return web.json_response(await rows)
+        before = _number(request, "before", 0, 0, 2**53) or None
+        found = await self._service.rows(caller, what, limit, trainer, before)
+        return await self._service.answers.send(request, caller.user, found)
 
     async def status(self, request: web.Request) -> web.Response:
         """Return the state of the daemon."""
-        return web.json_response(self._service.status(await self._callers.of(request)))
+        return _json(self._service.status(await self._callers.of(request)))
 
     async def administer(self, request: web.Request) -> web.Response:
         """Carry out an admin's order: pause, drain or resume."""
         caller = await self._callers.of(request)
-        return web.json_response(self._service.administer(caller, request.match_info["order"]))
+        return _json(self._service.administer(caller, request.match_info["order"]))
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Return the metrics; a caller that is not known gets the totals only."""
         try:
             caller = await self._callers.of(request)
         except (UnauthenticatedError, NotAllowedError):
             caller = NOBODY
-        return metrics_response(self._service, caller)
+        return await send_metrics(request, self._service, caller)
 
 
-def metrics_response(service: Service, caller: Caller) -> web.Response:
-    """Return the metrics that a caller may read, in the text format of Prometheus."""
-    return web.Response(body=service.metrics(caller), headers={"Content-Type": METRICS_TYPE})
+async def send_metrics(request: web.Request, service: Service, caller: Caller) -> web.StreamResponse:
+    """Answer with the metrics that a caller may read, in the text format of Prometheus."""
+    return await service.answers.send(request, caller.user, await service.metrics(caller))
+
+
+def _json(value: Json) -> web.Response:
+    return web.json_response(value, dumps=dumps)
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

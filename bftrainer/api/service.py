@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import Caller
 
 Json = Mapping[str, Any]
@@ -16,7 +17,13 @@ class Service(Protocol):
 
     A request that the caller can mend raises a `BftrainerError`: an order for admins from another caller
     `NotAllowedError`, a trainer that the caller cannot see or that does not exist `UnknownTrainerError`.
+    What asks the store, or makes a large answer, may raise `BusyError` and `LateError`.
     """
+
+    @property
+    def answers(self) -> Answers:
+        """What sends large answers."""
+        ...
 
     async def submit(self, caller: Caller, text: str, name: str, base: str) -> Json:
         """Submit a trainer; return its `id`.
@@ -26,14 +33,15 @@ class Service(Protocol):
         """
         ...
 
-    def trainers(self, caller: Caller, ended: int, skip: int) -> tuple[Sequence[Json], int]:
-        """List all trainers that have not ended, and `ended` of the others after the last `skip`.
+    async def trainers(self, caller: Caller, ended: int, skip: int, after: int) -> Answer:
+        """List the trainers that hold nodes, some that wait, and `ended` of the others after the last `skip`.
 
-        Also returns how many that ended are left out.
+        With `after`, only those that wait and arrived after the one with this id. The answer's headers tell
+        how many are left out (see `api.listing`).
         """
         ...
 
-    def show(self, caller: Caller, trainer: str) -> Json:
+    async def show(self, caller: Caller, trainer: str) -> Json:
         """Return all about a trainer, by number or name; of several with one name the latest."""
         ...
 
@@ -41,14 +49,16 @@ class Service(Protocol):
         """Order the end of a trainer and return its row. Idempotent."""
         ...
 
-    def pool(self, caller: Caller) -> Json:
+    async def pool(self, caller: Caller) -> Answer:
         """Return `size`, the number of nodes in the pool, and `nodes`, a row for each node of the machine."""
         ...
 
-    def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> Sequence[Json]:
+    async def rows(
+        self, caller: Caller, what: str, limit: int, trainer: str | None, before: int | None
+    ) -> Answer:
         """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given.
 
-        Called in a thread of its own.
+        With `before`, only those before the one with this id.
         """
         ...
 
@@ -60,7 +70,7 @@ class Service(Protocol):
         """Carry out "pause", "drain" or "resume" for an admin, and return the status."""
         ...
 
-    def metrics(self, caller: Caller) -> bytes:
+    async def metrics(self, caller: Caller) -> Answer:
         """Return the metrics in the text format of Prometheus."""
         ...
 

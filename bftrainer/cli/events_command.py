@@ -26,7 +26,7 @@ def command(
 
     A plan is shown with the allocator that made it, whether it is proven optimal, and its objective.
     """
-    found = connect(config, state_dir).call("GET", "events", limit=limit, trainer=trainer)
+    found = connect(config, state_dir).rows("events", limit, trainer)
     if as_json:
         print_json(found)
     else:

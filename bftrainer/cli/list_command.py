@@ -28,23 +28,25 @@ EXPLAINED = 10
     show_default=True,
     help="How many of the trainers that have ended: the last ones.",
 )
-@click.option("--all", "every", is_flag=True, help="All that have ended.")
+@click.option("--all", "every", is_flag=True, help="All that have ended, and all that wait.")
 @client_options
 def command(limit: int, every: bool, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """List your trainers in the order of their arrival; admins see those of all users.
 
-    All that have not ended are listed, and the last ones that have; the last line says how many are left out.
+    All that hold nodes are listed, those that wait unless there are very many, and the last ones that have
+    ended; the last lines say how many are left out.
 
     Workers: those that do not train, such as "starting 2, ready 1". A worker that is ready joins at the end
     of a step. "No worker" counts nodes whose pilots are still starting.
     """
-    found, left_out = connect(config, state_dir).trainers(None if every else limit)
+    listed = connect(config, state_dir).trainers(limit, every=every)
+    found = listed.trainers
     if as_json:
         print_json(found)
     elif len({t["user"] for t in found}) > 1:
         print_table(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
     else:
-        empty = "no trainers; bftrainer submit SPEC adds one" if not left_out else ""
+        empty = "no trainers; bftrainer submit SPEC adds one" if not listed.ended_left_out else ""
         print_table(COLUMNS, [row(t) for t in found], empty=empty)
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
     if not as_json:
@@ -52,8 +54,11 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
             click.echo(f"{t['name']} ({t['id']}) waits: it {t['reason']}")
         if len(never) > EXPLAINED:
             click.echo(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
-    if left_out:
-        click.echo(f"{left_out:,} more have ended; --all lists them, -n as many as you like", err=as_json)
+    if listed.waiting_left_out:
+        click.echo(f"{listed.waiting_left_out:,} more wait; --all lists them", err=as_json)
+    if listed.ended_left_out:
+        more = "--all lists them, -n as many as you like"
+        click.echo(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
 
 
 def row(t: dict[str, Any]) -> tuple[object, ...]:

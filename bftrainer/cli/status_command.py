@@ -27,7 +27,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
         "state": s["state"] + "".join(f"\n{problem}" for problem in s["problems"]),
         "pool": f"{s['pool']} nodes, {s['unused']} unused, {s['pilots']} pilots",
         "trainers": ", ".join(f"{n} {status}" for status, n in s["trainers"].items()) or "none",
-        **({"bounds hit": "\n".join(["in the last hour", *s["bounds_hit"]])} if s["bounds_hit"] else {}),
+        **({"bounds hit": "\n".join(["in the last hour", *hit])} if (hit := s.get("bounds_hit")) else {}),
         "last plan": "none yet"
         if plan is None
         else f"{plan['allocator']}: {plan['status']}, {'proven' if plan['proven'] else 'not proven'}, "

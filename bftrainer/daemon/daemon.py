@@ -15,11 +15,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from bftrainer.api.answers import Answers
 from bftrainer.daemon.agents import AgentLink, AgentReports
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.disk import Disk
+from bftrainer.daemon.exposition import Exposition
+from bftrainer.daemon.history import History
+from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
+from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.listeners import Listeners
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
@@ -28,7 +33,7 @@ from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
 from bftrainer.daemon.submissions import Submissions
-from bftrainer.daemon.trainers import Trainers
+from bftrainer.daemon.trainers import MB, Trainers
 from bftrainer.daemon.writer import Writer
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
@@ -71,7 +76,9 @@ class Daemon:
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
         self.launcher = _launchers(settings, store, clock, link, self.mailbox.emit, self.journal)
-        self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry)
+        self.index = Index()
+        self.lanes = Lanes(own, self.telemetry)
+        self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry, self.index)
         self.nodes = Nodes(
             settings=own,
             clock=clock,
@@ -114,13 +121,25 @@ class Daemon:
         )
 
     def _service(self) -> DaemonService:
+        own = self.settings.current
+        known = Trainers(
+            settings=self.settings,
+            store=self._store,
+            index=self.index,
+            lanes=self.lanes,
+            journal=self.journal,
+            runner=self.runner,
+            launcher=self.launcher,
+        )
         return DaemonService(
             settings=self.settings,
             clock=self.clock,
             store=self._store,
-            known=Trainers(
-                store=self._store, journal=self.journal, runner=self.runner, launcher=self.launcher
-            ),
+            known=known,
+            history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
+            lanes=self.lanes,
+            exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
+            answers=Answers(own.answers_mb_max * MB, own.answer_s, self.telemetry.bounded),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -143,13 +162,19 @@ class Daemon:
             stack.push_async_callback(self.journal.close)
             self._note_run()
             self.recovery.load()
+            await asyncio.to_thread(self.load_index)
             await self.listeners.open(stack)
             stack.push_async_callback(self._scheduler.close)
             stack.callback(self.launcher.close)
             stack.callback(self.submissions.close)
             stack.callback(self.runner.close)
+            stack.callback(self.lanes.close)
             ready()
             await self._serve()
+
+    def load_index(self) -> None:
+        """Read into memory what lists, status and metrics need of the store."""
+        self.index.load(self._store.unfinished_summaries(), self._store.count_ended_by_user())
 
     def stop(self) -> None:
         """Have `run` end, in order."""

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from bftrainer.allocate import decide
+from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.systemd import Pulse
@@ -40,7 +41,9 @@ class Runner:
         launcher: Launcher,
         settings: LiveSettings,
         telemetry: Telemetry,
+        index: Index,
     ) -> None:
+        self._index = index
         self._mailbox, self._journal, self._launcher = mailbox, journal, launcher
         self._settings, self._telemetry = settings, telemetry
         self.state = State(settings=settings.current.engine)
@@ -76,6 +79,8 @@ class Runner:
         if outcome.plan is not None:
             self.last_plan = outcome.plan
         self._telemetry.took(event, outcome.plan, outcome.actions, outcome.ended)
+        ended = outcome.ended
+        self._index.took(event, ended, None if ended is None else self._journal.latest(ended.trainer))
         stored = await self._journal.decided(
             Decision(
                 event=event,

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer import __version__
+from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
+from bftrainer.api.listing import encoded, joined
+from bftrainer.daemon.exposition import Exposition
+from bftrainer.daemon.history import History
+from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.submissions import Submissions
-from bftrainer.daemon.trainers import Trainers
+from bftrainer.daemon.trainers import Moment, Trainers
 from bftrainer.daemon.views import (
     DetailsView,
-    NodeView,
-    PoolView,
     StatusView,
     SubmittedView,
     TrainerView,
@@ -28,16 +31,15 @@ from bftrainer.daemon.views import (
     plan_view,
     running_view,
     scalability_view,
+    with_trainer,
 )
 from bftrainer.engine.places import why_never
 from bftrainer.model.machine import Node, NodeState, Operation
-from bftrainer.model.reports import Row
-from bftrainer.model.trainer import Trainer
+from bftrainer.model.reports import StoredTrainer
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
-from bftrainer.telemetry.metrics import render
 from bftrainer.telemetry.telemetry import Telemetry
 
 ORDERS = {"pause": Operation.PAUSED, "drain": Operation.DRAINING, "resume": Operation.RUNNING}
@@ -45,6 +47,9 @@ ORDERS = {"pause": Operation.PAUSED, "drain": Operation.DRAINING, "resume": Oper
 
 STUCK_S = 30.0
 """An event that takes longer than this will not end any more: solvers have time limits."""
+
+SHOWN = 100
+"""So many running trainers are in the status; lists have all."""
 
 EVERYBODY = Caller("", -1, admin=True)
 """Sees all trainers: for totals, which name none."""
@@ -61,6 +66,10 @@ class DaemonService:
     clock: Clock
     store: Store
     known: Trainers
+    history: History
+    lanes: Lanes
+    exposition: Exposition
+    answers: Answers
     runner: Runner
     launcher: Launcher
     nodes: NodesState
@@ -86,17 +95,24 @@ class DaemonService:
             raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
         wanted = await self.submissions.read(caller, text, name, base)
         id_ = await self.orders.submit(wanted)
+        self.known.index.submitted(id_, wanted, self.clock.now())
         self.submissions.stored(id_, wanted.user)
         note = why_never(wanted, self.settings.current.engine, self.runner.state.machine)
         return {"id": id_, "name": wanted.name, "note": note}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
-        """End a trainer; no error if it has ended already. Raises as `show` does."""
-        stored = self.known.find(caller, trainer)
-        if not stored.status.final:
-            self.telemetry.ordered("cancel", caller.user, trainer=stored.id, name=stored.spec.name)
-            self.orders.cancel(stored.id)
-        return self.known.view(stored.summary)
+        """End a trainer; no error if it has ended already. Raises as `show` does.
+
+        The store is asked only where memory alone does not tell which trainer is meant.
+        """
+        found = self.known.unfinished(caller, trainer)
+        if found is None:
+            stored = await self.lanes.store.run(caller.user, lambda: self.known.find(caller, trainer))
+            found = stored.summary
+        if not found.status.final:
+            self.telemetry.ordered("cancel", caller.user, trainer=found.id, name=found.name)
+            self.orders.cancel(found.id)
+        return self.known.view(found, self.known.moment([found]))
 
     def administer(self, caller: Caller, order: str) -> StatusView:
         """Carry out an admin's order for the whole site, one of ORDERS.
@@ -112,31 +128,29 @@ class DaemonService:
 
     # trainers
 
-    def trainers(self, caller: Caller, ended: int, skip: int) -> tuple[list[TrainerView], int]:
-        """The trainers that the caller may see, in order of arrival: all that have not ended, and `ended` of
-        those that ended last. And how many more have ended.
+    async def trainers(self, caller: Caller, ended: int, skip: int, after: int) -> Answer:
+        """See `Trainers.listed`."""
+        return await self.known.listed(caller, ended, skip, after)
 
-        With `skip`, only trainers that ended: those after the `skip` that ended last.
-        """
-        unfinished = [] if skip else self.known.unfinished(caller)
-        found = self.known.ended(caller, ended, skip)
-        left_out = max(0, self.known.count_ended(caller) - skip - len(found))
-        return sorted(unfinished + found, key=lambda t: t["id"]), left_out
-
-    def show(self, caller: Caller, trainer: str) -> DetailsView:
+    async def show(self, caller: Caller, trainer: str) -> DetailsView:
         """All that is known of a trainer, named by number or name.
 
         Raises:
             UnknownTrainerError: there is none that the caller may see.
             BftrainerError: several others' have this name.
         """
-        stored = self.known.find(caller, trainer)
-        state, own = self.runner.state, stored.spec
+        read = self.lanes.store.run
+        stored = await read(caller.user, lambda: self.known.find(caller, trainer))
+        moment = self.known.moment([stored.summary])
+        return await read(caller.user, lambda: self._details(stored, moment))
+
+    def _details(self, stored: StoredTrainer, moment: Moment) -> DetailsView:
+        state, own = moment.state, stored.spec
         live = state.trainer(stored.id) or stored.engine
         # what is typical of others' trainers is nobody's business
         others = [t for t in state.active.values() if t.id != stored.id and t.spec.user == own.user]
         return {
-            **self.known.view(stored.summary),
+            **self.known.view(stored.summary, moment),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
@@ -152,45 +166,51 @@ class DaemonService:
             "pauses": self.store.rows("pauses", 10, stored.id),
         }
 
-    def rows(self, caller: Caller, what: str, limit: int, trainer: str | None) -> list[Row]:
-        """The last `limit` rows of "events", "pauses" or "reports" that the caller may see, oldest first;
-        with `trainer` those of one trainer. Raises as `show` does."""
-        id_ = None if trainer is None else self.known.find(caller, trainer).id
-        return self.store.rows(what, limit, id_, None if caller.admin else caller.user)
+    async def rows(
+        self, caller: Caller, what: str, limit: int, trainer: str | None, before: int | None
+    ) -> Answer:
+        """See `History.rows`."""
+        return await self.history.rows(caller, what, limit, trainer, before)
 
     # the machine
 
-    def pool(self, caller: Caller) -> PoolView:
+    async def pool(self, caller: Caller) -> Answer:
         """Every node. Of other users' trainers the role on the node shows, not the name."""
-        pool = self.runner.state.pool
-        seen = {node.name: node for node in self.nodes.seen}
-        holder = {node: t for t in self.runner.trainers() for node in t.nodes}
-        rows = [self._node(caller, name, seen.get(name), holder.get(name)) for name in sorted({*seen, *pool})]
-        return {"size": len(pool), "nodes": rows}
+        state, seen, held = self.runner.state, self.nodes.seen, frozenset(self.pilots.held)
+        idle = state.pool
+        why = {n.name: self.nodes.why_not(n, details=caller.admin) for n in seen if n.name not in idle}
+        up = {name for name in held | idle if self.connected(name)}
+        nodes = {name: Node(name=name, state=NodeState.BUSY) for name in idle} | {n.name: n for n in seen}
 
-    def _node(self, caller: Caller, name: str, seen: Node | None, holder: Trainer | None) -> NodeView:
-        info = seen or Node(name=name, state=NodeState.BUSY)
-        in_pool = name in self.runner.state.pool
-        starting = "starting" if name in self.pilots.held else None
-        view = node_view(
-            info,
-            idle=in_pool,
-            why="" if in_pool or seen is None else self.nodes.why_not(info, details=caller.admin),
-            pilot="up" if self.connected(name) else starting,
-        )
-        if holder is not None:
-            view["role"] = "member" if name in holder.members else "joining"
-            view["trainer"] = holder.spec.name if caller.may_see(holder.spec.user) else None
-        return view
+        def make() -> Answer:
+            holder = {node: t for t in state.active.values() for node in t.nodes}
+            rows = (
+                with_trainer(
+                    node_view(
+                        nodes[name],
+                        idle=name in idle,
+                        why=why.get(name, ""),
+                        pilot="up" if name in up else "starting" if name in held else None,
+                    ),
+                    holder.get(name),
+                    caller.may_see,
+                )
+                for name in sorted(nodes)
+            )
+            size = str(len(idle)).encode()
+            return Answer(b'{"size": ' + size + b', "nodes": ' + joined(encoded(rows)) + b"}")
+
+        return await self.lanes.memory.run(caller.user, make)
 
     def status(self, caller: Caller) -> StatusView:
         """How the daemon is. Totals of nodes are everybody's; trainers are those that the caller may see."""
-        return self._status(caller, self.known.unfinished(caller))
+        return self._status(caller, self.known.holding(caller))
 
-    def _status(self, caller: Caller, unfinished: list[TrainerView]) -> StatusView:
-        """The status; `unfinished` are the caller's trainers that have not ended."""
+    def _status(self, caller: Caller, holding: list[TrainerView]) -> StatusView:
+        """The status; `holding` are the caller's trainers that hold nodes. Takes no longer if many wait."""
         state, plan = self.runner.state, self.runner.last_plan
         problems = self.telemetry.troubles.texts(details=caller.admin)
+        running = [t for t in holding if t["status"] == "running"]
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -201,20 +221,24 @@ class DaemonService:
             "pool": len(state.pool),
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),
-            "trainers": self.known.counts(caller, unfinished),
-            "running": [running_view(t) for t in unfinished if t["status"] == "running"],
+            "trainers": self.known.counts(caller),
+            "running": [running_view(t) for t in running[:SHOWN]],
+            "running_left_out": len(running[SHOWN:]),
             "last_plan": None if plan is None else plan_view(plan),
             "bounds_hit": [hits.text for hits in self.telemetry.bounds.last_hour()] if caller.admin else [],
             "settings": self.settings.current.model_dump(mode="json") if caller.admin else {},
         }
 
-    def metrics(self, caller: Caller) -> bytes:
+    async def metrics(self, caller: Caller) -> Answer:
         """Prometheus' text. Totals are everybody's; single trainers are those that the caller may see."""
-        every = self.known.unfinished(EVERYBODY)
-        seen = [t for t in every if caller.may_see(t["user"])]
-        totals = self._status(caller, seen)
-        totals["trainers"] = self.known.counts(EVERYBODY, every)
-        return render(self.telemetry.metrics.registry, totals, seen)
+
+        def moment() -> tuple[StatusView, list[TrainerView]]:
+            seen = self.known.holding(caller)
+            totals = self._status(replace(caller, admin=False), [])
+            totals["trainers"] = self.known.counts(EVERYBODY)
+            return totals, seen
+
+        return await self.exposition.answer(caller, moment)
 
     # probes
 

@@ -2,57 +2,167 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from bftrainer.api.answers import Answer
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import UnknownTrainerError
+from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT, encoded, joined
+from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
+from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.views import TrainerView, trainer_view
 from bftrainer.engine.places import why_never
+from bftrainer.engine.state import State
 from bftrainer.errors import BftrainerError
 from bftrainer.model.reports import StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.ports import Launcher, Store
+from bftrainer.settings.live import LiveSettings
 
 NAMED = 10
 """So many users are named who have a trainer of the name that was asked for."""
+MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Trainers that have not ended: those that hold nodes, and some of those that wait; `left` more wait."""
+
+    holding: Sequence[TrainerSummary]
+    waiting: Sequence[TrainerSummary]
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What trainers do at one moment: the engine's state, and the workers of those that are asked for."""
+
+    state: State
+    workers: Mapping[int, dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainers:
-    """Reads the store for what has ended, and memory for what is newer than the store."""
+    """Knows in memory what has not ended; reads the store, in a lane of its own, for what has."""
 
+    settings: LiveSettings
     store: Store
+    index: Index
+    lanes: Lanes
     journal: Journal
     runner: Runner
     launcher: Launcher
 
-    def unfinished(self, caller: Caller) -> list[TrainerView]:
-        """The trainers that have not ended and that the caller may see, in order of arrival."""
-        return [self.view(t) for t in self.store.unfinished_summaries(_owner(caller))]
+    # from memory
 
-    def ended(self, caller: Caller, limit: int, skip: int) -> list[TrainerView]:
-        """Of those that ended and that the caller may see: `limit` after the `skip` that ended last, in order
-        of arrival."""
-        found = self.store.ended_summaries(limit, skip, _owner(caller)) if limit else []
-        return [self.view(t) for t in sorted(found, key=lambda t: t.id)]
+    def holding(self, caller: Caller) -> list[TrainerView]:
+        """The trainers that hold nodes and that the caller may see, in order of arrival."""
+        found = self._holding(owner_of(caller))
+        moment = self.moment(found)
+        return [self.view(t, moment) for t in found]
 
-    def count_ended(self, caller: Caller) -> int:
-        """How many have ended that the caller may see."""
-        return sum(self.store.count_ended(_owner(caller)).values())
+    def counts(self, caller: Caller) -> dict[str, int]:
+        """How many trainers that the caller may see have which status."""
+        user, state = owner_of(caller), self.runner.state
+        found = Counter({status.value: count for status, count in self.index.count_ended(user).items()})
+        if state.active or len(state.waiting):
+            holding = [state.active[t.id].status.value for t in self._holding(user)]
+            found.update(holding)
+            found[TrainerStatus.WAITING.value] = self.index.count(user) - len(holding)
+        else:  # until the engine goes on after a restart
+            found.update(t.status.value for t in self.index.of(user))
+        return {status.value: found[status.value] for status in TrainerStatus if found[status.value] > 0}
 
-    def counts(self, caller: Caller, unfinished: list[TrainerView]) -> dict[str, int]:
-        """How many trainers that the caller may see have which status; `unfinished` are those unfinished."""
-        ended = self.store.count_ended(_owner(caller))
-        found = dict.fromkeys((status.value for status in TrainerStatus), 0)
-        found |= {status.value: count for status, count in ended.items()}
-        for view in unfinished:
-            found[view["status"]] += 1
-        return {status: count for status, count in found.items() if count}
+    def unfinished(self, caller: Caller, trainer: str) -> TrainerSummary | None:
+        """The trainer that `find` finds, if it has not ended and memory alone says which it is."""
+        named = self.index.named(caller.user, trainer)
+        numbered = self.index.get(int(trainer)) if _is_number(trainer) else None
+        if named is not None and numbered is None:
+            return named
+        return numbered if named is None and numbered and caller.may_see(numbered.user) else None
+
+    def moment(self, trainers: Sequence[TrainerSummary]) -> Moment:
+        """What these trainers do now."""
+        return Moment(state=self.runner.state, workers={t.id: self.launcher.workers(t.id) for t in trainers})
+
+    def view(self, stored: TrainerSummary, moment: Moment) -> TrainerView:
+        """A trainer's line in a list. Any thread may call it."""
+        over = self.index.over(stored.id)
+        if over is not None:
+            return trainer_view(over, None, None, moment.workers.get(over.id, {}))
+        live = moment.state.active.get(stored.id)
+        view = trainer_view(stored, live, self.journal.latest(stored.id), moment.workers.get(stored.id, {}))
+        if stored.id in moment.state.waiting:  # whatever the daemon before had stored
+            view["status"] = TrainerStatus.WAITING.value
+        unfinished = moment.state.trainer(stored.id)
+        if unfinished is not None and not unfinished.nodes:
+            never = why_never(unfinished.spec, moment.state.settings, moment.state.machine)
+            view["reason"] = never or view["reason"]
+        return view
+
+    def _holding(self, user: str | None) -> list[TrainerSummary]:
+        known = (self.index.get(t.id) for t in self.runner.state.active.values() if t.nodes)
+        return sorted((t for t in known if t and user in (None, t.user)), key=lambda t: t.id)
+
+    def _page(self, user: str | None, after: int) -> Page:
+        """Of those that wait, so many as an answer may have, after the one with the id `after`."""
+        holding = self._holding(user)
+        ids = {t.id for t in holding}
+        every = self.index.of(user)
+        rest = every[bisect_right(every, after, key=lambda t: t.id) :]
+        most = self.settings.current.list_max
+        waiting = list(islice((t for t in rest if t.id not in ids), most))
+        left = len(rest) - sum(id_ > after for id_ in ids) - len(waiting)
+        return Page(holding=() if after else holding, waiting=waiting, left=left)
+
+    # from the store
+
+    async def listed(self, caller: Caller, ended: int, skip: int, after: int) -> Answer:
+        """The trainers that the caller may see, in order of arrival.
+
+        These are those that hold nodes, those that wait up to a bound, and `ended` of those that ended last.
+        With `after`, only those that wait, from the next one on; with `skip`, only trainers that ended, those
+        after the `skip` that ended last.
+        """
+        user = owner_of(caller)
+        page = Page(holding=(), waiting=(), left=0) if skip else self._page(user, after)
+        moment = self.moment((*page.holding, *page.waiting))
+        total = self.index.count_ended(user).total()
+        newest = () if skip else self.index.recent(user)
+
+        def make() -> Answer:
+            found = self.store.ended_summaries(ended, skip, user) if ended else []
+            return self._answer(page, latest((*found, *newest), ended), moment, total - skip)
+
+        lane = self.lanes.store if ended else self.lanes.memory
+        return await lane.run(caller.user, make)
+
+    def _answer(self, page: Page, ended: Sequence[TrainerSummary], moment: Moment, total: int) -> Answer:
+        """The answer with these trainers, as many as fit; `total` have ended, those of pages before aside."""
+        most = self.settings.current.answer_mb_max * MB // 2
+
+        def lines(some: Sequence[TrainerSummary], most: float) -> list[tuple[int, bytes]]:
+            texts = encoded((self.view(t, moment) for t in some), most)
+            return [(t.id, text) for t, text in zip(some, texts, strict=False)]
+
+        held = lines(page.holding, float("inf"))  # nodes bound their number
+        waiting, over = lines(page.waiting, most), lines(ended, most)
+        left = page.left + len(page.waiting) - len(waiting)
+        headers = {LEFT_OUT: str(max(0, total - len(over))), WAITING_LEFT_OUT: str(left)}
+        if left and waiting:
+            headers[NEXT] = str(waiting[-1][0])
+        return Answer(joined(text for _, text in sorted([*held, *waiting, *over])), headers)
 
     def find(self, caller: Caller, trainer: str) -> StoredTrainer:
         """By number, or by name: the latest of that name, of the caller's own if there is one.
+
+        Reads the store: to be called in a lane.
 
         Raises:
             UnknownTrainerError: there is none that the caller may see.
@@ -74,20 +184,14 @@ class Trainers:
             raise UnknownTrainerError(f"no trainer {trainer!r}; bftrainer list shows those that there are")
         return found
 
-    def view(self, stored: TrainerSummary) -> TrainerView:
-        """A trainer's line in a list."""
-        state = self.runner.state
-        live, latest = state.active.get(stored.id), self.journal.latest(stored.id)
-        view = trainer_view(stored, live, latest, self.launcher.workers(stored.id))
-        if stored.id in state.waiting:  # whatever the daemon before had stored
-            view["status"] = TrainerStatus.WAITING.value
-        unfinished = state.trainer(stored.id)
-        if unfinished is not None and not unfinished.nodes:
-            view["reason"] = why_never(unfinished.spec, state.settings, state.machine) or view["reason"]
-        return view
+
+def latest(trainers: Sequence[TrainerSummary], count: int) -> list[TrainerSummary]:
+    """The `count` trainers that ended last, each once; the latest end comes first."""
+    once = {t.id: t for t in trainers}
+    return sorted(once.values(), key=lambda t: (t.ended_at or 0.0, t.id), reverse=True)[:count]
 
 
-def _owner(caller: Caller) -> str | None:
+def owner_of(caller: Caller) -> str | None:
     """The user whose trainers the caller may see; None: those of all."""
     return None if caller.admin else caller.user
 

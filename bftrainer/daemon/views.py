@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from statistics import median
 from typing import Any, TypedDict
@@ -108,13 +109,6 @@ class NodeView(TypedDict):
     gpus: int
 
 
-class PoolView(TypedDict):
-    """The size of the pool, and every node of the machine."""
-
-    size: int
-    nodes: list[NodeView]
-
-
 class PlanView(TypedDict):
     """The last plan, without the allocation. `gap` None: no bound is known."""
 
@@ -155,6 +149,7 @@ class StatusView(TypedDict):
     pilots: int
     trainers: dict[str, int]
     running: list[RunningView]
+    running_left_out: int
     last_plan: PlanView | None
     bounds_hit: list[str]
     settings: dict[str, Any]
@@ -213,6 +208,14 @@ def node_view(info: Node, *, idle: bool, why: str, pilot: str | None) -> NodeVie
         "gres": info.gres,
         "gpus": info.gpus,
     }
+
+
+def with_trainer(node: NodeView, holder: Trainer | None, may_see: Callable[[str], bool]) -> NodeView:
+    """The view of a node with the trainer that has it; `may_see` says of which users the caller may know."""
+    if holder is not None:
+        node["role"] = "member" if node["node"] in holder.members else "joining"
+        node["trainer"] = holder.spec.name if may_see(holder.spec.user) else None
+    return node
 
 
 def plan_view(plan: Plan) -> PlanView:

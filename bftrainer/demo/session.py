@@ -109,8 +109,8 @@ class DemoSession:
         Raises:
             BftrainerError: The daemon did not stop within `STOP_S`.
         """
-        pauses = self._client.call("GET", "pauses", limit=10_000)
-        events = self._client.call("GET", "events", limit=10_000)
+        pauses = self._client.rows("pauses", 10_000)
+        events = self._client.rows("events", 10_000)
         trainers = self._client.call("GET", "trainers")
         self._stop()
         return summarise(events, pauses, trainers, settled_strays(self._state, DYING_S))

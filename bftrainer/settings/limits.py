@@ -7,11 +7,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from bftrainer.settings.agent_limits import AgentLimits
+from bftrainer.settings.answer_limits import AnswerLimits
 from bftrainer.settings.setting import Seconds, Setting
 from bftrainer.settings.user_limits import UserLimits
 
 
-class LimitSettings(AgentLimits, UserLimits):
+class LimitSettings(AnswerLimits, AgentLimits, UserLimits):
     """What users, clients and agents may use of the daemon at most. [Site mode](site-mode.md#bounds) says
     what happens at each bound, and who is told what."""
 

@@ -49,12 +49,27 @@ def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:
     return {TrainerStatus(status): count for status, count in found}
 
 
+def count_ended_by_user(c: sa.Connection) -> dict[str, dict[TrainerStatus, int]]:
+    """See `ports.Store.count_ended_by_user`."""
+    found: dict[str, dict[TrainerStatus, int]] = {}
+    for row in c.execute(sa.select(t.ended)):
+        found.setdefault(row.user, {})[TrainerStatus(row.status)] = row._mapping["count"]
+    return found
+
+
 def last_rows(
-    c: sa.Connection, what: str, limit: int | None, trainer: int | None, user: str | None
+    c: sa.Connection,
+    what: str,
+    limit: int | None,
+    trainer: int | None,
+    user: str | None,
+    before: int | None,
 ) -> list[Row]:
     """See `ports.Store.rows`."""
     table = _TABLES[what]
     query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(table.c.id < before)
     if trainer is not None:
         query = query.where(table.c.trainer == trainer)
     if user is not None:

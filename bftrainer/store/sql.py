@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -14,6 +16,7 @@ from sqlalchemy.exc import (
     DataError,
     IntegrityError,
     InterfaceError,
+    OperationalError,
     ProgrammingError,
     StatementError,
 )
@@ -37,6 +40,8 @@ from bftrainer.store.database import (
 )
 from bftrainer.store.pruning import prune, trim
 
+STEPS = 20_000
+"""So many instructions of SQLite's machine run between two looks at the clock: a few milliseconds."""
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
 
@@ -44,13 +49,13 @@ UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, Unico
 class SqlStore:
     """The store in one SQLite file. Safe to use from several threads; one transaction per method."""
 
-    def __init__(self, path: Path) -> None:
-        """Open, create or upgrade the database.
+    def __init__(self, path: Path, *, query_s: float | None = None) -> None:
+        """Open, create or upgrade the database. What users ask of it takes `query_s` at most.
 
         Raises:
             StoreError: not a database of bftrainer, one of a newer version, or not writable.
         """
-        self._path = path
+        self._path, self._query_s = path, query_s
         self._engine = open_database(path)
 
     def close(self) -> None:
@@ -159,7 +164,7 @@ class SqlStore:
         """See `ports.Store.latest_named`."""
         latest = sa.func.max(t.trainers.c.id).label("latest")
         query = sa.select(t.trainers.c.user, latest).where(t.trainers.c.name == name)
-        with self._transaction() as c:
+        with self._asked() as c:
             found = c.execute(query.group_by(t.trainers.c.user))
             return {row.user: row.latest for row in found}
 
@@ -170,7 +175,7 @@ class SqlStore:
 
     def ended_summaries(self, limit: int, skip: int = 0, user: str | None = None) -> list[TrainerSummary]:
         """See `ports.Store.ended_summaries`."""
-        with self._transaction() as c:
+        with self._asked() as c:
             return queries.ended_summaries(c, limit, skip, user)
 
     def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
@@ -184,12 +189,42 @@ class SqlStore:
             value = c.execute(sa.select(t.memory.c.value).where(t.memory.c.key == key)).scalar()
             return None if value is None else str(value)
 
+    def count_ended_by_user(self) -> Mapping[str, Mapping[TrainerStatus, int]]:
+        """See `ports.Store.count_ended_by_user`."""
+        with self._transaction() as c:
+            return queries.count_ended_by_user(c)
+
     def rows(
-        self, what: str, limit: int | None, trainer: int | None = None, user: str | None = None
+        self,
+        what: str,
+        limit: int | None,
+        trainer: int | None = None,
+        user: str | None = None,
+        before: int | None = None,
     ) -> list[Row]:
         """See `ports.Store.rows`."""
+        with self._asked() as c:
+            return queries.last_rows(c, what, limit, trainer, user, before)
+
+    @contextmanager
+    def _asked(self) -> Iterator[sa.Connection]:
+        """A transaction for what a user asks: a query that takes longer than `query_s` is ended."""
         with self._transaction() as c:
-            return queries.last_rows(c, what, limit, trainer, user)
+            if self._query_s is None:
+                yield c
+                return
+            raw: Any = c.connection.dbapi_connection
+            deadline = monotonic() + self._query_s
+            raw.set_progress_handler(lambda: monotonic() > deadline, STEPS)
+            try:
+                yield c
+            except OperationalError as error:
+                if monotonic() <= deadline:
+                    raise
+                said = f"the query took longer than {self._query_s:g} s; ask for less"
+                raise StoreError(f"{self._path}: {said}") from error
+            finally:
+                raw.set_progress_handler(None, 0)
 
     def _trainers(self, which: sa.ColumnElement[bool]) -> list[StoredTrainer]:
         query = sa.select(t.trainers).where(which).order_by(t.trainers.c.id)

@@ -10,8 +10,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info, Metri
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from bftrainer.model.text import shown
+
 QUICK = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SLOW = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MOST_SERIES = 10_000
 
 _OF_TRAINERS = {
     "samples": "Samples trained so far.",
@@ -60,19 +65,32 @@ class Metrics:
 
 
 def render(
-    registry: CollectorRegistry, status: Mapping[str, Any], trainers: Iterable[Mapping[str, Any]]
+    registry: CollectorRegistry,
+    status: Mapping[str, Any],
+    trainers: Iterable[Mapping[str, Any]],
+    most: int = MOST_SERIES,
 ) -> bytes:
-    """The text format: what was counted, and what `Service.status` and `Service.trainers` say."""
+    """The text format: what was counted, what `Service.status` says, and the trainers that hold nodes.
+
+    Trainers have `most` series together; those for which there is no room are counted.
+    """
     moment = CollectorRegistry()
-    moment.register(_Snapshot(status, [t for t in trainers if not t["ended_at"]]))
+    moment.register(_Snapshot(status, trainers, most))
     return generate_latest(registry) + generate_latest(moment)
 
 
 class _Snapshot(Collector):
-    """One moment as metrics, without trainers that have ended."""
+    """One moment as metrics."""
 
-    def __init__(self, status: Mapping[str, Any], trainers: list[Mapping[str, Any]]) -> None:
-        self._status, self._trainers = status, trainers
+    def __init__(self, status: Mapping[str, Any], trainers: Iterable[Mapping[str, Any]], most: int) -> None:
+        self._status, self._left_out = status, 0
+        self._trainers = list[Mapping[str, Any]]()
+        for t in trainers:
+            most -= 1 + len(_OF_TRAINERS) + len(t["metrics"])
+            if most < 0:
+                self._left_out += 1
+            else:
+                self._trainers.append(t)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of the moment."""
@@ -93,19 +111,23 @@ class _Snapshot(Collector):
         yield from self._of_trainers()
 
     def _of_trainers(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "bftrainer_trainers_left_out", "Trainers with nodes that this answer leaves out.", self._left_out
+        )
+        labelled = [([shown(t["user"]), shown(t["name"])], t) for t in self._trainers]
         nodes = GaugeMetricFamily("bftrainer_trainer_nodes", "Nodes that train.", labels=["user", "trainer"])
-        for t in self._trainers:
-            nodes.add_metric([t["user"], t["name"]], len(t["members"]))
+        for labels, t in labelled:
+            nodes.add_metric(labels, len(t["members"]))
         yield nodes
         for key, meaning in _OF_TRAINERS.items():
             family = GaugeMetricFamily(f"bftrainer_trainer_{key}", meaning, labels=["user", "trainer"])
-            for t in self._trainers:
-                family.add_metric([t["user"], t["name"]], t[key] or 0.0)
+            for labels, t in labelled:
+                family.add_metric(labels, t[key] or 0.0)
             yield family
         reported = GaugeMetricFamily(
             "bftrainer_trainer_metric", "What the script last reported.", labels=["user", "trainer", "metric"]
         )
-        for t in self._trainers:
+        for labels, t in labelled:
             for name, value in t["metrics"].items():
-                reported.add_metric([t["user"], t["name"], name], value)
+                reported.add_metric([*labels, shown(name)], value)
         yield reported

@@ -64,6 +64,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[click.Command, object
             def call(self, method: str, path: str, **query: object) -> object:
                 return answer
 
+            def rows(self, what: str, limit: int, trainer: str | None) -> object:
+                return answer
+
         for module in (events_command, status_command):
             monkeypatch.setattr(module, "connect", lambda config, state_dir: Client())
         done = CliRunner().invoke(command, [], env={"COLUMNS": "200"})

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from bftrainer.api.callers import NOBODY, Caller, Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.errors import UnknownTrainerError
+from bftrainer.api.listing import LEFT_OUT
 from bftrainer.api.routes import users_application
 from bftrainer.cli.list_command import command as list_command
 from bftrainer.daemon import pruning
@@ -57,7 +58,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             waiting.append(trainer)
     made = Daemon(own, MemoryScheduler(Machine({"n1"}), lambda: NOW), store)
     made.runner.state = restore(replace(own.engine, max_parallel=1), frozenset({"n1"}), waiting)
+    made.load_index()
     yield made
+    made.lanes.close()
     store.close()
 
 
@@ -72,9 +75,11 @@ def served(daemon: Daemon, ask: Callable[[Client], Answer]) -> Answer:
     return asyncio.run(scenario())
 
 
-def listed(daemon: Daemon, caller: Caller, ended: int, skip: int = 0) -> tuple[list[int], int]:
-    found, left_out = daemon.service.trainers(caller, ended, skip)
-    return [t["id"] for t in found], left_out
+def listed(
+    daemon: Daemon, caller: Caller, ended: int, skip: int = 0, after: int = 0
+) -> tuple[list[int], int]:
+    found = asyncio.run(daemon.service.trainers(caller, ended, skip, after))
+    return [t["id"] for t in json.loads(found.body)], int(found.headers[LEFT_OUT])
 
 
 def test_a_list_has_all_that_are_unfinished_and_those_that_ended_last(daemon: Daemon) -> None:
@@ -94,8 +99,8 @@ def test_what_is_left_out_is_said_over_http(daemon: Daemon) -> None:
         9,
         10,
     ]
-    found, left_out = served(daemon, lambda client: client.trainers(4))
-    assert ([t["id"] for t in found], left_out) == ([1, 2, 3, 4, 8, 9, 10], 3)
+    found = served(daemon, lambda client: client.trainers(4))
+    assert ([t["id"] for t in found.trainers], found.ended_left_out) == ([1, 2, 3, 4, 8, 9, 10], 3)
     for query in ({"limit": 1001}, {"limit": -1}, {"skip": "x"}, {"skip": "²"}):
         with pytest.raises(DaemonError, match="give a whole number from 0 to"):
             served(daemon, lambda client, query=query: client.call("GET", "trainers", **query))
@@ -103,10 +108,10 @@ def test_what_is_left_out_is_said_over_http(daemon: Daemon) -> None:
 
 def test_all_are_listed_page_by_page(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bftrainer.api.client.MAX_ENDED", 3)
-    found, left_out = served(daemon, lambda client: client.trainers(None))
-    assert ([t["id"] for t in found], left_out) == ([*range(1, 11)], 0)
-    found, left_out = served(daemon, lambda client: client.trainers(4))
-    assert ([t["id"] for t in found], left_out) == ([1, 2, 3, 4, 8, 9, 10], 3)
+    found = served(daemon, lambda client: client.trainers(0, every=True))
+    assert ([t["id"] for t in found.trainers], found.ended_left_out) == ([*range(1, 11)], 0)
+    found = served(daemon, lambda client: client.trainers(4))
+    assert ([t["id"] for t in found.trainers], found.ended_left_out) == ([1, 2, 3, 4, 8, 9, 10], 3)
 
 
 def test_the_command_says_how_many_it_leaves_out(daemon: Daemon) -> None:
@@ -130,11 +135,11 @@ def test_status_and_metrics_count_everything(daemon: Daemon) -> None:
     assert status["trainers"] == {"waiting": 2, "running": 1, "completed": 7}
     assert [t["name"] for t in status["running"]] == ["t8"]
     assert daemon.service.status(Caller("bob", 1))["trainers"] == {"waiting": 1, "completed": 4}
-    text = daemon.service.metrics(NOBODY).decode()
+    text = asyncio.run(daemon.service.metrics(NOBODY)).body.decode()
     assert 'bftrainer_trainers{status="completed"} 7.0' in text
     assert 'bftrainer_trainers{status="waiting"} 2.0' in text
     assert 'trainer="t8"' not in text
-    text = daemon.service.metrics(Caller("alice", 2)).decode()
+    text = asyncio.run(daemon.service.metrics(Caller("alice", 2))).body.decode()
     assert 'trainer="t8"' in text and 'trainer="t9"' not in text
 
 
@@ -145,7 +150,7 @@ def test_one_is_found_by_number_and_by_name(daemon: Daemon) -> None:
     store.close()
 
     def found(word: str, caller: Caller = ADMIN) -> int:
-        return daemon.service.show(caller, word)["id"]
+        return asyncio.run(daemon.service.show(caller, word))["id"]
 
     assert (found("5"), found("t8"), found("9" * 30)) == (5, 8, 13)
     assert found("4") == 11, "the latest of those that are meant: number 4 is alice's, too"
@@ -165,7 +170,9 @@ def test_a_trainer_that_lost_its_nodes_over_a_restart_waits(daemon: Daemon) -> N
         NodesChanged(time=NOW), [replace(waits.engine, nodes=frozenset({"n1"}))], None, [], None, frozenset()
     )
     assert [t.status for t in store.unfinished_summaries() if t.id == 9] == ["starting"]
-    (view,) = [t for t in daemon.service.trainers(ADMIN, 0, 0)[0] if t["id"] == 9]
+    daemon.load_index()
+    found = asyncio.run(daemon.service.trainers(ADMIN, 0, 0, 0))
+    (view,) = [t for t in json.loads(found.body) if t["id"] == 9]
     assert (view["status"], view["nodes"]) == ("waiting", [])
 
 

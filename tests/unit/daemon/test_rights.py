@@ -130,7 +130,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     store.record(change, trainers, plan, actions, None, frozenset({"n1", "n2"}))
     for id_ in (ALICES, BOBS, BOBS_SECRET):
         store.record(TrainerCancelled(time=3.0, trainer=id_), [], None, [], None, frozenset())
+    daemon.load_index()
     yield daemon
+    daemon.lanes.close()
     store.close()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.api.callers import Caller
+from bftrainer.api.listing import LEFT_OUT
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
@@ -110,15 +111,17 @@ def test_a_restarted_daemon_goes_on_with_it(store: SqlStore, tmp_path: Path) -> 
         scheduler = MemoryScheduler(Machine({"n01", "n02", "n03"}), WallClock().now)
         daemon = Daemon(own, scheduler, store)
         daemon.recovery.load()
+        daemon.load_index()
         await daemon.recovery.run(daemon.agents)
         for event in await daemon.mailbox.batch():
             await daemon.runner.take(event)
-        every, left_out = daemon.service.trainers(Caller("root", 0, admin=True), 100, 0)
-        assert ([(t["name"], t["status"]) for t in every], left_out) == (
+        listed = await daemon.service.trainers(Caller("root", 0, admin=True), 100, 0, 0)
+        every = json.loads(listed.body)
+        assert ([(t["name"], t["status"]) for t in every], listed.headers[LEFT_OUT]) == (
             [("spirals", "completed"), ("long", "waiting"), ("waits", "cancelled"), ("waits", "waiting")],
-            0,
+            "0",
         )
-        shown = daemon.service.show(Caller("root", 0, admin=True), "long")
+        shown = await daemon.service.show(Caller("root", 0, admin=True), "long")
         assert (shown["samples"], shown["scalability"]["may_ask_for"]) == (every[1]["samples"], 4)
 
     asyncio.run(scenario())

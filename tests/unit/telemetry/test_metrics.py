@@ -50,7 +50,7 @@ STATUS = {
 
 
 def exposed(telemetry: Telemetry) -> dict[str, Metric]:
-    text = render(telemetry.metrics.registry, STATUS, [trainer("one"), trainer("two", ended_at=3.0)])
+    text = render(telemetry.metrics.registry, STATUS, [trainer("one")])
     return {family.name: family for family in text_string_to_metric_families(text.decode())}
 
 
@@ -68,7 +68,7 @@ def pause(node: str, generation: int, **more: Any) -> Pause:
     return Pause(node=node, generation=generation, **{**told, **more})
 
 
-def test_every_unfinished_trainer_is_exported_with_what_it_reported() -> None:
+def test_every_trainer_with_nodes_is_exported_with_what_it_reported() -> None:
     found = values(Telemetry())
     assert found["bftrainer_pool_nodes", "used"] == 3
     assert found["bftrainer_pilots",] == 4
@@ -77,7 +77,25 @@ def test_every_unfinished_trainer_is_exported_with_what_it_reported() -> None:
     assert found["bftrainer_trainer_nodes", "ann", "one"] == 2
     assert found["bftrainer_trainer_metric", "ann", "loss", "one"] == 0.5
     assert found["bftrainer_trainer_metric", 'a "quoted" name', "ann", "one"] == 1.0
-    assert not any("two" in key for key in found)
+
+
+def test_for_trainers_beyond_the_bound_there_is_a_count() -> None:
+    many = [trainer(f"t{n}") for n in range(10)]
+    text = render(Telemetry().metrics.registry, STATUS, many, 3 * (1 + 4 + 2) + 1)
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    named = {s.labels["trainer"] for s in families["bftrainer_trainer_nodes"].samples}
+    assert named == {"t0", "t1", "t2"}
+    assert families["bftrainer_trainers_left_out"].samples[0].value == 7
+
+
+def test_texts_of_users_break_no_exposition() -> None:
+    """Databases of earlier versions may hold such texts."""
+    odd = trainer("a\ud800b", user="x\ny", metrics={"loss\ud83d\n# HELP": 1.0})
+    text = render(Telemetry().metrics.registry, STATUS, [odd]).decode()
+    (sample,) = next(
+        f for f in text_string_to_metric_families(text) if f.name == "bftrainer_trainer_metric"
+    ).samples
+    assert sample.labels == {"trainer": r"a\ud800b", "user": r"x\ny", "metric": r"loss\ud83d\n# HELP"}
 
 
 def eventful() -> Telemetry:

@@ -1,0 +1,89 @@
+"""Sends large answers in pieces, so that a client that reads slowly holds a bounded amount of memory.
+
+An answer is in memory until its client has taken it. All answers under way have a bound, those of one user a
+quarter of it, and each must be taken in a bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from bftrainer.api.admission import BusyError
+
+PIECE = 64 * 1024
+"""Smaller answers are sent at once and not counted: the number of connections bounds them."""
+SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of an answer, ready to be sent."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json; charset=utf-8"
+
+
+class Answers:
+    """The answers that are under way: `most` bytes together. Each has `seconds` to be taken by its client.
+
+    `bounded` is told which bound was hit, and by which user.
+    """
+
+    def __init__(self, most: int, seconds: float, bounded: Callable[[str, str], None]) -> None:
+        self._most, self._seconds, self._bounded = most, seconds, bounded
+        self._bytes: Counter[str] = Counter()
+
+    async def send(self, request: web.Request, user: str, answer: Answer) -> web.StreamResponse:
+        """Send an answer to a user. The connection of a client that does not take it in time is cut.
+
+        Raises:
+            BusyError: too much is under way already, to this user or to all.
+        """
+        headers = {**answer.headers, "Content-Type": answer.content_type}
+        if len(answer.body) <= PIECE:
+            return web.Response(body=answer.body, headers=headers)
+        with self._counted(user, len(answer.body)):
+            response = web.StreamResponse(headers=headers)
+            response.content_length = len(answer.body)
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await response.prepare(request)
+                    for piece in _pieces(answer.body):
+                        await response.write(piece)
+                    await response.write_eof()
+            except TimeoutError:
+                self._bounded("answer_s", user)
+                if request.transport is not None:
+                    request.transport.abort()
+            return response
+
+    @contextmanager
+    def _counted(self, user: str, size: int) -> Iterator[None]:
+        """While an answer of so many bytes is under way."""
+        # one answer is always possible: its own size has a bound
+        if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
+            self._bounded("answers_mb_max", user)
+            raise BusyError("read the large answers that you have asked for first (answers_mb_max)", 429)
+        if self._bytes and self._bytes.total() + size > self._most:
+            self._bounded("answers_mb_max", user)
+            raise BusyError(
+                "large answers are under way to others; try again in a minute (answers_mb_max)", 503
+            )
+        self._bytes[user] += size
+        try:
+            yield
+        finally:
+            self._bytes[user] -= size
+            self._bytes = +self._bytes
+
+
+def _pieces(body: bytes) -> Iterator[memoryview]:
+    view = memoryview(body)
+    return (view[begin : begin + PIECE] for begin in range(0, len(view), PIECE))

@@ -1,0 +1,59 @@
+"""What Prometheus reads, made in a thread and at most once in a second for each kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bftrainer.api.answers import Answer
+from bftrainer.api.callers import Caller
+from bftrainer.daemon.lanes import Lane
+from bftrainer.settings.live import LiveSettings
+from bftrainer.telemetry.metrics import METRICS_TYPE, render
+from bftrainer.telemetry.telemetry import Telemetry
+
+KEPT_S = 1.0
+"""An answer is given again for so long."""
+
+Task = asyncio.Task[Answer]
+
+
+class Exposition:
+    """The texts of the last second, by caller; all admins share one."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        settings: LiveSettings,
+        lane: Lane,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._telemetry, self._settings, self._lane, self._clock = telemetry, settings, lane, clock
+        self._made: dict[str, tuple[float, Task]] = {}
+
+    async def answer(
+        self, caller: Caller, moment: Callable[[], tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]
+    ) -> Answer:
+        """The metrics for a caller; `moment` gives the status and the trainers that hold nodes, in order.
+
+        Raises:
+            BusyError, LateError: see `Lane.run`.
+        """
+        now = self._clock()
+        self._made = {key: made for key, made in self._made.items() if made[0] > now}
+        key = "admins" if caller.admin else f"user {caller.user}"
+        if key not in self._made:
+            self._made[key] = (now + KEPT_S, asyncio.create_task(self._make(caller, *moment())))
+        return await asyncio.shield(self._made[key][1])
+
+    async def _make(
+        self, caller: Caller, status: Mapping[str, Any], trainers: Sequence[Mapping[str, Any]]
+    ) -> Answer:
+        registry, most = self._telemetry.metrics.registry, self._settings.current.metrics_series_max
+
+        def make() -> Answer:
+            return Answer(render(registry, status, trainers, most), {}, METRICS_TYPE)
+
+        return await self._lane.run(caller.user, make)

@@ -1,0 +1,183 @@
+"""What the daemon answers while its store stands still, and how answers with many rows are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer.api.callers import NOBODY, Caller, Callers
+from bftrainer.api.client import Client, DaemonError
+from bftrainer.api.errors import LateError
+from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
+from bftrainer.api.routes import users_application
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.engine.restore import restore
+from bftrainer.model.actions import Ended
+from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+from bftrainer.store.sql import SqlStore
+from bftrainer.testing.memory import Machine, MemoryScheduler
+from bftrainer.testing.store import end
+from tests.support.nodes_world import settings_in
+from tests.support.serving import serving
+
+SPEC = TrainerSpec(name="t", command=("python", "train.py"), n_min=1, n_max=2, samples=100)
+ADMIN, ANN, BOB = Caller("root", 0, admin=True), Caller("ann", 1), Caller("bob", 2)
+WAITING = 30
+
+
+class StuckStore(SqlStore):
+    """A store whose reads take until `goes_on` is set, as over a file system that hangs."""
+
+    goes_on: threading.Event
+
+    def _transaction(self) -> Any:
+        self.goes_on.wait(60)
+        return super()._transaction()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Bob's last trainer has the only node, and one has ended; 30 of Ann and Bob wait."""
+    own = settings_in(tmp_path, list_max=10, read_s=60.0)
+    StuckStore.goes_on = threading.Event()
+    StuckStore.goes_on.set()
+    store = StuckStore(own.database)
+    end(store, store.submit(replace(SPEC, name="over", user="ann"), 0.0), 0.5)
+    trainers = []
+    for n in range(2, WAITING + 3):
+        spec = replace(SPEC, name=f"t{n}", user=("ann", "bob")[n % 2])
+        id_ = store.submit(replace(spec, user="bob" if n == WAITING + 2 else spec.user), float(n))
+        trainers.append(Trainer(id=id_, spec=spec, submitted_at=float(n)))
+    last = trainers.pop()
+    last = replace(last, spec=replace(last.spec, user="bob"), nodes=frozenset({"n1"}), members=("n1",))
+    made = Daemon(own, MemoryScheduler(Machine({"n1"}), lambda: 0.0), store)
+    made.load_index()
+    made.runner.state = restore(replace(own.engine, max_parallel=1), frozenset({"n1"}), [last, *trainers])
+    yield made
+    StuckStore.goes_on.set()
+    made.lanes.close()
+    store.close()
+
+
+def stand_still(daemon: Daemon) -> None:
+    """From now on the store does not answer, and nobody waits long for it."""
+    StuckStore.goes_on.clear()
+    daemon.settings.current = daemon.settings.current.model_copy(update={"read_s": 0.05})
+
+
+def page(daemon: Daemon, caller: Caller, **how: int) -> tuple[list[int], dict[str, str]]:
+    told = {"ended": 0, "skip": 0, "after": 0, **how}
+    found = asyncio.run(daemon.service.trainers(caller, told["ended"], told["skip"], told["after"]))
+    return [t["id"] for t in json.loads(found.body)], dict(found.headers)
+
+
+def test_what_needs_no_disk_is_answered_while_the_store_stands_still(daemon: Daemon) -> None:
+    stand_still(daemon)
+    status = daemon.service.status(ADMIN)
+    assert status["trainers"] == {"waiting": 30, "running": 1, "completed": 1}
+    assert [t["name"] for t in status["running"]] == ["t32"]
+    assert daemon.service.liveness_problems() == []
+    text = asyncio.run(daemon.service.metrics(NOBODY)).body.decode()
+    assert 'bftrainer_trainers{status="waiting"} 30.0' in text
+    assert len(page(daemon, ADMIN)[0]) == 11, "a list without those that ended"
+    for name, id_ in (("t4", 4), ("6", 6)):
+        assert asyncio.run(daemon.service.cancel(ANN, name))["id"] == id_
+    ordered = asyncio.run(daemon.mailbox.batch())
+    assert [e.trainer for e in ordered if isinstance(e, TrainerCancelled)] == [4, 6]
+
+
+def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> None:
+    stand_still(daemon)
+
+    async def ask() -> None:
+        for asked in (
+            daemon.service.trainers(ADMIN, 1, 0, 0),
+            daemon.service.show(ADMIN, "t4"),
+            daemon.service.cancel(BOB, "t4"),
+            daemon.service.rows(ADMIN, "events", 10, None, None),
+        ):
+            with pytest.raises(LateError, match=r"from the store takes more than 0\.05 s at the moment"):
+                await asked
+
+    asyncio.run(ask())
+    assert "reading" in daemon.service.readiness_problems()[-1]
+    StuckStore.goes_on.set()
+    daemon.settings.current = daemon.settings.current.model_copy(update={"read_s": 60.0})
+    assert asyncio.run(daemon.service.show(ADMIN, "t4"))["id"] == 4
+
+
+def test_an_end_that_the_store_does_not_have_yet_is_told(daemon: Daemon) -> None:
+    event = TrainerCancelled(time=50.0, trainer=4)
+    daemon.index.took(event, Ended(trainer=4, status=TrainerStatus.CANCELLED, reason="by ann"), None)
+    ids, headers = page(daemon, ANN, ended=5)
+    assert (ids[:4], headers[LEFT_OUT]) == ([1, 2, 4, 6], "0")
+    shown = asyncio.run(daemon.service.show(ANN, "t4"))
+    assert (shown["status"], shown["reason"], shown["ended_at"]) == ("cancelled", "by ann", 50.0)
+
+
+def test_of_those_that_wait_an_answer_has_some_and_leads_to_the_next(daemon: Daemon) -> None:
+    ids, headers = page(daemon, ADMIN, ended=5)
+    assert ids == [1, *range(2, 12), 32], "that which holds a node is in the first, whenever it arrived"
+    assert headers == {LEFT_OUT: "0", WAITING_LEFT_OUT: "20", NEXT: "11"}
+    ids, headers = page(daemon, ADMIN, after=11)
+    assert (ids, headers[WAITING_LEFT_OUT], headers[NEXT]) == ([*range(12, 22)], "10", "21")
+    ids, headers = page(daemon, ADMIN, after=21)
+    assert (ids, headers[WAITING_LEFT_OUT]) == ([*range(22, 32)], "0") and NEXT not in headers
+    ids, headers = page(daemon, ANN)
+    assert (ids, headers[WAITING_LEFT_OUT]) == ([*range(2, 22, 2)], "5")
+
+
+def test_clients_follow_all_pages(daemon: Daemon) -> None:
+    async def ask(**how: Any) -> Any:
+        socket = daemon.settings.current.socket
+        async with serving(users_application(daemon.service, Callers(), max_request=1000), socket):
+            return await asyncio.to_thread(Client(socket).trainers, 5, **how)
+
+    found = asyncio.run(ask(every=True))
+    assert ([t["id"] for t in found.trainers], found.waiting_left_out) == ([*range(1, 33)], 0)
+    found = asyncio.run(ask())
+    assert (len(found.trainers), found.waiting_left_out, found.ended_left_out) == (12, 20, 0)
+    stand_still(daemon)
+    with pytest.raises(DaemonError, match="takes more than"):
+        asyncio.run(ask())
+
+
+def test_an_answer_of_rows_ends_where_it_is_full(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = daemon.service.store
+    wide = frozenset(f"node{n:04}" for n in range(400))  # a row of about 5 kB
+    for n in range(60):
+        store.record(NodesChanged(time=float(n), joined=wide), [], None, [], None, frozenset())
+    monkeypatch.setattr("bftrainer.daemon.history.MB", 100_000 / 8)
+
+    async def rows(limit: int, before: int | None) -> tuple[list[int], str | None]:
+        found = await daemon.service.rows(ADMIN, "events", limit, None, before)
+        assert len(found.body) <= 100_000
+        return [row["id"] for row in json.loads(found.body)], found.headers.get(NEXT)
+
+    every, before, pages = list[int](), None, 0
+    while pages == 0 or before is not None:
+        ids, to = asyncio.run(rows(1000, before))
+        every, before, pages = [*ids, *every], int(to) if to else None, pages + 1
+    assert every == [row["id"] for row in store.rows("events", None)] and pages > 2
+    assert asyncio.run(rows(5, None)) == (every[-5:], None)
+
+
+def test_a_row_that_is_larger_than_an_answer_comes_alone(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = daemon.service.store
+    for n in range(3):
+        store.record(
+            NodesChanged(time=float(n), joined=frozenset({"n" * 999})), [], None, [], None, frozenset()
+        )
+    monkeypatch.setattr("bftrainer.daemon.history.MB", 1)
+    found = asyncio.run(daemon.service.rows(ADMIN, "events", 2, None, None))
+    assert len(json.loads(found.body)) == 1 and NEXT in found.headers
