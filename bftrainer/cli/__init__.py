@@ -11,6 +11,7 @@ import sys
 import click
 
 from bftrainer import __version__
+from bftrainer.cli.shared.terminal import say
 from bftrainer.errors import BftrainerError
 
 COMMANDS: dict[str, str] = {
@@ -73,7 +74,7 @@ def main() -> None:
         if debug:
             raise
         for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+            say(f"error: {line}", err=True)
         sys.exit(1)
     except BrokenPipeError:  # the program that read our output has ended, such as head
         sys.stderr.close()

@@ -9,6 +9,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 
 
 @click.group("admin")
@@ -46,4 +47,4 @@ def _order(order: str, config: Path | None, state_dir: str | None, as_json: bool
     if as_json:
         print_json(now)
     else:
-        click.echo(f"{now['operation']}; {now['pilots']} pilots, {now['pool'] - now['unused']} nodes in use")
+        say(f"{now['operation']}; {now['pilots']} pilots, {now['pool'] - now['unused']} nodes in use")

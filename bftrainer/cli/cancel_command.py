@@ -10,6 +10,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 
 
 @click.command("cancel")
@@ -27,4 +28,4 @@ def command(trainer: str, wait: bool, config: Path | None, state_dir: str | None
     if as_json:
         print_json(found)
     else:
-        click.echo(f"{found['name']}: {found['status']} after {found['samples']:,} samples")
+        say(f"{found['name']}: {found['status']} after {found['samples']:,} samples")

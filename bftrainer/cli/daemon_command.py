@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from bftrainer.cli.shared.options import setting_options
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
@@ -109,4 +110,4 @@ def command(
 
 
 def _say(sentence: str) -> None:
-    click.echo(sentence, err=True)
+    say(sentence, err=True)

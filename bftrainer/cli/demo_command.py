@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Positive
 from bftrainer.errors import BftrainerError
 
@@ -85,7 +86,7 @@ def command(
     if as_json:
         print_json({**dataclasses.asdict(summary), "good": summary.good})
     else:
-        click.echo("\n" + "\n".join(summary_lines(summary)))
+        say("\n" + "\n".join(summary_lines(summary)))
     sys.exit(0 if summary.good else 1)
 
 

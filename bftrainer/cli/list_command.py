@@ -11,6 +11,7 @@ from bftrainer.api.listing import ENDED
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.worker_phases import phases
 
 COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done", "samples/s", "metrics")
@@ -51,14 +52,14 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
     if not as_json:
         for t in never[:EXPLAINED]:
-            click.echo(f"{t['name']} ({t['id']}) waits: it {t['reason']}")
+            say(f"{t['name']} ({t['id']}) waits: it {t['reason']}")
         if len(never) > EXPLAINED:
-            click.echo(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
+            say(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
     if listed.waiting_left_out:
-        click.echo(f"{listed.waiting_left_out:,} more wait; --all lists them", err=as_json)
+        say(f"{listed.waiting_left_out:,} more wait; --all lists them", err=as_json)
     if listed.ended_left_out:
         more = "--all lists them, -n as many as you like"
-        click.echo(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
+        say(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
 
 
 def row(t: dict[str, Any]) -> tuple[object, ...]:

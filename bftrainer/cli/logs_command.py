@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say, say_as_it_is
 
 
 @click.command("logs")
@@ -32,21 +36,38 @@ def command(
     """Show the last lines that TRAINER's workers printed, node by node.
 
     Workers print into files that belong to the trainer's user, in a folder that `bftrainer show` names.
+
+    What your own workers printed is shown as it is, as `tail` would. On a terminal, control characters in
+    what others' workers printed are escaped, as they could make the terminal show or do anything.
     """
     from bftrainer.cli.shared import worker_output
 
-    folder = Path(connect(config, state_dir).call("GET", f"trainers/{trainer}")["log_dir"])
+    shown = connect(config, state_dir).call("GET", f"trainers/{trainer}")
+    folder = Path(shown["log_dir"])
+    put = say_as_it_is if shown["user"] == _own_name() or not _is_terminal() else say
     found = worker_output.last_lines(folder, lines, node)
     if as_json:
         print_json({name: part.text for name, part in found.items()})
         return
     if not found and not follow:
-        click.echo("nothing has been printed yet")
+        say("nothing has been printed yet")
     while True:
         for name, part in found.items():
             for line in part.text.splitlines():
-                click.echo(f"{name}: {line}")
+                put(f"{name}: {line}")
         if not follow:
             return
         time.sleep(0.5)
         found = worker_output.added(folder, {name: part.end for name, part in found.items()}, node)
+
+
+def _own_name() -> str:
+    """The user's name; the number of a user that has none on this machine."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()

@@ -12,6 +12,7 @@ import click
 
 from bftrainer.cli.shared.completion import complete_node
 from bftrainer.cli.shared.options import setting_options
+from bftrainer.cli.shared.terminal import say
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -69,8 +70,8 @@ def command(
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error
     if warning:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
+        say(f"warning: {warning}", err=True)
+    say(f"{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
 
 
 def _pilot_user(settings: Settings) -> str:

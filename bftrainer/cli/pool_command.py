@@ -10,6 +10,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 
 
 @click.command("pool")
@@ -37,7 +38,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
         for n in found["nodes"]
     ]
     print_table(columns, [[n[column] for column in columns] for n in rows])
-    click.echo(f"{found['size']} of {len(rows)} nodes in the pool")
+    say(f"{found['size']} of {len(rows)} nodes in the pool")
 
 
 def _moment(seconds: float | None) -> str:

@@ -15,6 +15,7 @@ from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replay_figures import print_figures
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Output, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
@@ -158,7 +159,7 @@ def _replay_log(parameters: dict[str, Any], settings: Settings, out: Path | None
         storage.write(done.report_data, out)
     figures = {**done.figures, "wall_s": time.perf_counter() - started}
     if done.fallbacks:
-        click.echo(
+        say(
             f"warning: {figures['fallbacks']} of {figures['decisions']} decisions were made without the MILP "
             f"that was asked for: {done.fallbacks[0]}",
             err=True,

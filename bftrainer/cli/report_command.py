@@ -9,6 +9,7 @@ import click
 from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Output
 
 
@@ -42,7 +43,7 @@ def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_
     if as_json:
         print_json({"runs": [run.name for run in records], "files": [str(file) for file in files]})
     else:
-        click.echo(
+        say(
             f"{len(records)} run{'s' * (len(records) != 1)} in {out}"
             + (f", {len(made.pictures)} pictures in {png}" if png else "")
         )

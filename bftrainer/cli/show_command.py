@@ -12,6 +12,7 @@ from bftrainer.cli.list_command import shown
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 
 
 @click.command("show")
@@ -41,11 +42,11 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "ended": _moment(t["ended_at"]) if t["ended_at"] else "-",
     }
     print_table(("", ""), list(lines.items()))
-    click.echo("\nspeed by nodes")
+    say("\nspeed by nodes")
     print_table(
         ("nodes", "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
     )
-    click.echo("\nwhat a rescale costs")
+    say("\nwhat a rescale costs")
     print_table(
         ("", "seconds", "+-", "times", ""),
         [
@@ -55,7 +56,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         ],
     )
     if t["pauses"]:
-        click.echo("\nlast pauses")
+        say("\nlast pauses")
         print_table(
             ("time", "change", "nodes", "step", "pause", "steps lost"), [_pause(p) for p in t["pauses"]]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from bftrainer.cli.list_command import shown
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 
 
 @click.command("status")
@@ -24,20 +26,15 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
     plan = s["last_plan"]
     lines = {
         "daemon": f"bftrainer {s['version']}, pid {s['pid']}, up {timedelta(seconds=int(s['up_s']))}",
-        "state": s["state"] + "".join(f"\n{problem}" for problem in s["problems"]),
+        "state": [s["state"], *s["problems"]],
         "pool": f"{s['pool']} nodes, {s['unused']} unused, {s['pilots']} pilots",
         "trainers": ", ".join(f"{n} {status}" for status, n in s["trainers"].items()) or "none",
-        **({"bounds hit": "\n".join(["in the last hour", *hit])} if (hit := s.get("bounds_hit")) else {}),
-        "last plan": "none yet"
-        if plan is None
-        else f"{plan['allocator']}: {plan['status']}, {'proven' if plan['proven'] else 'not proven'}, "
-        f"objective {plan['objective']:.6g}, {plan['solve_ms']:.1f} ms"
-        + (f" ({plan['note']})" if plan["note"] else "")
-        + (f"\nfell back: {plan['fallback']}" if plan["fallback"] else ""),
+        **({"bounds hit": ["in the last hour", *hit]} if (hit := s.get("bounds_hit")) else {}),
+        "last plan": "none yet" if plan is None else _plan(plan),
     }
     print_table(("", ""), list(lines.items()))
     if s["running"]:
-        click.echo()
+        say()
         cells = [
             (
                 t["name"],
@@ -49,3 +46,12 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             for t in s["running"]
         ]
         print_table(("running", "nodes", "step", "samples/s", "metrics"), cells)
+        if s.get("running_left_out"):
+            say(f"{s['running_left_out']:,} more run; bftrainer list has them")
+
+
+def _plan(plan: dict[str, Any]) -> list[str]:
+    proof = "proven" if plan["proven"] else "not proven"
+    made = f"{plan['allocator']}: {plan['status']}, {proof}, objective {plan['objective']:.6g}"
+    took = f", {plan['solve_ms']:.1f} ms" + (f" ({plan['note']})" if plan["note"] else "")
+    return [made + took, *([f"fell back: {plan['fallback']}"] if plan["fallback"] else [])]

@@ -10,6 +10,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.terminal import say
 
 
 @click.command("submit")
@@ -56,8 +57,6 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     if as_json:
         print_json(answer)
     else:
-        click.echo(
-            f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}"
-        )
+        say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
         if answer.get("note"):
-            click.echo(f"it waits until that changes: it {answer['note']}")
+            say(f"it waits until that changes: it {answer['note']}")

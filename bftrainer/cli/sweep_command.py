@@ -15,6 +15,7 @@ import click
 from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
@@ -91,14 +92,14 @@ def command(
                 progress = partial(reached.update, advance)
                 rows = sweep.sweep(todo, folder, pool, keep_records=keep_records, progress=progress)
         except KeyboardInterrupt:
-            click.echo(f"interrupted: {reached.text()} are done; repeat the command to go on", err=True)
+            say(f"interrupted: {reached.text()} are done; repeat the command to go on", err=True)
             sys.exit(130)
     if as_json:
         print_json(rows)
     else:
         _print(todo, rows)
         runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        click.echo(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+        say(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
     _warn(rows)
     if any(row["error"] is not None for row in rows):
         sys.exit(1)
@@ -125,16 +126,14 @@ def _warn(rows: Sequence[dict[str, Any]]) -> None:
     """Print on standard error how many runs fell back to another allocator, and how many failed."""
     fallen = sum(bool(row.get("fallbacks")) for row in rows)
     if fallen:
-        click.echo(
+        say(
             f"warning: in {fallen} of {len(rows)} runs, decisions were made without the MILP that was asked "
             "for: column fallbacks has how many, and bftrainer replay with the same parameters says why",
             err=True,
         )
     failed = sum(row["error"] is not None for row in rows)
     if failed:
-        click.echo(
-            f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True
-        )
+        say(f"error: {failed} of {len(rows)} runs failed; repeat the command to try them again", err=True)
 
 
 def _print(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:
@@ -151,7 +150,7 @@ def _print(jobs: Sequence[SweepRun], rows: Sequence[dict[str, Any]]) -> None:
     print_table([*parameters, *COLUMNS.values()], shown)
     for row in rows:
         if row["error"] is not None:
-            click.echo(f"{row['name']}: {row['error']}")
+            say(f"{row['name']}: {row['error']}")
 
 
 def _cell(value: object) -> str:

@@ -9,6 +9,7 @@ import click
 from bftrainer.cli.shared.log_options import log_options
 from bftrainer.cli.shared.logs import log_argument, print_notes, read_log
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Output, Positive, parse_utc
 from bftrainer.traces.formats.lines import counted
 from bftrainer.traces.logs import LogOptions
@@ -35,7 +36,7 @@ def command(
     print_notes(found)
     with progress_bar("write") as progress:
         write(out, found.intervals, found.end, progress)
-    click.echo(
+    say(
         f"{out}: {counted(len(found.intervals), 'interval', 'intervals')} of "
         f"{counted(len(found.nodes), 'node', 'nodes')}",
         err=True,

@@ -12,6 +12,7 @@ from bftrainer.cli.shared.log_options import log_options
 from bftrainer.cli.shared.logs import log_argument, print_notes, read_log
 from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Output
 from bftrainer.traces.logs import LogOptions
 
@@ -62,7 +63,7 @@ def _about(log: Log) -> dict[str, Any]:
 
 def _print(log: Log, figures: Characteristics) -> None:
     print_notes(log)
-    click.echo(
+    say(
         f"{log.format}: {figures.fragments:,} fragments of {len(log.nodes):,} nodes, "
         f"{figures.cut:,} of them cut by the log's begin or end\n"
     )
@@ -71,9 +72,9 @@ def _print(log: Log, figures: Characteristics) -> None:
         ("fragments shorter than", "share of them", "of the node-time"),
         [(_time(s.length_s), f"{s.fragments:.1%}", f"{s.node_time:.1%}") for s in figures.shorter],
     )
-    click.echo()
+    say()
     _print_percentiles(figures)
-    click.echo(
+    say(
         f"\nno idle node {figures.empty_share:.1%} of the time; a fragment lasts "
         f"{_time(figures.mean_fragment_s)} on average"
     )
@@ -90,7 +91,7 @@ def _print_rates(figures: Characteristics) -> None:
         f"{figures.machine_nodes:,}",
     )
     print_table(("hours", "INC/h", "DEC/h", "ratio", "equivalent nodes", "of nodes"), [cells])
-    click.echo(
+    say(
         f"events in which nodes join: {figures.join_events_per_h:.2f}/h; leave: "
         f"{figures.leave_events_per_h:.2f}/h\n"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Output, Positive
 from bftrainer.traces.formats.lines import counted
 
@@ -38,4 +39,4 @@ def command(out: Path, profile: str, nodes: int | None, hours: float, seed: int)
         made = generate(fitted, nodes or fitted.nodes, hours, seed, progress)
     with progress_bar("write") as progress:
         write(out, made, hours * 3600, progress)
-    click.echo(f"{out}: {counted(len(made), 'interval', 'intervals')}", err=True)
+    say(f"{out}: {counted(len(made), 'interval', 'intervals')}", err=True)

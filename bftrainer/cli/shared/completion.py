@@ -8,20 +8,22 @@ import click
 from click.shell_completion import CompletionItem
 
 from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.terminal import printable
 from bftrainer.errors import BftrainerError
 
 
 def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the names of trainers, each with its status."""
     found = _answer(ctx, "trainers") or []
-    return [CompletionItem(t["name"], help=t["status"]) for t in found if t["name"].startswith(incomplete)]
+    names = ((printable(t["name"]), t["status"]) for t in found)
+    return [CompletionItem(name, help=status) for name, status in names if name.startswith(incomplete)]
 
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the names of nodes, each with its state."""
     rows = (_answer(ctx, "pool") or {"nodes": []})["nodes"]
     return [
-        CompletionItem(n["node"], help=n["why"] or n["state"])
+        CompletionItem(printable(n["node"]), help=printable(n["why"] or n["state"]))
         for n in rows
         if n["node"].startswith(incomplete)
     ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from bftrainer.cli.list_command import COLUMNS, row
+from bftrainer.cli.shared.terminal import printable, say
 from bftrainer.cli.shared.worker_phases import PhaseTimes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def show(views: Iterable[View], seconds: float, *, quiet: bool) -> None:
         changed = times.update(view.elapsed_s, view.trainers)
         if not quiet and (changed or view.elapsed_s - last >= LINE_S):
             last = view.elapsed_s
-            click.echo(line(view, times))
+            say(line(view, times))
 
 
 def line(view: View, times: PhaseTimes) -> str:
@@ -63,7 +63,8 @@ def _pool(view: View) -> Table:
     for n in view.pool["nodes"]:
         style = "dim" if n["state"] == "busy" else "green" if n["trainer"] else "yellow"
         state = "taken by the main scheduler" if n["state"] == "busy" else "idle"
-        pool.add_row(n["node"], state, n["trainer"] or "", n["role"] or "", style=style)
+        cells = (n["node"], state, n["trainer"], n["role"])
+        pool.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return pool
 
 
@@ -71,7 +72,7 @@ def _trainers(view: View, times: PhaseTimes) -> Table:
     trainers = Table(*COLUMNS, box=None, title="trainers", title_justify="left")
     for t in view.trainers:
         cells = dict(zip(COLUMNS, row(t), strict=True)) | {"workers": times.text(t, view.elapsed_s)}
-        trainers.add_row(*(Text("" if cell is None else str(cell)) for cell in cells.values()))
+        trainers.add_row(*(Text(printable(cell)) for cell in cells.values()))
     return trainers
 
 
@@ -81,5 +82,6 @@ def _pauses(view: View) -> Table:
     pauses = Table(*columns, box=None, title="last rescales", title_justify="left")
     for p in [p for p in view.pauses if p["kind"] != "restart"][-LAST_PAUSES:]:
         pause = f"{p['pause_s'] * 1e3:.0f} ms"
-        pauses.add_row(p["kind"], names[p["trainer"]], str(p["size"]), str(p["step"]), pause)
+        cells = (p["kind"], names[p["trainer"]], p["size"], p["step"], pause)
+        pauses.add_row(*(Text(printable(cell)) for cell in cells))
     return pauses

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bftrainer.cli.shared.progress import progress_bar
+from bftrainer.cli.shared.terminal import say
 
 if TYPE_CHECKING:
     from bftrainer.traces.logs import Log, LogOptions
@@ -30,8 +31,8 @@ def read_log(path: Path, options: LogOptions) -> Log:
 def print_notes(log: Log) -> None:
     """Print on standard error what the reader noted, and which lines it left out."""
     for note in log.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     if log.broken:
-        click.echo(f"note: {log.broken:,} of {log.lines:,} lines left out, not understood:", err=True)
+        say(f"note: {log.broken:,} of {log.lines:,} lines left out, not understood:", err=True)
         for example in log.examples:
-            click.echo(f"  {example}", err=True)
+            say(f"  {example}", err=True)

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import click
+from bftrainer.cli.shared.terminal import printable, say
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity, which JSON does not have, become null."""
-    click.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+    say(json.dumps(_finite(value), indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def _finite(value: Any) -> Any:
@@ -24,17 +24,20 @@ def _finite(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
-    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead."""
+    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead.
+
+    Control characters in cells are escaped; a cell of several lines is a list.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     if not rows and empty:
-        click.echo(empty)
+        say(empty)
         return
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
