@@ -69,13 +69,13 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._bound, self._accept)
 
     def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+        for accepted in range(AT_ONCE):
             try:
                 client, address = self._bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor, no memory: the connection waits in the kernel
-                self._pause(error)
+                self._pause(error, make_room=not accepted)  # else perhaps none waits any more
                 return
             self._admit(client, address)
 
@@ -118,12 +118,13 @@ class Listener:
             client.close()
             place.lost()
 
-    def _pause(self, error: OSError) -> None:
-        """Wait a moment, and have an idle connection make room meanwhile."""
+    def _pause(self, error: OSError, *, make_room: bool) -> None:
+        """Wait a moment; with `make_room`, have an idle connection end meanwhile."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._bound)
         self._resume = loop.call_later(PAUSE_S, self._listen)
-        self._admission.evict_idle()
+        if make_room:
+            self._admission.evict_idle()
         self._admission.failed(f"cannot accept connections: {error.strerror}")
 
 

@@ -13,6 +13,7 @@ import click
 from bftrainer.cli.shared.completion import complete_node
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Finite
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -35,7 +36,7 @@ TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
 @click.option("--user", default="", help="Mode site: as whom it is to run.  [default: you]")
 @click.option(
     "--limit",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0, max=1e9),
     metavar="SECONDS",
     help="How long the hole is.  [default: what Slurm expects]",
 )

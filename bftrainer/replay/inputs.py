@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.replay.scenario import Scenario
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.intervals import LogError
-from bftrainer.traces.logs import Log, LogOptions
+from bftrainer.traces.logs import Log, LogOptions, iso
 
 SLACK_S = 3600.0
 """How far a replay may reach beyond the log's last entry: the last state is taken to stay that long."""
@@ -38,7 +37,7 @@ def load_changes(scenario: Scenario, begin: float, end: float) -> list[NodesChan
     )
     if not any(change.joined for change in found):
         raise LogError(
-            f"{scenario.log}: none of the chosen nodes is idle from {_iso(begin)} to {_iso(end)} UTC; choose "
+            f"{scenario.log}: none of the chosen nodes is idle from {iso(begin)} to {iso(end)} UTC; choose "
             "other nodes by --pick, more of them, or other hours"
         )
     return found
@@ -54,12 +53,12 @@ def span(scenario: Scenario, log: Log) -> tuple[float, float]:
     end = log.end if scenario.hours is None else begin + scenario.hours * 3600
     if not (log.begin <= begin < log.end) or end <= begin:
         raise LogError(
-            f"{scenario.log}: spans {_iso(log.begin)} to {_iso(log.end)} UTC; --from {_iso(begin)} is outside"
+            f"{scenario.log}: spans {iso(log.begin)} to {iso(log.end)} UTC; --from {iso(begin)} is outside"
         )
     if end > log.end + SLACK_S:
         hours = (log.end - begin) / 3600
         raise LogError(
-            f"{scenario.log}: ends at {_iso(log.end)} UTC; --hours {scenario.hours:g} from {_iso(begin)} go "
+            f"{scenario.log}: ends at {iso(log.end)} UTC; --hours {scenario.hours:g} from {iso(begin)} go "
             f"beyond; ask for at most {hours:.4g}"
         )
     return begin, end
@@ -115,7 +114,3 @@ def _changes(
     """Cached, as a sweep replays the same nodes and hours many times."""
     log = _log(path, reading, stamp)
     return intervals.changes(log.intervals, chosen(sorted(log.nodes), nodes, pick), begin, end)
-
-
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -34,11 +34,14 @@ def _moment(value: object) -> object:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        try:
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+        except OverflowError:
+            raise ValueError("in UTC, that is before the year 1 or after 9999") from None
     return value
 
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 Moment = Annotated[float, BeforeValidator(_moment), Field(allow_inf_nan=False)]
 Hours = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 
@@ -54,7 +57,7 @@ class Scenario(BaseModel):
     model: Annotated[str | None, Field(description="all of a job table's trainers train this model")] = None
     nodes: Annotated[Count | None, Field(description="take so many nodes of the log's; none: all")] = None
     pick: Annotated[
-        Annotated[int, Field(ge=0)] | None,
+        Annotated[int, Field(ge=0, le=2**63 - 1)] | None,
         Field(description="seed by which these nodes are chosen at random; none: the first by name"),
     ] = None
     begin: Annotated[Moment | None, Field(description="where to begin, UTC; none: where the log does")] = None
@@ -79,7 +82,7 @@ class Scenario(BaseModel):
     noise: Annotated[
         float, Field(ge=0, le=10, allow_inf_nan=False, description="relative spread of measured speeds")
     ] = 0.0
-    seed: Annotated[Annotated[int, Field(ge=0)], Field(description="of this noise")] = 0
+    seed: Annotated[Annotated[int, Field(ge=0, le=2**63 - 1)], Field(description="of this noise")] = 0
     jct_first: Annotated[
         Count | None, Field(description="mean runtime and turnaround over the first so many trainers")
     ] = None

@@ -107,7 +107,7 @@ class DecisionSettings(Section):
         ),
     ] = DEFAULT.ageing_s
     user_max_nodes: Annotated[
-        Annotated[int, Field(ge=1)] | None,
+        Annotated[int, Field(ge=1, le=1_000_000)] | None,
         Setting(
             help="most nodes that one user's trainers hold together; none: no such limit",
             unit="nodes",

@@ -118,7 +118,7 @@ def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -
     if not log.begin <= start < log.end or end > log.end:
         last = "" if hours is None else f" --hours {hours:g}"
         raise LogError(
-            f"--from {_iso(start)}{last}: the log spans {_iso(log.begin)} to {_iso(log.end)} UTC "
+            f"--from {iso(start)}{last}: the log spans {iso(log.begin)} to {iso(log.end)} UTC "
             f"({(log.end - log.begin) / 3600:g} h); stay within"
         )
     names = log.nodes if nodes is None else first_nodes(log.intervals, nodes)
@@ -136,8 +136,12 @@ def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -
     )
 
 
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def iso(moment: float) -> str:
+    """Unix seconds as date and time in UTC; as they are, where no calendar has the year."""
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:g} s"
 
 
 def detect(head: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ _OPTIONS = (
     ),
     click.option(
         "--min-gap",
-        type=Finite(min=0.0),
+        type=Finite(min=0.0, max=1e9),
         default=0.0,
         show_default=True,
         metavar="SECONDS",

@@ -21,11 +21,11 @@ def parse_utc(text: str | None) -> float | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):  # in UTC it may lie before the first year, or after the last
         raise click.BadParameter(
             f"{text!r} is no time; write it like 2021-02-11T00:48:48 (UTC)", param_hint="--from"
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class Finite(click.FloatRange):

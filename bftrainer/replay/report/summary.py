@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from bftrainer.replay.record.data import ReportData
 from bftrainer.replay.scenario import in_words
+from bftrainer.traces.logs import iso
 
 FIGURES: Sequence[tuple[str, Callable[[Mapping[str, Any]], str], str]] = (
     ("efficiency U", lambda f: f"{f['efficiency_u']:.1%}", "of what as many dedicated nodes would process"),
@@ -82,7 +82,7 @@ def runtimes(replays: Sequence[ReportData]) -> dict[str, list[str]]:
 
 def utc(moment: float) -> str:
     """Unix seconds as date and time in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+    return iso(moment).replace("T", " ")[:16]
 
 
 def _hours(hours: float | None) -> str:

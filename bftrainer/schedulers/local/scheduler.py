@@ -148,7 +148,8 @@ class LocalScheduler:
         """Take nodes away at the very moment of the log."""
         while self._next is not None:
             due = self._playback.wall_time(self._next.time)
-            await asyncio.sleep(max(RETRY_S if self._taken else 0.0, due - self._clock.now()))
+            until_due = max(0.0, due - self._clock.now())
+            await asyncio.sleep(min(RETRY_S, until_due) if self._taken else until_due)
             try:
                 self._advance()
             except SchedulerError as error:  # what is taken stays so, and is tried again

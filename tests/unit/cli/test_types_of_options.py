@@ -34,6 +34,12 @@ def test_a_time_is_utc_unless_it_names_a_zone() -> None:
         parse_utc("yesterday")
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_times_that_utc_does_not_have_are_no_times(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no time"):
+        parse_utc(text)
+
+
 def test_an_output_goes_into_a_folder_that_exists(tmp_path: Path) -> None:
     assert Output(".png").convert(str(tmp_path / "a.png"), None, None) == tmp_path / "a.png"
     with pytest.raises(click.BadParameter, match="make it first"):

@@ -1,0 +1,135 @@
+"""What a user is told when the daemon is busy, gone, stuck, or something else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bftrainer.api import client as client_module
+from bftrainer.api.client import Client, DaemonError
+from bftrainer.api.connection import answer_without_request
+
+OK = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue"
+)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that tries for a second."""
+    monkeypatch.setattr(client_module, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(client_module, "RETRY_S", 0.05)
+
+
+@contextmanager
+def daemon(at: Path, *answers: bytes) -> Iterator[list[bytes]]:
+    """Something that gives these answers, one to a connection, the last to all others; the requests that it
+    has got. An empty answer closes the connection; `wait` keeps it, and answers nothing."""
+    asked: list[bytes] = []
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(at))
+    listener.listen()
+
+    def serve() -> None:
+        for n in range(10_000):
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                asked.append(connection.recv(100_000))
+                answer = answers[min(n, len(answers) - 1)]
+                if answer == b"wait":
+                    connection.recv(1)
+                elif answer:
+                    connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield asked
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+def refused(at: Path, method: str = "GET") -> str:
+    with pytest.raises(DaemonError) as error:
+        Client(at).call(method, "status")
+    return str(error.value)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_request_that_a_busy_daemon_did_not_take_is_sent_again(
+    tmp_path: Path, status: int, method: str
+) -> None:
+    busy = answer_without_request(status, "too many")
+    with daemon(tmp_path / "s", busy, busy, OK) as asked:
+        assert Client(tmp_path / "s").call(method, "status", body={"a": 1}) is True
+    assert len(asked) == 3 and len(set(asked)) == 1
+
+
+def test_a_daemon_that_stays_busy_says_why(tmp_path: Path) -> None:
+    with daemon(tmp_path / "s", answer_without_request(503, "32 requests of yours are in work")) as asked:
+        said = refused(tmp_path / "s")
+    assert said.endswith("takes no requests of yours now: 32 requests of yours are in work")
+    assert len(asked) > 5
+
+
+def test_an_error_that_is_the_users_is_not_tried_again(tmp_path: Path) -> None:
+    for status in (b"400 Bad Request", b"503 Service Unavailable"):
+        answer = b"HTTP/1.1 %s\r\nContent-Length: 16\r\n\r\n" % status + b'{"error": "no!"}'
+        with daemon(tmp_path / "s", answer) as asked:
+            assert refused(tmp_path / "s") == "no!"
+        assert len(asked) == 1
+        (tmp_path / "s").unlink()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<htm>",
+            "does not answer like a daemon: Expecting value",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xff", "does not answer like a daemon: 'utf-8'"),
+        (b"220 mail.example.org ESMTP\r\n", "does not answer like a daemon: "),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{", "does not answer like a daemon: "),
+        (b"HTTP/1.1 502 Bad\r\nContent-Length: 4\r\n\r\nnull", "the daemon answered 502 to GET status"),
+        (
+            b'HTTP/1.1 500 X\r\nContent-Length: 13\r\n\r\n{"error": ""}',
+            "the daemon answered 500 to GET status",
+        ),
+        (b"", "takes no requests of yours now: it closes the connection"),
+        (b"wait", "has not answered within 1 s: it is busy or stuck; try again, or see its log"),
+    ],
+)
+def test_every_failure_has_a_reason(tmp_path: Path, answer: bytes, words: str) -> None:
+    with daemon(tmp_path / "s", answer):
+        said = refused(tmp_path / "s")
+    assert words in said and not said.endswith((": ", ":"))
+
+
+@pytest.mark.parametrize(("answer", "words"), [(b"", "gave no answer"), (b"wait", "has not answered within")])
+def test_an_order_without_an_answer_may_have_been_carried_out(
+    tmp_path: Path, answer: bytes, words: str
+) -> None:
+    with daemon(tmp_path / "s", answer) as asked:
+        said = refused(tmp_path / "s", "POST")
+    assert words in said and said.endswith("the order may have been carried out: see bftrainer list")
+    assert len(asked) == 1
+
+
+def test_no_daemon(tmp_path: Path) -> None:
+    assert "start one with: bftrainer daemon" in refused(tmp_path / "nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(DaemonError, match="is the setting server right"):
+        Client(f"127.0.0.1:{port}").call("GET", "status")
