@@ -35,6 +35,7 @@ from bftrainer.daemon.service import DaemonService
 from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import MB, Trainers
 from bftrainer.daemon.writer import Writer
+from bftrainer.launch.deadlines import Limits
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.model.trainer import TrainerSpec
@@ -299,6 +300,7 @@ def _launchers(
         store_id=_store_id(store),
         grace_s=own.stop_grace_s,
         clock=clock.now,
+        limits=Limits(start_s=own.start_limit_s, progress_s=own.progress_limit_s),
     )
 
 

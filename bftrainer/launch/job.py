@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from bftrainer.model.actions import Regroup
 from bftrainer.model.reports import PauseKind, Progress
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.phases import Phase
+
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""Signals that say nothing against the program that they end."""
 
 
 @dataclass(slots=True)
@@ -27,6 +32,7 @@ class WorkerView:
     attempt: int = 0
     run: int = 0
     heard: int = 0  # the latest generation that it said anything about
+    overdue: str = ""  # why its time was up, if it was: it is being killed for that
     left: bool = False  # it has nothing, or has written down what it had: it can be killed
 
 
@@ -57,7 +63,9 @@ class WorkersByNode:
 
 @dataclass(slots=True)
 class LaunchedTrainer:
-    """A trainer as the launcher knows it."""
+    """A trainer as the launcher knows it. `slow_start` is what a worker has not done that is not ready."""
+
+    slow_start: ClassVar[str] = "was not ready"
 
     id: int
     spec: TrainerSpec
@@ -131,6 +139,15 @@ class LaunchedTrainer:
         """Whether the work is done and the last member that did it has exited."""
         at_work = (Phase.MEMBER, Phase.FINISHED)
         return self.finished and not any(view.phase in at_work for view in self._workers.values())
+
+    def why_lost(self, view: WorkerView, code: int, reason: str) -> tuple[str, bool]:
+        """Why a worker is lost that ended with an exit code, and whether its program is to blame."""
+        if view.overdue:
+            return view.overdue, True
+        if code == 0:
+            return self.fell_short(), True
+        why = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+        return reason or why, -code not in FROM_OUTSIDE
 
     def fell_short(self) -> str:
         """The reason for a loss where a program ended with exit code 0 and work left."""

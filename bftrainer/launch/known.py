@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from bftrainer.launch.job import LaunchedTrainer, WorkersByNode, WorkerView
+from bftrainer.model.trainer import TrainerSpec
 
 T = TypeVar("T", bound=LaunchedTrainer)
 
@@ -48,6 +49,10 @@ class KnownTrainers(Generic[T]):
     def get(self, trainer: int) -> T | None:
         """A trainer, if it is known."""
         return self._trainers.get(trainer)
+
+    def may_start(self, where: Callable[[TrainerSpec], bool]) -> TrainerSpec | None:
+        """The first trainer that may be started there; None if there is none."""
+        return next((own.spec for own in self if not own.finished and where(own.spec)), None)
 
     def at(self, node: str) -> list[tuple[T, WorkerView]]:
         """The trainers with a worker on a node, and that worker."""

@@ -12,13 +12,14 @@ behind (`confirmed`).
 from __future__ import annotations
 
 import logging
-import signal
 import time as wall
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import ClassVar, Generic, TypeVar
 
 from bftrainer.launch import orders
+from bftrainer.launch.deadlines import Deadlines, Limits
 from bftrainer.launch.folders import Folders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
@@ -34,8 +35,8 @@ log = logging.getLogger(__name__)
 
 FOLLOWERS_GRACE_S = 2.0
 """The grace time of ranks other than 0, which have nothing to write down."""
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
-"""Signals that say nothing against the program that they end."""
+
+NO_LIMITS = Limits()
 
 T = TypeVar("T", bound=LaunchedTrainer)
 
@@ -62,6 +63,7 @@ class AgentLauncher(ABC, Generic[T]):
         *,
         grace_s: float,
         warm_pool: bool = True,
+        limits: Limits = NO_LIMITS,
         clock: Callable[[], float] = wall.time,
     ) -> None:
         self._link, self._emit, self._folders = link, emit, folders
@@ -69,6 +71,7 @@ class AgentLauncher(ABC, Generic[T]):
         self._reports = Reports(emit, journal, clock)
         self.known = KnownTrainers[T](self._forgotten)
         """The trainers that the launcher has, and what the daemon asks of them."""
+        self._deadlines = Deadlines[T](limits, link, self.known, partial(self._gone, blame=True))
 
     # what the daemon tells and asks
 
@@ -115,6 +118,7 @@ class AgentLauncher(ABC, Generic[T]):
                 self._stop(launched, action.node)
             case Regroup():
                 launched.publish(action)
+                self._deadlines.changed(launched)
                 for node in action.leaving:
                     if node in launched.workers:
                         self._dismiss(launched, node)
@@ -149,10 +153,10 @@ class AgentLauncher(ABC, Generic[T]):
 
     def _take_over(self, launched: T, node: str, found: Running) -> None:
         """A worker that an earlier daemon has started goes on."""
-        view = WorkerView(
-            found.generation, found.phase, found.joined, self._clock(), sent=True, run=found.run
-        )
+        view = WorkerView(found.generation, found.phase, found.joined, self._clock(), sent=True)
+        view.run = found.run
         launched.put(node, view)
+        self._deadlines.taken_over(launched, node)
 
     def _caught_up(self, launched: T, node: str, found: Running) -> None:
         """A connection broke and came back: make good for the reports that were lost."""
@@ -192,10 +196,12 @@ class AgentLauncher(ABC, Generic[T]):
                 self._ready(launched, node, view)
             case said.Joined():
                 self._reports.joined(launched, node, view, what)
+                self._deadlines.progressed(launched)
             case said.CaughtUp():
                 self._reports.caught_up(launched, node, what)
             case said.Progress() if current:
                 self._reports.progressed(launched, what)
+                self._deadlines.progressed(launched)
             case said.FreshMetrics() if current:
                 self._reports.metrics(launched, what)
             case said.Finished() if current:
@@ -210,17 +216,16 @@ class AgentLauncher(ABC, Generic[T]):
             view.sent = True
             how = orders.Start(grace_s=self._grace_s, gated=self.gated, warm=self._warm_pool)
             self._link.send(node, orders.start(launched, node, self._folders, how))
+            self._deadlines.starts(launched, node, launched.slow_start)
 
     def _warm(self, node: str) -> None:
         """Tell an agent of one program that may be started, so that it does the imports before.
 
         One is enough: agents keep one warm process.
         """
-        if self._warm_pool:
-            for launched in self.known:
-                if not launched.finished and self._link.serves(node, launched.spec):
-                    self._link.send(node, orders.warm(launched.spec))
-                    return
+        spec = self.known.may_start(lambda own: self._link.serves(node, own)) if self._warm_pool else None
+        if spec is not None:
+            self._link.send(node, orders.warm(spec))
 
     def _dismiss(self, launched: T, node: str) -> None:
         """A member is to leave; it is told so with the membership."""
@@ -253,6 +258,7 @@ class AgentLauncher(ABC, Generic[T]):
         view.phase = Phase.FINISHED
         launched.finished = True
         self._reports.finished(launched, standing)
+        self._deadlines.finished(launched)
 
     def _exited(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
         """A worker's process has ended: as told, with the work done, or lost."""
@@ -271,8 +277,8 @@ class AgentLauncher(ABC, Generic[T]):
             launched.drop(node)
             self._vacated(launched)
         else:
-            reason = launched.fell_short() if end.code == 0 else end.reason or _why(end.code)
-            self._gone(launched, node, reason, blame=-end.code not in FROM_OUTSIDE)
+            reason, blame = launched.why_lost(view, end.code, end.reason)
+            self._gone(launched, node, reason, blame=blame)
 
     def _gone(self, launched: T, node: str, reason: str, *, blame: bool) -> None:
         """A worker is gone and was not told to: report its loss, unless nothing is left to do."""
@@ -284,13 +290,4 @@ class AgentLauncher(ABC, Generic[T]):
 
     def _vacated(self, launched: T) -> None:
         """A worker is gone, and that is no loss to report."""
-        self._check_finished(launched)
-
-    def _check_finished(self, launched: T) -> None:
-        """Report a trainer's end if this was it."""
-        if launched.completed:
-            self._reports.completed(launched)
-
-
-def _why(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+        self._reports.check_finished(launched)

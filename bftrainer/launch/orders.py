@@ -39,7 +39,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
         "generation": view.generation,
         **_program(spec),
         "log": str(folders.logs(trainer, spec) / f"{node}.log"),
-        "delay_s": min(MAX_DELAY_S, 2.0 ** (view.attempt - 1)) if view.attempt else 0.0,
+        "delay_s": delay_s(view),
         "grace_s": how.grace_s,
         "gated": how.gated,
         "warm": how.warm,
@@ -50,6 +50,11 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
             "batch": dict(spec.batch),
         },
     }
+
+
+def delay_s(view: WorkerView) -> float:
+    """How long an agent waits before it starts a worker: the longer, the more attempts have failed."""
+    return float(min(MAX_DELAY_S, 2.0 ** (view.attempt - 1))) if view.attempt else 0.0
 
 
 def go(trainer: int, view: WorkerView, env: Mapping[str, str]) -> Message:

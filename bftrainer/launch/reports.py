@@ -47,8 +47,10 @@ class Reports:
             )
         )
 
-    def completed(self, launched: LaunchedTrainer) -> None:
-        """A trainer's work is done and its members have gone."""
+    def check_finished(self, launched: LaunchedTrainer) -> None:
+        """A worker is gone: tell of the trainer's end if its work is done and all members have gone."""
+        if not launched.completed:
+            return
         self._emit(
             TrainerEnded(
                 time=self._clock(),

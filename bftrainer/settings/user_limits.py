@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bftrainer.settings.setting import Section, SetBy, Setting
+from bftrainer.settings.setting import Positive, Section, SetBy, Setting
 
 AT_SUBMIT = "the daemon refuses the spec"
 NOT_ADMINS = "Admins may go beyond it, and so may the user of a daemon with `mode: single`."
@@ -87,6 +87,29 @@ class UserLimits(Section):
             told="its user (status 503), to try later",
         ),
     ] = 20_000
+    start_limit_s: Annotated[
+        Positive | None,
+        Setting(
+            help="time in which a worker has to be ready, and to join the other members; never: no limit",
+            more="A native script is ready when it reaches `elastic.Run`.",
+            unit="s",
+            none_word="never",
+            at_bound="the worker is killed, which counts as a failure of its program (`max_failures`)",
+            told="the user, in `show` and in the worker's log",
+        ),
+    ] = 1800.0
+    progress_limit_s: Annotated[
+        Positive | None,
+        Setting(
+            help="time in which a trainer that has told of progress has to do so again, and in which its "
+            "workers have to end when its work is done; never: no limit",
+            more="A script under torchrun that tells of no progress is not watched.",
+            unit="s",
+            none_word="never",
+            at_bound="the members are killed, which counts as a failure of their program (`max_failures`)",
+            told="the user, in `show` and in the workers' logs",
+        ),
+    ] = 7200.0
     max_priority: Annotated[
         float,
         Field(gt=0, le=1e6, allow_inf_nan=False),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.launcher import NO_LIMITS
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.trainer import TrainerSpec
@@ -17,7 +19,7 @@ SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, sampl
 class NativeStage(RememberingPorts):
     """A native launcher with trainer 1, between a link and a journal that only remember."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = NO_LIMITS) -> None:
         super().__init__()
         self.up: set[str] = set()
         self.now = 1.0
@@ -28,6 +30,7 @@ class NativeStage(RememberingPorts):
             FOLDERS,
             grace_s=5.0,
             clock=lambda: self.now,
+            limits=limits,
         )
         self.launcher.add(1, SPEC)
 

@@ -103,6 +103,8 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             view.run, view.phase = action.generation, Phase.JOINING
             env = launched.environment(node, self._drivers.address)
             self._link.send(node, orders.go(launched.id, view, env))
+            reason = "did not reach elastic.attach() and its first step"
+            self._deadlines.starts(launched, node, reason)
 
     def _halt(self, launched: HorovodTrainer, nodes: list[str]) -> None:
         """Have workers end: rank 0 first, since it writes the state down, then the others."""
@@ -211,7 +213,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         elif end.code == 0 and not isinstance(end.last, said.Finished) and launched.follows(node):
             launched.done[node] = launched.drop(node)  # whether the work is done is rank 0's to say
             launched.broken = True
-            self._check_finished(launched)
+            self._reports.check_finished(launched)
         elif -end.code == signal.SIGABRT and launched.broken:
             self._gone(launched, node, "Horovod gave up after a loss", blame=False)
         else:

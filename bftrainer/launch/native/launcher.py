@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bftrainer.launch import orders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
@@ -28,6 +29,8 @@ RESYNC_AFTER_S = 1.0
 @dataclass(slots=True)
 class NativeTrainer(LaunchedTrainer):
     """A trainer as the native launcher knows it."""
+
+    slow_start: ClassVar[str] = "did not reach elastic.Run"
 
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
@@ -71,6 +74,8 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         for node in nodes:
             if node in launched.workers:
                 self._link.send(node, orders.regroup(action, members, self._grace_s))
+                if node in members:
+                    self._deadlines.joins(launched, node)
 
     def _vacated(self, launched: NativeTrainer) -> None:
         super()._vacated(launched)

@@ -203,7 +203,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             if launched.spec.samples is None:
                 members = [own for n, own in launched.workers.items() if n in launched.members]
                 launched.finished = all(own.phase == Phase.DONE for own in members)
-            self._check_finished(launched)
+            self._reports.check_finished(launched)
         else:
             super()._exited(launched, node, view, end)
 

@@ -1,0 +1,140 @@
+"""Time limits for workers that keep a node and do nothing with it: nobody else can use it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from bftrainer.launch import orders
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.known import KnownTrainers
+from bftrainer.ports import Link
+from bftrainer.wire.phases import Phase
+
+OBEYS_S = 60.0
+"""An agent that has not ended a worker for so long after it was told to is believed no more."""
+
+Later = Callable[[float, Callable[[], None]], object]
+"""Calls a function after so many seconds."""
+
+
+def call_later(delay_s: float, do: Callable[[], None]) -> object:
+    """Have the running event loop call `do` after `delay_s`, on its monotonic clock."""
+    return asyncio.get_running_loop().call_later(delay_s, do)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a worker may take to be ready or to join (`start_s`), and how long a trainer may say nothing
+    of its progress, or a worker stay when the work is done (`progress_s`). None: no limit.
+
+    `later` and `now` are on a monotonic clock.
+    """
+
+    start_s: float | None = None
+    progress_s: float | None = None
+    later: Later = call_later
+    now: Callable[[], float] = time.monotonic
+
+
+T = TypeVar("T", bound=LaunchedTrainer)
+
+
+Gone = Callable[[T, str, str], None]
+"""Is told of a trainer, a node and a reason: the worker there is lost, and its program is at fault."""
+
+
+@dataclass(slots=True)
+class Deadlines(Generic[T]):
+    """Has workers killed that exceed a limit, with blame for their program: the engine gives up a trainer
+    that fails again and again. `gone` is told of workers whose agents do not obey."""
+
+    limits: Limits
+    link: Link
+    known: KnownTrainers[T]
+    gone: Gone[T]
+    _heard_at: dict[int, float] = field(default_factory=dict)  # trainer -> when it last said of progress
+
+    def starts(self, launched: T, node: str, what: str) -> None:
+        """A worker was told to start; `what` it has not done if it stays in this phase for too long."""
+        view, limit_s = launched.workers[node], self.limits.start_s
+        phase = view.phase
+        if limit_s is not None and phase in (Phase.STARTING, Phase.JOINING):
+            reason, wait_s = f"{what} within {limit_s:g} s", limit_s + orders.delay_s(view)
+            self._unless(launched, node, wait_s, reason, lambda: view.phase != phase)
+
+    def taken_over(self, launched: T, node: str) -> None:
+        """A worker that an earlier daemon started goes on."""
+        self.starts(launched, node, launched.slow_start)
+        if launched.committed:
+            self.progressed(launched)
+
+    def joins(self, launched: T, node: str) -> None:
+        """A worker was told of the membership that is published now, of which it is."""
+        view, limit_s, generation = launched.workers[node], self.limits.start_s, launched.published
+        if limit_s is not None:
+            reason = f"did not join the other members within {limit_s:g} s"
+            joined = lambda: view.joined >= generation or launched.published > generation  # noqa: E731
+            self._unless(launched, node, limit_s, reason, joined)
+
+    def finished(self, launched: T) -> None:
+        """The work is done: the processes have to end."""
+        limit_s = self.limits.progress_s
+        for node, view in launched.workers.items():
+            if limit_s is not None and view.phase == Phase.FINISHED:
+                reason = f"the work was done, and its process did not end within {limit_s:g} s"
+                self._unless(launched, node, limit_s, reason, lambda: False)
+
+    def _unless(self, launched: T, node: str, wait_s: float, reason: str, done: Callable[[], bool]) -> None:
+        """Have a worker killed after `wait_s`, if it is there and not `done`."""
+        view = launched.workers[node]
+
+        def check() -> None:
+            if self._there(launched, node, view) and not view.overdue and not done():
+                self._end(launched, node, view, reason)
+
+        self.limits.later(wait_s, check)
+
+    def progressed(self, launched: T) -> None:
+        """A trainer has said that it makes progress. From now on it has to go on doing so."""
+        limit_s = self.limits.progress_s
+        if limit_s is None:
+            return
+        watched = launched.id in self._heard_at
+        self._heard_at[launched.id] = self.limits.now()
+        if not watched:
+            self.limits.later(limit_s, lambda: self._check_progress(launched, limit_s))
+
+    def changed(self, launched: T) -> None:
+        """A trainer that is watched has another membership: it has the whole time again."""
+        if launched.id in self._heard_at:
+            self._heard_at[launched.id] = self.limits.now()
+
+    def _check_progress(self, launched: T, limit_s: float) -> None:
+        members = [n for n, view in launched.workers.items() if view.phase == Phase.MEMBER]
+        if self.known.get(launched.id) is not launched or launched.finished or not members:
+            del self._heard_at[launched.id]  # it is watched again as soon as it makes progress again
+            return
+        left_s = self._heard_at[launched.id] + limit_s - self.limits.now()
+        if left_s > 0:
+            self.limits.later(left_s, lambda: self._check_progress(launched, limit_s))
+            return
+        del self._heard_at[launched.id]
+        for node in members:
+            self._end(launched, node, launched.workers[node], f"told of no progress within {limit_s:g} s")
+
+    def _end(self, launched: T, node: str, view: WorkerView, reason: str) -> None:
+        view.overdue = reason
+        self.link.send(node, orders.kill(launched.id, reason))
+
+        def check() -> None:
+            if self._there(launched, node, view):
+                self.gone(launched, node, f"{reason}, and its agent did not end it")
+
+        self.limits.later(OBEYS_S, check)
+
+    def _there(self, launched: T, node: str, view: WorkerView) -> bool:
+        return self.known.get(launched.id) is launched and launched.workers.get(node) is view
