@@ -24,7 +24,7 @@ COMMANDS: dict[str, str] = {
     "events": "Show what happened, what was decided and what was done.",
     "logs": "Show what a trainer's workers printed.",
     "status": "Show the state of the daemon.",
-    "admin": "Pause, drain and resume the whole site's use of idle nodes.",
+    "admin": "Pause, drain and resume the use of idle nodes; check a site's set-up.",
     "pilot": "Show the batch job that would hold a node.",
     "demo": "Show it all at work on this machine.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",

@@ -10,16 +10,21 @@ from dataclasses import dataclass
 class SchedulerKind:
     """A batch system that bftrainer can use.
 
-    `module` has a function `make(context) -> Scheduler`, see `schedulers.shared.context`; it is imported only
-    where the scheduler is used. `on_this_machine`: its nodes are slots of this machine that a log calls idle;
-    agents reach the daemon at its socket, and everything runs as the daemon's user.
+    `module` has a function `make(context) -> Scheduler`, see `schedulers.shared.context`; `check` names a
+    module with a function `async check(settings) -> list[Finding]`, what `bftrainer admin check` says of the
+    batch system, or is empty. Both are imported only where they are used. `on_this_machine`: its nodes are
+    slots of this machine that a log calls idle; agents reach the daemon at its socket, and everything runs as
+    the daemon's user.
     """
 
     module: str
+    check: str = ""
     on_this_machine: bool = False
 
 
 SCHEDULERS: Mapping[str, SchedulerKind] = {
-    "slurm": SchedulerKind(module="bftrainer.schedulers.slurm.make"),
+    "slurm": SchedulerKind(
+        module="bftrainer.schedulers.slurm.make", check="bftrainer.schedulers.slurm.check"
+    ),
     "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
 }

@@ -77,6 +77,16 @@ def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
+def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """The files that `load` would read.
+
+    Raises:
+        SettingsError: one of them cannot be read.
+    """
+    environ = os.environ if environ is None else environ
+    return (file,) if file else tuple(Path(source) for source, _ in _files(environ))
+
+
 def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,0 +1,142 @@
+"""What `bftrainer admin check` says of Slurm: asked with commands that change nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from bftrainer.errors import SchedulerError
+from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
+from bftrainer.schedulers.slurm import private
+from bftrainer.schedulers.slurm.command import environment, run
+from bftrainer.schedulers.slurm.partitions import Shown, named, of_config, of_lines, partition_findings
+from bftrainer.settings.values import Settings
+
+AHEAD_S = 5.0
+"""Clocks may differ by so many seconds."""
+HOOKS = {
+    "Epilog": "runs on a node after each job, before the next may start there",
+    "EpilogSlurmctld": "runs on the controller after each job",
+    "Prolog": "runs on a node before each job",
+    "PrologSlurmctld": "runs on the controller before each job",
+}
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """Everything that can be found out of Slurm without changing it."""
+    try:
+        config = await _asked(settings, "show", "config")
+        partitions = of_lines(await _asked(settings, "-a", "-o", "show", "partition"), "PartitionName")
+    except SchedulerError as error:
+        remedy = (
+            "start the check where Slurm's commands work, as the daemon's account; SLURM_CONF may be missing"
+        )
+        return [wrong("slurm", str(error), remedy)]
+    known = of_config(config)
+    return [
+        ok("slurm", f"version {known.get('SLURM_VERSION', '?')}, cluster {known.get('ClusterName', '?')}"),
+        *partition_findings(settings, known, partitions),
+        *hook_findings(known),
+        *config_findings(known),
+        private_finding(config, os.geteuid()),
+        clock_finding(config, time.time()),
+        *await _reservations(settings),
+    ]
+
+
+async def _asked(settings: Settings, *words: str) -> str:
+    done = await run(["scontrol", *words], environment(os.environ), settings.command_timeout_s)
+    if done.code:
+        raise SchedulerError(f"scontrol {' '.join(words)}: {done.words}")
+    return done.out
+
+
+def hook_findings(config: Shown) -> list[Finding]:
+    """The site's own programs around jobs. Main jobs wait for those of the pilots that they replace. Pure."""
+    there = [name for name in HOOKS if named(config.get(name)) or named(config.get(f"{name}[0]"))]
+    if not there:
+        return [ok("slurm prolog and epilog", "none")]
+    said = "; ".join(f"{name} {HOOKS[name]}" for name in there)
+    return [
+        warning(
+            "slurm prolog and epilog",
+            said,
+            "a main job that takes a pilot's node waits for the epilog of the pilot: keep it short, or have "
+            "it skip jobs of the pilots' partition ($SLURM_JOB_PARTITION); docs/slurm.md has more",
+        )
+    ]
+
+
+def config_findings(config: Shown) -> list[Finding]:
+    """Settings of Slurm that cost main jobs time, or nodes power. Pure."""
+    found = []
+    if (seconds := _number(config, "CompleteWait")) > 0:
+        said = f"CompleteWait={seconds:.0f}: Slurm starts no job for up to {seconds:.0f} s while another ends"
+        found.append(
+            warning("slurm CompleteWait", said, "set it to 0 where main jobs should not wait for pilots")
+        )
+    if named(config.get("SuspendProgram")) and _number(config, "SuspendTime") > 0:
+        said = f"nodes are powered down after {_number(config, 'SuspendTime'):.0f} s without a job"
+        found.append(
+            warning(
+                "slurm power saving",
+                said,
+                "nodes that pilots hold stay up: name those that should power down in exclude_nodes",
+            )
+        )
+    parameters = config.get("SchedulerParameters", "").split(",")
+    slow = [
+        word for word in parameters if word == "defer" or word.startswith(("sched_min_interval=", "batch_"))
+    ]
+    if slow:
+        said = f"SchedulerParameters has {', '.join(slow)}: jobs start later than Slurm could start them"
+        found.append(warning("slurm SchedulerParameters", said, "as you wish: pilots start later, too"))
+    return found or [ok("slurm configuration", "nothing in it that costs main jobs time")]
+
+
+def private_finding(config: str, uid: int) -> Finding:
+    """Whether PrivateData hides from this account what main jobs wait for. Pure."""
+    hidden = private.hidden(config, uid)
+    if not hidden:
+        return ok("slurm PrivateData", "hides nothing from this account")
+    return warning(
+        "slurm PrivateData",
+        f"PrivateData={','.join(hidden)} hides main jobs from an account without a level",
+        "make the daemon's account an operator: sacctmgr modify user NAME set adminlevel=operator",
+    )
+
+
+def clock_finding(config: str, now: float) -> Finding:
+    """Whether this machine's clock is that of the controller, which says when it answered. Pure."""
+    first = config.splitlines()[0] if config else ""
+    stamp = first.removeprefix("Configuration data as of ").strip()
+    try:
+        there = float(stamp) if stamp.isdecimal() else datetime.fromisoformat(stamp).timestamp()
+    except ValueError:
+        return not_checked("clock", "scontrol does not say what time the controller has")
+    if abs(there - now) > AHEAD_S:
+        return wrong(
+            "clock",
+            f"it differs by {abs(there - now):.0f} s from that of Slurm's controller",
+            "have both follow the same time server: time limits of pilots and munge go by it",
+        )
+    return ok("clock", "as that of Slurm's controller")
+
+
+async def _reservations(settings: Settings) -> Sequence[Finding]:
+    try:
+        shown = of_lines(await _asked(settings, "-a", "-o", "show", "reservation"), "ReservationName")
+    except SchedulerError as error:
+        return [not_checked("slurm reservations", str(error))]
+    if not shown:
+        return [ok("slurm reservations", "none")]
+    said = ", ".join(f"{name} on {row.get('Nodes', '?')}" for name, row in shown.items())
+    return [ok("slurm reservations", f"{said}; pilots leave these nodes in time")]
+
+
+def _number(config: Shown, name: str) -> float:
+    """The number at the beginning of a value such as `30 sec`; 0 where there is none."""
+    word = config.get(name, "").split(" ")[0]
+    return float(word) if word.isdecimal() else 0.0

@@ -1,0 +1,145 @@
+"""Checks files and folders: the settings, the state directory, its disk, the socket, the nodes' Python."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
+from bftrainer.settings.schedulers import SCHEDULERS
+from bftrainer.settings.values import Settings
+from bftrainer.state_dir.filesystem import mount_of
+from bftrainer.state_dir.folder import open_to_others
+from bftrainer.state_dir.room import room_of
+
+MOST_IN_A_SOCKET = 100
+ROOTS = frozenset({0})
+"""The users who may decide for everybody."""
+AS_DAEMON = "run the check as root or as the daemon's account"
+
+
+def file_findings(settings: Settings, files: tuple[Path, ...]) -> list[Finding]:
+    """All of these; `files` are those that the settings come from."""
+    return [
+        *(settings_file(path, site=settings.mode == "site") for path in files),
+        *state_dir(settings),
+        socket_folder(settings),
+        *pilot_files(settings),
+    ]
+
+
+def settings_file(path: Path, *, site: bool) -> Finding:
+    """Who may change and read a file of settings."""
+    check = f"settings {path}"
+    try:
+        found = path.stat()
+    except OSError as error:
+        return wrong(check, str(error.strerror), "make the file, or name another with --config")
+    mode, owner = stat.S_IMODE(found.st_mode), _name(found.st_uid)
+    if found.st_uid not in ROOTS | (frozenset() if site else {os.geteuid()}):
+        return wrong(
+            check,
+            f"it belongs to {owner}: that user decides as whom trainers run, and who is an admin",
+            f"chown root {path}",
+        )
+    if mode & 0o022:
+        return wrong(check, f"others may change it (mode {mode:o})", f"chmod go-w {path}")
+    if site and not mode & stat.S_IROTH:
+        return wrong(check, f"users cannot read where the daemon is (mode {mode:o})", f"chmod a+r {path}")
+    return ok(check, f"of {owner}, mode {mode:o}")
+
+
+def state_dir(settings: Settings) -> list[Finding]:
+    """The folder, the file system it is on, and the room there."""
+    path, check = settings.state_dir, "state directory"
+    try:
+        mount = mount_of(path)
+        if mount is not None and mount.is_network:
+            said = f"{path} is on a network file system ({mount.kind}, mounted at {mount.at})"
+            remedy = "set state_dir to a folder on a disk of this machine"
+            judged = warning if settings.state_dir_on_network else wrong
+            return [judged(check, said, remedy)]
+        if not path.exists():
+            return [not_checked(check, f"{path} is not there yet: the daemon makes it")]
+        opened = open_to_others(path)
+        owner = _name(path.stat().st_uid)
+        room = room_of(path)
+    except OSError as error:
+        return [not_checked(check, f"{path}: {error.strerror}", AS_DAEMON)]
+    lacking = room.lacks(settings.min_free_mb, settings.min_free_files)
+    found = ok(
+        check, f"{path} of {owner}, on {mount.kind if mount else 'an unknown file system'}, closed to others"
+    )
+    if opened:
+        names = ", ".join(str(place) for place in opened[:3])
+        found = wrong(check, f"others can enter or read {names}", f"chmod -R go= {path}")
+    disk = (
+        wrong("disk", lacking, f"make room at {path}")
+        if lacking
+        else ok("disk", f"{room.mb:.0f} MB are free")
+    )
+    return [found, disk]
+
+
+def socket_folder(settings: Settings) -> Finding:
+    """Whether users can reach the socket."""
+    socket, check = settings.socket, "socket"
+    if len(str(socket).encode()) > MOST_IN_A_SOCKET:
+        return wrong(
+            check, f"{socket} has more than {MOST_IN_A_SOCKET} bytes", "set socket to a shorter path"
+        )
+    if settings.mode == "single":
+        return ok(check, f"{socket}, for this user only")
+    for place in (socket.parent, *socket.parent.parents):
+        if found := _way(place, is_parent=place == socket.parent):
+            return found
+    return ok(check, f"users reach {socket}")
+
+
+def _way(place: Path, *, is_parent: bool) -> Finding | None:
+    """What is wrong with a folder on the way to a socket for all users, or with the folder that it is in."""
+    try:
+        mode = place.stat().st_mode
+    except OSError as error:
+        remedy = "the unit's RuntimeDirectory makes it when the daemon starts; else make it"
+        return not_checked("socket", f"{place}: {error.strerror}", remedy)
+    if not mode & stat.S_IXOTH:
+        said = f"users cannot go through {place} (mode {stat.S_IMODE(mode):o})"
+        return wrong("socket", said, f"chmod o+x {place}")
+    if mode & stat.S_IWOTH and (is_parent or not mode & stat.S_ISVTX):
+        remedy = "set socket to a folder of the daemon's own, such as /run/bftrainer"
+        return wrong("socket", f"any user may put a socket of its own into {place}", remedy)
+    return None
+
+
+def pilot_files(settings: Settings) -> list[Finding]:
+    """The Python that nodes start, and the folder of pilots' logs, as far as this machine can tell."""
+    if SCHEDULERS[settings.scheduler].on_this_machine:
+        return []
+    python, check = Path(settings.pilot_python), "pilot_python"
+    shared = _is_shared(python)
+    ask = f"srun --partition={settings.slurm_partition or 'PARTITION'} {python} -c 'import bftrainer'"
+    if not os.access(python, os.X_OK):
+        found = warning(check, f"{python} cannot be started on this machine", f"ask a node: {ask}")
+    elif not shared:
+        found = not_checked(check, f"{python} is on a disk of this machine; nodes need it at this path", ask)
+    else:
+        found = ok(check, f"{python} is on a file system that machines share")
+    if settings.mode == "site" or _is_shared(settings.pilot_log_dir):
+        return [found]
+    said = f"{settings.pilot_log_dir} is on a disk of this machine: pilots on other nodes cannot write there"
+    return [found, warning("pilot_log_dir", said, "set it to a folder that the nodes share")]
+
+
+def _is_shared(path: Path) -> bool:
+    mount = mount_of(path)
+    return mount is not None and mount.is_network
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

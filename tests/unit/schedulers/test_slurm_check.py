@@ -1,0 +1,145 @@
+"""What the check of a site says of Slurm: each way to set it up badly, and what is found."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bftrainer.model.finding import Finding, Level
+from bftrainer.schedulers.slurm import check
+from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
+from bftrainer.settings.sources import load
+from bftrainer.settings.values import Settings
+
+CONFIG = """\
+Configuration data as of 2026-01-02T03:04:05
+ClusterName             = testbed
+CompleteWait            = 0 sec
+Epilog                  = (null)
+EpilogSlurmctld         = (null)
+PreemptMode             = CANCEL
+PreemptType             = preempt/partition_prio
+PrivateData             = none
+Prolog                  = (null)
+SchedulerParameters     = bf_interval=2,sched_interval=2
+SLURM_VERSION           = 22.05.8
+SlurmUser               = slurm(64030)
+SuspendProgram          = (null)
+SuspendTime             = INFINITE
+
+Slurmctld(primary) at login1 is UP
+"""
+BATCH = "PartitionName=batch Default=YES PreemptMode=OFF PriorityTier=10 State=UP TotalNodes=4"
+BACKFILL = (
+    "PartitionName=backfill Default=NO GraceTime=0 MaxTime=UNLIMITED OverSubscribe=EXCLUSIVE "
+    "PreemptMode=CANCEL PriorityTier=1 State=UP TotalNodes=4"
+)
+
+
+def settings(**given: object) -> Settings:
+    return load(
+        {"scheduler": "slurm", "slurm_partition": "backfill", "slurm_watch": "batch", **given},
+        environ={"XDG_CONFIG_HOME": "/none", "BFTRAINER_SITE_CONFIG": "/none"},
+    )
+
+
+def found(
+    config: str = CONFIG, batch: str = BATCH, backfill: str = BACKFILL, **given: object
+) -> list[Finding]:
+    partitions = of_lines(f"{batch}\n{backfill}\n", "PartitionName")
+    return partition_findings(settings(**given), of_config(config), partitions)
+
+
+def bad(findings: list[Finding]) -> list[tuple[str, Level]]:
+    assert all(one.remedy for one in findings if one.level is not Level.OK), "each says what to do"
+    return [(one.check, one.level) for one in findings if one.level is not Level.OK]
+
+
+def test_a_slurm_as_it_should_be() -> None:
+    known = of_config(CONFIG)
+    assert known["SLURM_VERSION"] == "22.05.8"
+    assert bad([*found(), *check.hook_findings(known), *check.config_findings(known)]) == []
+
+
+@pytest.mark.parametrize(
+    ("instead", "of", "finding"),
+    [
+        (
+            "PreemptType             = preempt/none",
+            "PreemptType             = preempt/partition_prio",
+            Level.WRONG,
+        ),
+        (
+            "PreemptType             = preempt/qos",
+            "PreemptType             = preempt/partition_prio",
+            Level.NOT_CHECKED,
+        ),
+    ],
+)
+def test_pilots_must_be_preemptible(instead: str, of: str, finding: Level) -> None:
+    assert bad(found(CONFIG.replace(of, instead))) == [("slurm preemption", finding)]
+    assert bad(found(CONFIG.replace(of, instead), slurm_mode="window")) == [], "window mode needs none"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "which", "level"),
+    [
+        ("State=UP", "State=DOWN", "slurm partition", Level.WRONG),
+        ("PreemptMode=CANCEL", "PreemptMode=OFF", "slurm preemption", Level.WRONG),
+        ("PriorityTier=1 ", "PriorityTier=10 ", "slurm preemption", Level.WRONG),
+        ("GraceTime=0", "GraceTime=60", "slurm GraceTime", Level.WARNING),
+        ("OverSubscribe=EXCLUSIVE", "OverSubscribe=FORCE:4", "slurm OverSubscribe", Level.WARNING),
+        ("PartitionName=backfill", "PartitionName=other", "slurm partition", Level.WRONG),
+    ],
+)
+def test_what_is_wrong_with_the_pilots_partition(old: str, new: str, which: str, level: Level) -> None:
+    assert bad(found(backfill=BACKFILL.replace(old, new))) == [(which, level)]
+
+
+def test_a_watched_partition_that_is_not_there_and_none_at_all() -> None:
+    assert bad(found(slurm_watch="batch,gpu")) == [("slurm preemption", Level.WRONG)]
+    nothing = partition_findings(settings(slurm_partition=""), of_config(CONFIG), {})
+    assert bad(nothing) == [("slurm partition", Level.WRONG)]
+
+
+@pytest.mark.parametrize("name", sorted(check.HOOKS))
+def test_the_sites_programs_around_jobs_are_told_as_main_jobs_pay_for_them(name: str) -> None:
+    line = f"{name:<24}= (null)" if f"{name:<24}= (null)" in CONFIG else None
+    config = (
+        CONFIG.replace(line, f"{name:<24}= /etc/slurm/x.sh") if line else f"{CONFIG}{name}[0] = /etc/x.sh\n"
+    )
+    (finding,) = check.hook_findings(of_config(config))
+    assert (finding.level, name in finding.found) == (Level.WARNING, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "which"),
+    [
+        ("CompleteWait            = 0 sec", "CompleteWait            = 32 sec", "slurm CompleteWait"),
+        (
+            "SuspendProgram          = (null)\nSuspendTime             = INFINITE",
+            "SuspendProgram          = /etc/off.sh\nSuspendTime             = 600 sec",
+            "slurm power saving",
+        ),
+        ("bf_interval=2", "defer,bf_interval=2", "slurm SchedulerParameters"),
+    ],
+)
+def test_what_costs_main_jobs_time_or_nodes_power_is_told(old: str, new: str, which: str) -> None:
+    assert bad(check.config_findings(of_config(CONFIG.replace(old, new)))) == [(which, Level.WARNING)]
+
+
+def test_private_data_is_told_to_an_account_without_a_level() -> None:
+    config = CONFIG.replace("PrivateData             = none", "PrivateData             = jobs,usage")
+    assert check.private_finding(config, 1000).level is Level.WARNING
+    assert check.private_finding(config, 64030).level is Level.OK
+    assert check.private_finding(CONFIG, 1000).level is Level.OK
+
+
+def test_a_clock_that_differs_is_wrong() -> None:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(1_000_000))
+    config = f"Configuration data as of {stamp}\n"
+    assert check.clock_finding(config, 1_000_001.0).level is Level.OK
+    assert check.clock_finding(config, 1_000_060.0).level is Level.WRONG
+    assert check.clock_finding("Configuration data as of 1000000\n", 1_000_060.0).level is Level.WRONG
+    assert check.clock_finding("", 0.0).level is Level.NOT_CHECKED

@@ -1,0 +1,148 @@
+"""What the check of a site says of its files: each way to break them, and what it finds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model.finding import Finding, Level
+from bftrainer.settings.sources import load
+from bftrainer.settings.values import Settings
+from bftrainer.sitecheck import files
+from bftrainer.state_dir import filesystem
+
+EXEC_PREFIX = "sudo -n -u {user} --"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every user may enter, which tmp_path is not."""
+    with tempfile.TemporaryDirectory(prefix="bftrainer-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def site(place: Path) -> Settings:
+    """A site's settings; every user may go through its folders."""
+    (place / "state").mkdir(mode=0o700)
+    (place / "run").mkdir(mode=0o755)
+    given = {
+        "mode": "site",
+        "exec_prefix": EXEC_PREFIX,
+        "state_dir": place / "state",
+        "socket": place / "run" / "daemon.sock",
+        "pilot_python": "/bin/sh",
+        "min_free_mb": 0,
+        "min_free_files": 0,
+    }
+    return load(
+        given, file=None, environ={"XDG_CONFIG_HOME": "/nonexistent", "BFTRAINER_SITE_CONFIG": "/none"}
+    )
+
+
+def level(findings: list[Finding], check: str) -> Level:
+    return next(one.level for one in findings if one.check == check)
+
+
+def test_a_site_as_it_should_be(site: Settings) -> None:
+    found = files.file_findings(site, ())
+    assert level(found, "state directory") is Level.OK
+    assert level(found, "disk") is Level.OK
+    assert level(found, "socket") is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [(0o666, "others may change it"), (0o664, "others may change"), (0o600, "users cannot read")],
+)
+def test_a_file_of_settings_is_for_all_to_read_and_for_none_to_change(
+    tmp_path: Path, mode: int, said: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.touch()
+    path.chmod(0o644)
+    good = files.settings_file(path, site=path.stat().st_uid == 0)
+    assert good.level is Level.OK
+    path.chmod(mode)
+    found = files.settings_file(path, site=path.stat().st_uid == 0)
+    if path.stat().st_uid == 0 or mode & 0o022:
+        assert (found.level, found.found.startswith(said)) == (Level.WRONG, True)
+        assert "chmod" in found.remedy
+    assert files.settings_file(tmp_path / "none", site=True).level is Level.WRONG
+
+
+def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.yaml"
+    path.touch(mode=0o644)
+    monkeypatch.setattr(files.os, "geteuid", lambda: path.stat().st_uid + 1)
+    monkeypatch.setattr(files, "ROOTS", frozenset({path.stat().st_uid + 2}))
+    found = files.settings_file(path, site=False)
+    assert found.level is Level.WRONG
+    assert "decides as whom trainers run" in found.found
+
+
+def test_an_open_state_directory_is_wrong(site: Settings) -> None:
+    (site.state_dir / "key").touch()
+    (site.state_dir / "key").chmod(0o644)
+    found = files.state_dir(site)[0]
+    assert found.level is Level.WRONG
+    assert str(site.state_dir / "key") in found.found
+    assert "chmod -R go=" in found.remedy
+    (site.state_dir / "key").chmod(0o600)
+    site.state_dir.chmod(0o755)
+    assert files.state_dir(site)[0].level is Level.WRONG
+
+
+def test_a_state_directory_on_a_network_file_system_is_wrong(
+    site: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(f"30 22 0:40 / {site.state_dir} rw - lustre 1@o2ib:/x rw\n")
+    monkeypatch.setattr(filesystem, "MOUNTS", table)
+    (found,) = files.state_dir(site)
+    assert (found.level, "lustre" in found.found) == (Level.WRONG, True)
+    allowed = site.model_copy(update={"state_dir_on_network": True})
+    assert files.state_dir(allowed)[0].level is Level.WARNING
+
+
+def test_a_full_disk_is_wrong(site: Settings) -> None:
+    found = files.state_dir(site.model_copy(update={"min_free_mb": 10_000_000}))[1]
+    assert (found.check, found.level) == ("disk", Level.WRONG)
+
+
+def test_a_state_directory_that_is_not_there_is_no_fault(site: Settings) -> None:
+    site.state_dir.rmdir()
+    assert files.state_dir(site)[0].level is Level.NOT_CHECKED
+
+
+def test_users_must_reach_the_socket_and_none_may_put_another_in_its_place(site: Settings) -> None:
+    folder = site.socket.parent
+    folder.chmod(0o750)
+    found = files.socket_folder(site)
+    assert (found.level, found.remedy) == (Level.WRONG, f"chmod o+x {folder}")
+    folder.chmod(0o1777)
+    found = files.socket_folder(site)
+    assert (found.level, "any user may put a socket" in found.found) == (Level.WRONG, True)
+    folder.rmdir()
+    assert files.socket_folder(site).level is Level.NOT_CHECKED
+    long = site.model_copy(update={"socket": folder / ("x" * 100)})
+    assert files.socket_folder(long).level is Level.WRONG
+
+
+def test_the_nodes_python_is_named_with_a_way_to_try_it(
+    site: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (found,) = files.pilot_files(site)
+    assert (found.level, "srun" in found.remedy) == (Level.NOT_CHECKED, True)
+    (found,) = files.pilot_files(site.model_copy(update={"pilot_python": "/nonexistent/python"}))
+    assert found.level is Level.WARNING
+    single = site.model_copy(update={"mode": "single"})
+    assert [one.check for one in files.pilot_files(single)] == ["pilot_python", "pilot_log_dir"]
+    table = tmp_path / "mountinfo"
+    table.write_text("30 22 0:40 / / rw - nfs4 filer:/x rw\n")
+    monkeypatch.setattr(filesystem, "MOUNTS", table)
+    assert [one.level for one in files.pilot_files(single)] == [Level.OK]

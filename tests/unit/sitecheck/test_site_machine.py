@@ -1,0 +1,151 @@
+"""What the check of a site says of its machine: limits, sudo's rule, munge, systemd's unit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model.finding import Level
+from bftrainer.settings.sources import load
+from bftrainer.settings.values import Settings
+from bftrainer.sitecheck import machine
+
+RULE = """\
+Matching Defaults entries for bftrainer on login1:
+    !requiretty, env_keep+=SLURM_CONF
+
+User bftrainer may run the following commands on login1:
+    (%trainers) NOPASSWD: /usr/bin/sbatch, /usr/bin/scancel
+"""
+UNIT = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "User": "bftrainer",
+    "MemoryMax": "4294967296",
+    "LimitNOFILE": "65536",
+    "WatchdogUSec": "30s",
+    "OOMPolicy": "continue",
+    "KillMode": "process",
+}
+
+
+def settings(folder: Path, **given: object) -> Settings:
+    return load(
+        {"state_dir": folder, **given}, environ={"XDG_CONFIG_HOME": "/none", "BFTRAINER_SITE_CONFIG": "/none"}
+    )
+
+
+def site(folder: Path, sudo: Path | str) -> Settings:
+    return settings(
+        folder, mode="site", socket="/run/bftrainer/daemon.sock", exec_prefix=f"{sudo} -n -u {{user}} --"
+    )
+
+
+def test_a_rule_for_two_commands_as_a_groups_members_is_right() -> None:
+    assert machine.too_much(RULE, "bftrainer") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("    (%trainers) NOPASSWD: /usr/bin/sbatch, /usr/bin/env", "may also run /usr/bin/env"),
+        ("    (%trainers) NOPASSWD: ALL", "may also run ALL"),
+        ("    (ALL : ALL) NOPASSWD: /usr/bin/sbatch", "may run commands as ALL"),
+        ("    (root, alice) NOPASSWD: /usr/bin/sbatch", "may run commands as root"),
+    ],
+)
+def test_a_rule_that_allows_more_is_wrong(line: str, said: str) -> None:
+    found = machine.too_much(f"{RULE}{line}\n", "bftrainer")
+    assert [one.level for one in found] == [Level.WRONG]
+    assert said in found[0].found
+
+
+def a_sudo(folder: Path, *, may: str) -> Path:
+    """A program that answers as `sudo -l` does; it lets `may` be."""
+    folder.mkdir()
+    path = folder / "sudo"
+    path.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "words = sys.argv[1:]\n"
+        "assert '-l' in words and '-n' in words, 'it only lists'\n"
+        "if '-u' in words:\n"
+        f"    sys.exit(words[words.index('-u') + 1] != {may!r} and 'Sorry, not allowed')\n"
+        f"print({RULE!r})\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+def test_the_rule_is_asked_for_a_user_of_the_site(tmp_path: Path) -> None:
+    own = site(tmp_path, a_sudo(tmp_path / "bin", may="alice"))
+    (found,) = asyncio.run(machine.sudo(own, "alice"))
+    assert (found.level, "as alice, and nothing else" in found.found) == (Level.OK, True)
+    refused = asyncio.run(machine.sudo(own, "mallory"))
+    assert [one.level for one in refused] == [Level.WRONG, Level.WRONG]
+    assert "as mallory" in refused[0].found and "a member of the group" in refused[0].remedy
+    assert [one.level for one in asyncio.run(machine.sudo(own, ""))] == [Level.NOT_CHECKED]
+
+
+def test_a_site_without_its_rule_is_wrong(tmp_path: Path) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\necho 'a password is required' >&2\nexit 1\n")
+    sudo.chmod(0o755)
+    (found,) = asyncio.run(machine.sudo(site(tmp_path, sudo), "alice"))
+    assert (found.level, "a password is required" in found.found) == (Level.WRONG, True)
+    assert asyncio.run(machine.sudo(site(tmp_path, "doas"), "alice"))[0].level is Level.NOT_CHECKED
+    assert asyncio.run(machine.sudo(settings(tmp_path), "alice")) == []
+
+
+def test_the_unit_of_the_repository_is_right() -> None:
+    assert [one.level for one in machine.unit_findings(UNIT)] == [Level.OK]
+    text = (Path(__file__).parents[3] / "jobscripts" / "bftrainer.service").read_text()
+    for line in (
+        "OOMPolicy=continue",
+        "KillMode=process",
+        "LimitNOFILE=65536",
+        "WatchdogSec=30",
+        "MemoryMax=",
+    ):
+        assert f"\n{line}" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "level"),
+    [
+        ("OOMPolicy", "stop", Level.WRONG),
+        ("KillMode", "control-group", Level.WRONG),
+        ("WatchdogUSec", "0", Level.WARNING),
+        ("MemoryMax", "infinity", Level.WARNING),
+        ("LimitNOFILE", "1024", Level.WARNING),
+        ("LoadState", "not-found", Level.WARNING),
+    ],
+)
+def test_a_unit_without_its_limits_is_told(name: str, value: str, level: Level) -> None:
+    (found,) = machine.unit_findings({**UNIT, name: value})
+    assert found.level is level
+    assert "jobscripts/bftrainer.service" in found.remedy
+
+
+def test_the_daemons_own_limit_of_descriptors_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "DESCRIPTORS", 1)
+    here = {"host": socket.gethostname(), "pid": os.getpid(), "since": "now"}
+    (tmp_path / "daemon.lock").write_text(json.dumps(here))
+    found = machine.descriptors(settings(tmp_path))
+    assert (found.level, found.found.startswith("the daemon may open")) == (Level.OK, True)
+    (tmp_path / "daemon.lock").write_text(json.dumps({**here, "host": "elsewhere"}))
+    monkeypatch.setattr(machine, "DESCRIPTORS", 1 << 40)
+    found = machine.descriptors(settings(tmp_path))
+    assert (found.level, found.found.startswith("this shell may open")) == (Level.WARNING, True)
+
+
+def test_a_munged_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
+    assert asyncio.run(machine.munge(settings(tmp_path))).level is Level.OK
+    own = settings(tmp_path, munge=True, listen_users="127.0.0.1:7465", munge_socket=str(tmp_path / "none"))
+    found = asyncio.run(machine.munge(own))
+    assert (found.level, "start munged" in found.remedy) == (Level.WRONG, True)
