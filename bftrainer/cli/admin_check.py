@@ -33,10 +33,11 @@ def command(user: str, config: Path | None, state_dir: str | None, as_json: bool
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        print_table(("", "check", "found"), [(one.level.value, one.check, _said(one)) for one in found])
+        print_table(("", "check", "found"), [row for one in found for row in _rows(one)])
     sys.exit(1 if any(one.level is Level.WRONG for one in found) else 0)
 
 
-def _said(finding: Finding) -> str:
+def _rows(finding: Finding) -> list[tuple[str, str, str]]:
     """What was found, with what to do about it on a line of its own."""
-    return f"{finding.found}\n-> {finding.remedy}" if finding.remedy else finding.found
+    found = [(finding.level.value, finding.check, finding.found)]
+    return [*found, ("", "", f"-> {finding.remedy}")] if finding.remedy else found

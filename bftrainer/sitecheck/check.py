@@ -26,7 +26,7 @@ def daemon(settings: Settings) -> Finding:
     try:
         status = Client(settings.socket).call("GET", "status")
     except BftrainerError as error:
-        return not_checked("daemon", f"none answers at {settings.socket}: {str(error).splitlines()[0]}")
+        return not_checked("daemon", f"{str(error).splitlines()[0].partition(';')[0]}")
     problems = status.get("problems") or []
     if problems:
         return warning("daemon", "; ".join(str(problem) for problem in problems), "see bftrainer status")
