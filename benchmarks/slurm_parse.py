@@ -68,8 +68,8 @@ def machine(nodes: int, jobs: int, seed: int = 0) -> tuple[str, str]:
         fields = dict.fromkeys(text.FIELDS, "")
         fields |= {"%i": str(number), "%P": partition, "%u": "someone", "%T": state, "%l": "2:00:00"}
         fields |= {"%D": str(count), "%Q": str(10_000 - number), "%f": "(null)", "%v": "(null)", "%c": "1"}
-        fields |= {"%m": "0", "%b": "N/A", "%j": "a job", "%S": "N/A", "%e": "N/A", "%Y": "(null)"}
-        fields |= {key.replace("_", "%"): value for key, value in others.items()}
+        fields |= {"%m": "0", "%b": "N/A", "%64j": "a job", "%S": "N/A", "%e": "N/A", "%Y": "(null)"}
+        fields |= {key.replace("_j", "_64j").replace("_", "%"): value for key, value in others.items()}
         queue.append(SEPARATOR.join((MARK, *fields.values())))
 
     for i in range(held):
@@ -110,8 +110,8 @@ def main() -> None:
     shown, queue = machine(asked.nodes, asked.jobs)
     print(f"{asked.nodes} nodes, {asked.jobs} jobs: {len(shown) / 1e6:.1f} and {len(queue) / 1e6:.2f} MB")
     total = timed("scontrol", lambda: text.machine(shown), asked.repeat)
-    total += timed("squeue", lambda: text.jobs(queue, MARK), asked.repeat)
-    parsed, jobs = text.machine(shown), text.jobs(queue, MARK)[0]
+    total += timed("squeue", lambda: text.jobs(queue.encode(), MARK), asked.repeat)
+    parsed, jobs = text.machine(shown), text.jobs(queue.encode(), MARK)[0]
     ours = Ours("0a1b2c3d", "bft", frozenset({"bft"}), "backfill")
     total += timed("nodes, pilots, claims", lambda: interpret(parsed, jobs, ours, now=NOW), asked.repeat)
     view = interpret(parsed, jobs, ours, now=NOW)

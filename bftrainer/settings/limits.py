@@ -197,3 +197,14 @@ class LimitSettings(AnswerLimits, AgentLimits, UserLimits):
             told="the log names the trainer",
         ),
     ] = 4096
+    max_queue_mb: Annotated[
+        int,
+        Field(ge=1, le=2000),
+        Setting(
+            help="size of Slurm's queue, as squeue prints it, of which the daemon reads the rest no more",
+            more="A job takes 0.2 kB, and more where its user names many nodes.",
+            unit="MB",
+            at_bound="waiting jobs of the lowest priorities are not seen: no node is given back for them",
+            told="the log says so",
+        ),
+    ] = 64

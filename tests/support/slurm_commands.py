@@ -48,7 +48,7 @@ class Commands:
     def show(self, queue: str) -> None:
         """What squeue shows; the mark is the one that it is called with."""
         (self.folder / "queue").write_text(queue)
-        self.set("squeue", f'mark=$(echo "$4" | cut -c1-16); sed "s/^{MARK}/$mark/" queue')
+        self.set("squeue", f'mark=$(echo "$SQUEUE_FORMAT" | cut -c1-16); sed "s/^{MARK}/$mark/" queue')
 
     def calls(self) -> list[str]:
         lines = (self.folder / "calls").read_text().splitlines()
@@ -61,5 +61,6 @@ class Commands:
             command_timeout_s=5.0,
             claim_patience_s=120.0,
             clock=self.clock,
+            most_bytes=1_000_000,
             environ={"PATH": path, **environ},
         )

@@ -13,15 +13,26 @@ from bftrainer.errors import SchedulerError
 
 KILLED_S = 1.0
 """How long to wait for a command that was killed."""
+CHUNK = 1 << 16
+MOST_BYTES = 64_000_000
+"""What is read of a command's output where nothing else is said: it holds what users of the machine wrote."""
+MOST_SAID = 1 << 16
+"""What is kept of its standard error, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command left: its exit code and all that it printed."""
+    """What a command left: its exit code and what it printed. `cut`: it printed more than we read."""
 
     code: int
-    out: str
+    raw: bytes
     err: str
+    cut: bool = False
+
+    @property
+    def out(self) -> str:
+        """What it printed, as text."""
+        return self.raw.decode(errors="replace")
 
     @property
     def words(self) -> str:
@@ -38,9 +49,11 @@ async def run(
     explain: Callable[[Output, str], str],
     stdin: str = "",
     hopeless: bytes = b"",
+    most_bytes: int = MOST_BYTES,
 ) -> Output:
-    """Run a command for `timeout_s` at most; `hopeless` on its standard error ends it at once. `explain` says
-    why a command failed, from its output and from what we know otherwise.
+    """Run a command for `timeout_s` at most; `hopeless` on its standard error ends it at once, and so does
+    the output that exceeds `most_bytes`. `explain` says why a command failed, from its output and from what
+    we know otherwise.
 
     Raises:
         SchedulerError: it cannot be run, or takes too long.
@@ -62,29 +75,37 @@ async def run(
     said = bytearray()
     try:
         async with asyncio.timeout(timeout_s):
-            out, _ = await asyncio.gather(_talk(process, stdin.encode()), _listen(process, said, hopeless))
+            (out, cut), _ = await asyncio.gather(
+                _talk(process, stdin.encode(), most_bytes), _listen(process, said, hopeless)
+            )
             code = await process.wait()
     except TimeoutError:
-        unfinished = Output(-1, "", said.decode(errors="replace"))
+        unfinished = Output(-1, b"", said.decode(errors="replace"))
         raise SchedulerError(explain(unfinished, f"{words[0]} took more than {timeout_s:g} s")) from None
     finally:
         await _end(process)
-    return Output(code, out.decode(errors="replace"), said.decode(errors="replace"))
+    return Output(code, out, said.decode(errors="replace"), cut)
 
 
-async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> bytes:
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes, most: int) -> tuple[bytes, bool]:
     assert process.stdin and process.stdout  # noqa: S101
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(stdin)
         await process.stdin.drain()
     process.stdin.close()
-    return await process.stdout.read()
+    found = bytearray()
+    while chunk := await process.stdout.read(CHUNK):
+        found += chunk
+        if len(found) > most:
+            _kill(process)
+            return bytes(found[:most]), True
+    return bytes(found), False
 
 
 async def _listen(process: asyncio.subprocess.Process, said: bytearray, hopeless: bytes) -> None:
     assert process.stderr  # noqa: S101
     while chunk := await process.stderr.read(4096):
-        said += chunk
+        said += chunk[: max(0, MOST_SAID - len(said))]
         if hopeless and hopeless in said:
             _kill(process)
 

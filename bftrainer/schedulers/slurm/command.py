@@ -26,15 +26,23 @@ async def run(
     *,
     stdin: str = "",
     hopeless: bytes = b"",
+    most_bytes: int = command.MOST_BYTES,
 ) -> Output:
-    """Run a command of Slurm for `timeout_s` at most; `hopeless` on its standard error ends it at once.
+    """Run a command of Slurm for `timeout_s` at most; `hopeless` on its standard error ends it at once, and
+    so do more than `most_bytes` of output.
 
     Raises:
         SchedulerError: it cannot be run, or takes too long.
     """
     printed = {} if "sbatch" in words else PRINTED
     return await command.run(
-        words, {**environ, **printed}, timeout_s, explain=reason, stdin=stdin, hopeless=hopeless
+        words,
+        {**environ, **printed},
+        timeout_s,
+        explain=reason,
+        stdin=stdin,
+        hopeless=hopeless,
+        most_bytes=most_bytes,
     )
 
 

@@ -13,12 +13,14 @@ import pwd
 import secrets
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.ports import Clock
-from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.command import MOST_BYTES, Output
 from bftrainer.schedulers.slurm import command, private, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
@@ -30,6 +32,7 @@ from bftrainer.schedulers.slurm.values import TextError
 from bftrainer.schedulers.slurm.view import Ours, View
 
 log = logging.getLogger(__name__)
+Found = TypeVar("Found")
 
 UNANSWERED = (
     "Socket timed out",
@@ -50,7 +53,8 @@ class SlurmScheduler:
     """Implements `ports.Scheduler`; methods without another docstring do what it says there.
 
     `watch` are the partitions whose nodes are seen; empty: the one of the pilots. Every command may take
-    `command_timeout_s`. Nodes are kept free for a main job that should start for `claim_patience_s`.
+    `command_timeout_s`; of a queue `most_bytes` are read. Nodes are kept free for a main job that should
+    start for `claim_patience_s`.
     """
 
     def __init__(
@@ -61,11 +65,14 @@ class SlurmScheduler:
         command_timeout_s: float,
         claim_patience_s: float,
         clock: Clock,
+        most_bytes: int = MOST_BYTES,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         user = own_name()
         self._job, self._clock = job, clock
         self._timeout_s, self._patience = command_timeout_s, Patience(claim_patience_s)
+        self._most_bytes = most_bytes
+        self._reader = ThreadPoolExecutor(1, "slurm-text")
         self._environ = command.environment(environ)  # also what pilots get, so nothing is added to it
         users = None if job.exec_prefix else frozenset({user})
         self._ours = Ours(
@@ -91,7 +98,7 @@ class SlurmScheduler:
         self._sees_all = False  # after a poll that fails Slurm may come back with another configuration
         shown = await self._run(["scontrol", "-a", "-o"], text.SHOW, hopeless=HOPELESS)
         try:
-            machine = text.machine(shown.out)
+            machine = await self._apart(lambda: text.machine(shown.out))
         except TextError as error:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
@@ -99,7 +106,9 @@ class SlurmScheduler:
         now = self._clock.now()
         lapsed, ready = self._patience.lapsed(now), self._patience.ready
         try:
-            view = slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=lapsed, ready=ready)
+            view = await self._apart(
+                lambda: slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=lapsed, ready=ready)
+            )
         except TextError as error:
             raise SchedulerError(str(error)) from error
         self._remember(view)
@@ -179,7 +188,12 @@ class SlurmScheduler:
         return pilot.job or (number if last == pilot else "")
 
     async def close(self) -> None:
-        """Nothing to stop: commands do not outlive their calls."""
+        """End the thread that reads; commands do not outlive their calls."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    async def _apart(self, work: Callable[[], Found]) -> Found:
+        """Read what a command printed, in a thread of our own: users can make it long."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     async def _scancel(self, user: str, jobs: Collection[str]) -> str:
         """End a user's jobs; returns why that failed, "" if it did not."""
@@ -215,11 +229,18 @@ class SlurmScheduler:
 
     async def _queue(self) -> tuple[JobRow, ...]:
         mark = secrets.token_hex(8)
-        done = await self._run(["squeue", "-h", "-a", "-o", text.squeue_format(mark)])
-        if done.code != 0:
+        environ = {**self._environ, "SQUEUE_FORMAT": text.squeue_format(mark)}
+        words = ["squeue", "-h", "-a", f"--sort={text.ORDER}"]
+        done = await command.run(words, environ, self._timeout_s, most_bytes=self._most_bytes)
+        if done.code != 0 and not done.cut:
             raise SchedulerError(reason(done, "squeue failed"))
+        if done.cut:
+            log.warning(
+                "squeue printed more than %d MB (max_queue_mb): the jobs of lowest priority are not seen",
+                self._most_bytes // 1_000_000,
+            )
         try:
-            jobs, odd = text.jobs(done.out, mark)
+            jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, slurm_pilot.PREFIX))
         except TextError as error:
             raise SchedulerError(str(error)) from error
         for line in odd:
@@ -241,7 +262,10 @@ class SlurmScheduler:
             self._jobs[pilot].add(pilot.job)
 
     async def _run(self, words: Sequence[str], stdin: str = "", hopeless: bytes = b"") -> Output:
-        return await command.run(words, self._environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
+        done = await command.run(words, self._environ, self._timeout_s, stdin=stdin, hopeless=hopeless)
+        if done.cut:
+            raise SchedulerError(f"{words[0]} printed more than {len(done.raw) // 1_000_000} MB")
+        return done
 
 
 def names_of_here() -> frozenset[str]:

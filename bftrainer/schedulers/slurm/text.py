@@ -2,12 +2,13 @@
 
 Two commands show the whole machine: `scontrol -a -o`, told on its standard input what to show, and `squeue
 -a` with the format below. Job names are the users' own and may hold anything, line breaks included: every
-line of `squeue` begins with a mark that nobody can guess, and the name comes last.
+line of `squeue` begins with a mark that nobody can guess or read, and the name comes last, cut off.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -19,7 +20,11 @@ SHOW = "show node\nshow reservation\nshow partition\n"
 """What `scontrol -a -o` is told on its standard input."""
 
 SEPARATOR = "\x1f"
-FIELDS = tuple(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChrj")
+FIELDS = (*(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChr"), "%64j")
+ORDER = "-t,-p"
+"""Jobs that run first, then those that wait, by their priority: what is cut off a long list matters least."""
+MOST_OF_USER = 2000
+"""So many pending jobs of one user are read, and all that Slurm plans: more than Slurm itself looks at."""
 
 SHARING = frozenset({"OK", "YES"})
 """What squeue says of jobs that may be on a node with others."""
@@ -29,7 +34,8 @@ NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def squeue_format(mark: str) -> str:
-    """The -o of squeue; `mark` begins each line and must be new each time."""
+    """What SQUEUE_FORMAT is to be: other users can read command lines, but no environment. `mark` begins
+    each line and must be new each time."""
     return SEPARATOR.join((mark, *FIELDS))
 
 
@@ -64,27 +70,46 @@ def machine(text: str) -> Machine:
     return Machine(nodes, partitions, tuple(reservations))
 
 
-def jobs(text: str, mark: str) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
-    """What `squeue -h -a -o squeue_format(mark)` printed, in its order, and the lines that cannot be read.
+def jobs(printed: bytes, mark: str, prefix: str = "") -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+    """What `squeue -h -a` printed in `squeue_format(mark)`, in its order, and the lines that cannot be read.
 
     Lines without the mark are the rest of a job name. One line that cannot be read must not hide all others;
-    the nodes of that job still show as allocated in `scontrol`.
+    the nodes of that job still show as allocated in `scontrol`. Of a user's many pending jobs the last ones
+    are left out, but not those whose names begin with `prefix`.
 
     Raises:
         TextError: not one line can be read.
     """
-    start = mark + SEPARATOR
+    named = f"{SEPARATOR}{prefix}" if prefix else None
     rows: list[JobRow] = []
     odd: list[str] = []
-    for line in text.split("\n"):
-        if line.startswith(start):
-            try:
-                rows.append(_job(line[len(start) :]))
-            except TextError as error:
-                odd.append(str(error))
+    pending: Counter[str] = Counter()
+    for match in re.finditer(rb"(?m)^" + re.escape(f"{mark}{SEPARATOR}".encode()) + rb"(.*)$", printed):
+        line = match[1].decode(errors="replace")
+        user = line.split(SEPARATOR, 3)[2:3]
+        if user and pending[user[0]] >= MOST_OF_USER and not _matters(line, named):
+            continue
+        try:
+            row = _job(line)
+        except TextError as error:
+            odd.append(str(error))
+            continue
+        rows.append(row)
+        pending[row.user] += row.state == "PENDING"
     if odd and not rows:
         raise TextError(odd[0])
     return tuple(rows), tuple(odd)
+
+
+def _matters(line: str, named: str | None) -> bool:
+    """Whether a job counts even if it is one of many: it does not wait, is planned, or may be a pilot."""
+    fields = line.split(SEPARATOR, 9)
+    return (
+        len(fields) < 10
+        or fields[3] != "PENDING"
+        or fields[8] not in values.NOTHING
+        or (named is not None and named in fields[9])
+    )
 
 
 def ends(text: str) -> dict[str, End]:
@@ -181,8 +206,8 @@ def _job(line: str) -> JobRow:
         values.gpus(values.plain(tres)),
         values.count(all_cpus),
         shares in SHARING,
-        reason,
-        name,
+        "".join(letter if letter.isprintable() else "?" for letter in reason),
+        name.rstrip(" "),
     )
 
 

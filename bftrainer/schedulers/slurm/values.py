@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice, product
+from itertools import product
+from math import prod
+from sys import intern
 
 NOTHING = frozenset({"", "(null)", "N/A", "none"})
 """What stands for no value."""
 MAX_NODES = 100_000
 """The most nodes of one list."""
+MOST_IN_WORD = 1 << 20
+"""The most characters between two commas that are not in brackets."""
+MOST_BRACKETS = 8
+"""The most brackets in such a word."""
+MOST_GRES = 1024
+"""The most characters of a list of generic resources."""
 
 
 class TextError(ValueError):
@@ -31,19 +39,19 @@ def words(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def count(text: str) -> int:
     """A number as Slurm prints it: 2048 is 2K; 0 if it is none."""
-    match = re.match(r"(\d+)([KM]?)", text)
+    match = re.match(r"([0-9]{1,15})([KM]?)", text)
     return int(match[1]) * {"": 1, "K": 1024, "M": 1024**2}[match[2]] if match else 0
 
 
 def moment(text: str) -> float | None:
     """A time in seconds since the Unix epoch; None for N/A and the like."""
-    return float(text) if text.isdecimal() else None
+    return float(text) if re.fullmatch(r"[0-9]{1,12}", text) else None
 
 
 @lru_cache(maxsize=4096)
 def megabytes(text: str) -> int:
     """Memory as squeue prints it: 100M, 4G, 1.5T; without a letter it is MB."""
-    match = re.match(r"([\d.]+)([KMGTP]?)", text)
+    match = re.match(r"([0-9.]{1,20})([KMGTP]?)", text)
     if not match:
         return 0
     unit = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}[match[2]]
@@ -56,7 +64,8 @@ def megabytes(text: str) -> int:
 @lru_cache(maxsize=4096)
 def duration_s(text: str) -> float | None:
     """Slurm's [days-][hours:]minutes:seconds in seconds; None for UNLIMITED and what is no duration."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    number = "([0-9]{1,9})"
+    match = re.fullmatch(rf"(?:{number}-)?(?:{number}:)?{number}:{number}", text)
     if not match:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
@@ -67,10 +76,10 @@ def duration_s(text: str) -> float | None:
 def gpus(gres: str) -> int:
     """GPUs in a list of generic resources: gpu:a100:4(S:0-1),nvme:1 -> 4; also gres/gpu:4 and gres:gpu:4."""
     total = 0
-    for entry in re.sub(r"\([^)]*\)", "", gres).split(","):
+    for entry in re.sub(r"\([^)]*\)", "", gres[:MOST_GRES]).split(","):
         words = re.split(r"[:=]", entry.removeprefix("gres/").removeprefix("gres:"))
         if words[0] == "gpu":
-            last = re.fullmatch(r"(\d+)([Kk]?)", words[-1])
+            last = re.fullmatch(r"([0-9]{1,9})([Kk]?)", words[-1])
             total += int(last[1]) * (1024 if last[2] else 1) if last else 1
     return total
 
@@ -82,33 +91,32 @@ def tasks(identity: str) -> int:
     listed, _, most = identity.partition("_[")[2].rstrip("]").partition("%")
     total = 0
     for part in listed.split(","):
-        bounds = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", part)
         if bounds:
             first, last, step = int(bounds[1]), int(bounds[2] or bounds[1]), int(bounds[3] or 1)
             total += max(0, last - first) // max(step, 1) + 1
     return max(1, min(total, count(most) or total))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def expand(text: str) -> tuple[str, ...]:
     """The nodes of Slurm's short form: rack[1-2]n[01-03],gpu7.
 
     Raises:
-        TextError: it cannot be read.
+        TextError: it cannot be read, or is longer than any list of `MAX_NODES`.
     """
     if text in NOTHING:
         return ()
-    names: list[str] = []
+    found: list[str] = []
     for word in _split(text):
         if "[" not in word:
-            names.append(word)
+            found.append(intern(word))
             continue
-        pieces = re.split(r"\[([^\]]*)\]", word)
-        choices = [[piece] if i % 2 == 0 else list(_numbers(piece)) for i, piece in enumerate(pieces)]
-        names.extend("".join(choice) for choice in islice(product(*choices), MAX_NODES + 1))
-        if len(names) > MAX_NODES:
+        pieces = _pieces(word)
+        if prod(len(piece) for piece in pieces) > MAX_NODES - len(found):
             raise TextError(f"{text[:80]!r} are more than {MAX_NODES} nodes")
-    return tuple(names)
+        found.extend(intern("".join(choice)) for choice in product(*pieces))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
@@ -122,15 +130,41 @@ def names(text: str) -> frozenset[str] | None:
 
 def _split(text: str) -> list[str]:
     """The words between commas that are not inside brackets."""
-    return re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text)
+    found: list[str] = []
+    whole: list[str] = []
+    open_ = 0
+    for word in text.split(","):
+        whole.append(word)
+        open_ += word.count("[") - word.count("]")
+        if open_ <= 0:
+            found.append(",".join(whole))
+            whole, open_ = [], 0
+    if whole:
+        raise TextError(f"{text[:80]!r} has a bracket that does not end")
+    return [word for word in found if word]
+
+
+def _pieces(word: str) -> list[list[str]]:
+    """The parts of rack[1-2]n[01-03], each with its choices."""
+    found: list[list[str]] = []
+    before, *rest = word.split("[")
+    found.append([before])
+    if len(rest) > MOST_BRACKETS or len(word) > MOST_IN_WORD:
+        raise TextError(f"{word[:80]!r} is no list of nodes")
+    for part in rest:
+        inside, closed, after = part.partition("]")
+        if not closed or "]" in after:
+            raise TextError(f"{word[:80]!r} has a bracket too many")
+        found += [list(_numbers(inside)), [after]]
+    return found
 
 
 def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
-        bounds = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        bounds = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         if not bounds:
             raise TextError(f"{text[:80]!r} are no numbers of nodes")
         first, last = bounds[1], bounds[2] or bounds[1]
-        if int(last) - int(first) > MAX_NODES:
+        if int(last) - int(first) >= MAX_NODES:
             raise TextError(f"{part!r} are more than {MAX_NODES} nodes")
         yield from (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))

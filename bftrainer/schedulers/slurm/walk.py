@@ -274,7 +274,7 @@ class Walk:
     def _fitting(self, job: JobRow, features: Features) -> set[str]:
         """The nodes on which a job may run at all."""
         excluded = names(job.excluded)
-        if excluded is None:
+        if excluded is None or names(job.required) is None:
             return set()
         return set(
             self._where(job.partitions, features, job.cpus, job.memory_mb, job.gpus).difference(excluded)

@@ -36,8 +36,8 @@ def recorded_jobs() -> dict[str, dict[str, Any]]:
 
 def row(values: dict[str, str]) -> JobRow:
     """A job as our own format has it."""
-    line = SEPARATOR.join((MARK, *(values.get(field, "") for field in FIELDS)))
-    (job,), odd = text.jobs(line, MARK)
+    line = SEPARATOR.join((MARK, *(values.get(field.replace("64", ""), "") for field in FIELDS)))
+    (job,), odd = text.jobs(line.encode(), MARK)
     assert not odd
     return job
 

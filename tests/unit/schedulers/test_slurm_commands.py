@@ -14,11 +14,13 @@ import pytest
 
 from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.shared import command as shared
+from bftrainer.schedulers.slurm import command as slurm_command
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.command import environment
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from tests.support.slurm_commands import ANSWERS, DOWN, SCONTROL, SQUEUE, Commands
-from tests.support.slurm_samples import PILOT_JOB
+from tests.support.slurm_samples import MARK, PILOT_JOB
 
 HUNG = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 T, U, SIX = "1" * 32, "2" * 32, "6" * 32
@@ -56,7 +58,11 @@ def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands)
     assert "-a" in shown.split() and "-a" in queue.split(), "hidden partitions have main jobs as well"
     said = (commands.folder / "squeue.env").read_text().splitlines()
     assert {"LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_CONF=/c"} <= set(said)
-    assert not any(line.startswith(("SQUEUE_", "SBATCH_", "SLURM_CLUSTERS")) for line in said)
+    assert not any(line.startswith(("SQUEUE_USERS", "SBATCH_", "SLURM_CLUSTERS")) for line in said)
+    mark = next(line for line in said if line.startswith("SQUEUE_FORMAT=")).removeprefix("SQUEUE_FORMAT=")[
+        :16
+    ]
+    assert mark not in " ".join(calls), "other users can read command lines"
 
 
 def test_what_the_pilot_inherits_is_the_daemons_environment(commands: Commands) -> None:
@@ -309,6 +315,27 @@ def test_a_claim_that_leads_nowhere_lapses_and_counts_again_later(commands: Comm
 
     whole = 6
     assert asyncio.run(scenario()) == [whole - 2, 1, 1, whole, whole, whole - 2]
+
+
+def test_a_queue_without_end_is_read_as_far_as_the_bound(
+    commands: Commands, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What comes first, the jobs that run and those of high priority, still counts."""
+    flood = "yes $mark | tr '\\n' x"
+    commands.set(
+        "squeue", f'mark=$(echo "$SQUEUE_FORMAT" | cut -c1-16); sed "s/^{MARK}/$mark/" queue; {flood}'
+    )
+    assert asyncio.run(commands.scheduler().poll()).idle == {"n6", "n9", "n10", "n11", "n12"}
+    assert caplog.messages[0].startswith("squeue printed more than 1 MB (max_queue_mb)")
+
+
+def test_other_commands_without_end_are_failures(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared.run, "__kwdefaults__", {**shared.run.__kwdefaults__, "most_bytes": 1000})
+    monkeypatch.setattr(
+        slurm_command.run, "__kwdefaults__", {**slurm_command.run.__kwdefaults__, "most_bytes": 1000}
+    )
+    commands.set("scontrol", f"{ANSWERS}yes; yes >&2")
+    assert fails(commands.scheduler().poll) == "scontrol printed more than 0 MB"
 
 
 def test_variables_that_steer_slurms_commands_are_dropped() -> None:

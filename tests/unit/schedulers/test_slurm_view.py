@@ -64,7 +64,7 @@ def test_nodes_from_which_no_agent_could_call_are_left_alone() -> None:
 
 
 def test_a_recorded_machine() -> None:
-    jobs, _ = slurm_text.jobs((DATA / "22.05" / "squeue.txt").read_text(), MARK)
+    jobs, _ = slurm_text.jobs((DATA / "22.05" / "squeue.txt").read_bytes(), MARK)
     view = see(slurm_text.machine((DATA / "22.05" / "scontrol.txt").read_text()), *jobs)
     assert why(view) == {
         **{f"n{i}": "allocated" for i in range(1, 6)},
