@@ -34,7 +34,7 @@ def make_state_dir(
     try:
         mount = mount_of(path)
         if mount is not None and mount.is_network and not on_network:
-            raise BftrainerError(_not_here(path, mount))
+            raise BftrainerError(_not_here(path, mount, site=private))
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         _require_ours(path)
         _close(path, say, refuse=private)
@@ -81,8 +81,8 @@ def user_name() -> str:
         return str(os.geteuid())
 
 
-def _not_here(path: Path, mount: Mount) -> str:
-    local = suggested(user_name())
+def _not_here(path: Path, mount: Mount, *, site: bool) -> str:
+    local = None if site else suggested(user_name())
     said = (
         f"state_dir {path} is on a network file system ({mount.kind}, mounted at {mount.at}), where the "
         "store's and the daemon's locks do not work. Take a folder on a disk of this machine"
@@ -93,6 +93,8 @@ def _not_here(path: Path, mount: Mount) -> str:
             f"read:\n  state_dir: {local}\n  pilot_log_dir: {path / 'logs'}\nCommands find the daemon on "
             "this machine only"
         )
+    elif site:
+        said += ", such as /var/lib/bftrainer"
     return f"{said}. To use {path} all the same, at the store's risk: state_dir_on_network: true"
 
 

@@ -72,6 +72,8 @@ def test_the_state_of_a_shared_home_is_refused_with_a_local_disk_to_take(home_on
     assert f"\n  pilot_log_dir: {place}/logs" in said
     assert "state_dir_on_network: true" in said
     assert not place.exists()
+    with pytest.raises(BftrainerError, match="such as /var/lib/bftrainer"):
+        make_state_dir(place, private=True, say=print)
     make_state_dir(place, on_network=True, say=print)
     assert place.exists()
 
