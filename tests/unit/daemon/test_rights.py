@@ -146,7 +146,7 @@ def ask(daemon: Daemon) -> Asked:
     async def request(who: str | None, method: str, path: str, **how: Any) -> tuple[int, Any]:
         app = users_application(daemon.service, FakeCallers(), max_request=MAX_REQUEST)  # type: ignore[arg-type]
         async with TestClient(TestServer(app)) as client:
-            headers = {} if who is None else {"X-Caller": who}
+            headers = ({} if who is None else {"X-Caller": who}) | how.pop("headers", {})
             answer = await client.request(method, path, headers=headers, **how)
             text = await answer.text()
             return answer.status, json.loads(text) if "json" in answer.content_type else text
@@ -347,7 +347,15 @@ def test_nothing_is_run_as_root_or_as_the_daemon(ask: Asked, daemon: Daemon, who
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a"}}, 400, "'base' must be a text"),
         ("POST", "/v1/trainers", {"json": {"spec": "", "name": "a", "base": "."}}, 400, "whole path"),
         ("POST", "/v1/trainers", {"data": b"x" * (MAX_REQUEST + 1)}, 413, "too large"),
-        ("GET", "/v1/events?limit=0", {}, 400, "from 1 to 10000"),
+        ("POST", "/v1/trainers", {"data": b"[" * 50_000}, 400, "nested too deeply"),
+        ("POST", "/v1/trainers", {"data": b'{"a":' * 10_000}, 400, "nested too deeply"),
+        ("POST", "/v1/trainers", {"data": b'{"spec": %s}' % (b"1" * 5_000)}, 400, "no JSON"),
+        ("POST", "/v1/trainers", {"data": b"\xff\xfe{}"}, 400, "no JSON"),
+        ("POST", "/v1/trainers", {"data": b"{}", "headers": {"Content-Type": "a; charset=zip"}}, 400, "spec"),
+        ("GET", "/v1/events?limit=0", {}, 400, "from 1 to"),
+        ("GET", f"/v1/events?limit={'1' * 3_900}", {}, 400, "from 1 to"),
+        ("GET", f"/v1/trainers?skip={'9' * 3_900}", {}, 400, "give a whole number from 0 to"),
+        ("GET", "/v1/events?limit=%D9%A1", {}, 400, "from 1 to"),
         ("GET", "/v1/nothing", {}, 404, "GET /v1/nothing: Not Found"),
         ("PUT", "/v1/status", {}, 405, "Method Not Allowed"),
     ],
