@@ -232,8 +232,11 @@ class Store(Protocol):
         """All trainers in order of arrival. Reads the whole table: for replays, not for queries."""
         ...
 
-    def unfinished(self) -> list[StoredTrainer]:
-        """The trainers that have not ended, in order of arrival."""
+    def unfinished(self, damaged: Callable[[int, str], None] | None = None) -> list[StoredTrainer]:
+        """The trainers that have not ended, in order of arrival.
+
+        `damaged` is told the id of each one that cannot be read, and why; without it that is a `StoreError`.
+        """
         ...
 
     def trainer(self, id_: int) -> StoredTrainer | None:

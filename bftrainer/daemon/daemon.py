@@ -161,9 +161,11 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.journal.close)
-            self._note_run()
-            self.recovery.load()
-            await asyncio.to_thread(self.load_index)
+            await self._note_run()
+            failed = await self.recovery.load()
+            await self.runner.aside(self.load_index)
+            for ended in failed:
+                self.index.end(ended, self.clock.now(), None)
             await self.listeners.open(stack)
             stack.push_async_callback(self._scheduler.close)
             stack.callback(self.launcher.close)
@@ -231,10 +233,11 @@ class Daemon:
                 break
         await self.nodes.release.close(deadline)
 
-    def _note_run(self) -> None:
+    async def _note_run(self) -> None:
         """Store when each daemon began, and with what settings: a replay of what happened needs both."""
         own = self.settings.current
-        runs = keep_runs(json.loads(self._store.get("runs") or "[]"), own, self._started_at)
+        stored = await self.runner.aside(self._store.get, "runs")
+        runs = keep_runs(stored or "[]", own, self._started_at)
         now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
         self.journal.remember("runs", json.dumps([*runs, now]))
 

@@ -49,7 +49,7 @@ class Index:
         if isinstance(event, TrainerSubmitted):
             self.submitted(event.trainer, event.spec, event.time)
         if ended is not None:
-            self._end(ended, event.time, latest)
+            self.end(ended, event.time, latest)
 
     def of(self, user: str | None) -> list[TrainerSummary]:
         """The trainers of a user (None: of all) that have not ended, in order of arrival."""
@@ -88,7 +88,8 @@ class Index:
         self._unfinished[summary.id] = summary
         self._by_user.setdefault(summary.user, {})[summary.id] = summary
 
-    def _end(self, ended: Ended, time: float, latest: Progress | None) -> None:
+    def end(self, ended: Ended, time: float, latest: Progress | None) -> None:
+        """A trainer has ended; `latest` is what it last reported. Idempotent."""
         before = self._unfinished.pop(ended.trainer, None)
         if before is None:
             return

@@ -12,8 +12,16 @@ import logging
 import time
 
 from bftrainer.daemon.writer import Writer
-from bftrainer.daemon.writes import Decision, DecisionWrite, PerformedWrite, SubmissionWrite, ValueWrite
+from bftrainer.daemon.writes import (
+    Decision,
+    DecisionWrite,
+    PerformedWrite,
+    StatesWrite,
+    SubmissionWrite,
+    ValueWrite,
+)
 from bftrainer.errors import StoreError
+from bftrainer.model.actions import Ended
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Clock
@@ -116,6 +124,12 @@ class Journal:
     def _no_answer(self) -> StoreError:
         why = self._writer.standing().error or f"it has been busy for {self._behind_s():.0f} s"
         return StoreError(f"the store does not answer: {why}; nothing was submitted, try again later")
+
+    def ended(self, ended: Ended) -> None:
+        """Have the end stored of a trainer that the engine does not know."""
+        states = StatesWrite(since=time.monotonic())
+        states.end(ended, self._clock.now())
+        self._writer.add(states)
 
     def remember(self, key: str, value: str) -> None:
         """Have a value stored under a key."""

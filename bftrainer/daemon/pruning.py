@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
 from bftrainer.ports import Clock, Store
@@ -16,6 +16,9 @@ PAUSE_S = 0.1
 """Between two steps while there is something to delete."""
 CHECK_S = 5.0
 """How often the store is asked for something to delete or to tidy up."""
+
+MOST_RUNS = 500
+"""A daemon that is started again and again must not make its own start slow."""
 
 DAY_S = 86_400.0
 
@@ -52,13 +55,18 @@ def oldest_kept(settings: Settings, now: float) -> float | None:
     return None if days is None else now - days * DAY_S
 
 
-def keep_runs(runs: Sequence[dict[str, Any]], settings: Settings, now: float) -> list[dict[str, Any]]:
-    """Of the daemon's runs in order, those whose events may still be there.
+def keep_runs(stored: str, settings: Settings, now: float) -> list[dict[str, Any]]:
+    """Of the daemon's runs as they are stored, in order, those whose events may still be there.
 
-    These are the last that began before the oldest event that is kept, and all since.
+    These are the last that began before the oldest event that is kept, and all since; at most `MOST_RUNS`.
+    None are left of what is damaged.
     """
+    try:
+        runs = [run for run in json.loads(stored) if isinstance(run["begin"], float | int)][-MOST_RUNS:]
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return []
     before = oldest_kept(settings, now)
     if before is None:
-        return list(runs)
+        return runs
     older = [run for run in runs if run["begin"] < before]
     return [*older[-1:], *runs[len(older) :]]

@@ -7,6 +7,7 @@ was wanted. The engine gets the differences as events; nothing is started that m
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,11 @@ from bftrainer.daemon.runner import Runner
 from bftrainer.engine.restore import restore
 from bftrainer.engine.state import State
 from bftrainer.errors import SchedulerError
+from bftrainer.model.actions import Ended
 from bftrainer.model.events import Drain, Event, NodesChanged, Resync, WorkerLost, WorkersReady
 from bftrainer.model.machine import Operation, Snapshot
 from bftrainer.model.reports import StoredTrainer
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Launcher, Scheduler, Store, WorkerState
@@ -31,6 +33,9 @@ from bftrainer.telemetry.log import names, note
 from bftrainer.telemetry.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 200
+"""So many trainers are made known before others have their turn: in a few milliseconds."""
 
 
 def missed(
@@ -85,25 +90,49 @@ class Recovery:
     telemetry: Telemetry
     active: bool = True  # until the engine's state is restored
     _stored: list[StoredTrainer] = field(default_factory=list)
+    _stored_on: dict[str, dict[int, TrainerSpec]] = field(default_factory=dict)  # by node
 
-    def load(self) -> None:
-        """Read the unfinished trainers, and make them known to launcher and journal."""
-        self._stored = self.store.unfinished()
-        for t in self._stored:
-            self.journal.begin(t.id)
-            self.launcher.add(
-                t.id,
-                t.spec,
-                published=t.engine.published,
-                members=t.engine.members,
-                step=t.step,
-                samples=t.samples,
-            )
+    async def load(self) -> list[Ended]:
+        """Read the unfinished trainers, and make them known to launcher and journal.
+
+        One that the store holds damaged fails, and keeps no other one back: returns the ends of those.
+        """
+        damaged: dict[int, str] = {}
+        every = await self.runner.aside(self.store.unfinished, damaged.__setitem__)
+        for number, t in enumerate(every, 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others have their turn
+            try:
+                self._add(t)
+            except LookupError:
+                damaged[t.id] = f"trainer {t.id} is damaged in the store: its launcher {t.spec.launcher!r}"
+        failed = []
+        for id_, why in damaged.items():
+            self.telemetry.trouble("recovery", why, trainer=id_, instead="the trainer has failed")
+            reason = f"{why}; its checkpoints are kept: submit it again"
+            failed.append(Ended(trainer=id_, status=TrainerStatus.FAILED, reason=reason))
+            self.journal.ended(failed[-1])
+        return failed
+
+    def _add(self, t: StoredTrainer) -> None:
+        """Make a stored trainer known."""
+        self.launcher.add(
+            t.id,
+            t.spec,
+            published=t.engine.published,
+            members=t.engine.members,
+            step=t.step,
+            samples=t.samples,
+        )
+        self.journal.begin(t.id)
+        self._stored.append(t)
+        for node in t.engine.nodes:
+            self._stored_on.setdefault(node, {})[t.id] = t.spec
 
     def trainers_on(self, node: str) -> Mapping[int, TrainerSpec]:
         """The trainers that may have workers on a node: as stored while recovering, then as decided."""
         if self.active:
-            return {t.id: t.spec for t in self._stored if node in t.engine.nodes}
+            return self._stored_on.get(node, {})
         return {t.id: t.spec for t in self.runner.trainers() if node in t.nodes}
 
     async def run(self, agents: AgentReports) -> None:
@@ -111,30 +140,39 @@ class Recovery:
         node and worker that is missing, and of memberships that were not carried through."""
         await self.survey()
         agents.opened = True
-        recorded = frozenset(node for t in self._stored for node in t.engine.nodes)
-        present = await self._present()
+        operation = await self.runner.aside(self._operation)
+        pool = frozenset(self._stored_on) | await self._present()
+        state = await self.runner.aside(self._restored, pool)
+        present = self._still_present()
         self.active = False
         self.nodes.state.begin(present)
-        self.runner.state = restore(
-            self.settings.current.engine,
-            recorded | present,
-            [replace(t.engine, spec=t.spec) for t in self._stored],
-            self.clock.now(),
-        )
-        if recorded - present:
+        self.runner.state = state
+        if pool - present:
             self.mailbox.emit(
-                NodesChanged(time=self.clock.now(), left=recorded - present, reason="gone after a restart")
+                NodesChanged(time=self.clock.now(), left=pool - present, reason="gone after a restart")
             )
         for event in missed(self.runner.state, self.launcher.views, present, self.clock.now()):
             self.mailbox.emit(event)
-        self.nodes.state.operation = Operation(self.store.get(OPERATION) or Operation.RUNNING)
-        if self.nodes.state.operation is Operation.DRAINING:
+        self.nodes.state.operation = operation
+        if operation is Operation.DRAINING:
             self.mailbox.emit(Drain(time=self.clock.now()))
         if self._stored:
-            lost = len(recorded - present)
+            lost = len(pool - present)
             note(log, "taken_over", trainers=len(self._stored), nodes=names(present), nodes_lost=lost)
         self.telemetry.pilot("adopted", [held.pilot for held in self.pilots.held.values()])
-        self._stored = []
+        self._stored, self._stored_on = [], {}
+
+    def _restored(self, pool: frozenset[str]) -> State:
+        """The engine's state as it was stored, with these nodes. Takes long where many trainers wait."""
+        trainers = [replace(t.engine, spec=t.spec) for t in self._stored]
+        state = restore(self.settings.current.engine, pool, trainers, self.clock.now())
+        gc.freeze()  # the trainers stay: to go through all of them again and again would stop everything
+        return state
+
+    def _operation(self) -> Operation:
+        """What the site allowed us last."""
+        stored = self.store.get(OPERATION) or ""
+        return Operation(stored) if stored in Operation.__members__.values() else Operation.RUNNING
 
     async def survey(self) -> None:
         """Find the pilots that run on idle nodes, before any agent is let in. This takes until the scheduler
@@ -155,6 +193,10 @@ class Recovery:
         pilots, deadline = self.pilots, self.clock.now() + self.settings.current.reconnect_s
         while self.clock.now() < deadline and not all(pilots.connected(node) for node in pilots.held):
             await asyncio.sleep(0.02)
-        for node in [n for n in pilots.held if not pilots.connected(n)]:
+        return self._still_present()
+
+    def _still_present(self) -> frozenset[str]:
+        """The nodes whose agents have not gone again meanwhile."""
+        for node in [n for n in self.pilots.held if not self.pilots.connected(n)]:
             self.nodes.release.drop(node)
-        return frozenset(pilots.held)
+        return frozenset(self.pilots.held)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from bftrainer.allocate import decide
 from bftrainer.daemon.index import Index
@@ -23,6 +25,9 @@ from bftrainer.performance.estimate import estimates_of
 from bftrainer.ports import Launcher
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Runner:
@@ -97,6 +102,11 @@ class Runner:
             self.decided()
         if outcome.ended is not None:
             self._launcher.forget(outcome.ended.trainer)
+
+    async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what takes long in the engine's thread; before `run`, when the engine has nothing to do."""
+        call = partial(function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._engine, call)
 
     def close(self) -> None:
         """Let go of the engine's thread; `run` has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,25 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from bftrainer.errors import StoreError
+from bftrainer.store.damage import object_of
 
 BUSY_S = 1.0
 """How long a transaction waits for another connection's lock, in seconds; the daemon then tries again."""
 
+START_S = 30.0
+"""A start waits for so long for another process that has locked the database."""
+REMEDIES = {
+    "not a database": "restore it from a backup, or move the file away: trainers are gone then, their "
+    "checkpoints are not",
+    "malformed": "restore it from a backup, or save what can be read with sqlite3's .recover",
+    "readonly": "the daemon's user must be able to write the file, and its folder",
+    "unable to open": "the daemon's user must be able to read and write it, and its folder",
+    "locked": "another process uses it; fuser names it",
+}
+"""What to do about what SQLite says."""
 TIDY_LOG_BYTES = 4_000_000
 """A log (WAL) of more than this is brought into the database when there is time."""
 LOG_PAGES = 8_000
@@ -39,24 +52,42 @@ def open_database(path: Path) -> sa.Engine:
     except OSError as error:
         raise StoreError(f"{path}: {error}") from error
     engine = sa.create_engine(
-        f"sqlite:///{path}", connect_args={"timeout": BUSY_S, "check_same_thread": False}
+        f"sqlite:///{path}",
+        connect_args={"timeout": BUSY_S, "check_same_thread": False},
+        json_deserializer=object_of,
     )
     sa.event.listen(engine, "connect", _set_pragmas)
     try:
-        with engine.begin() as connection:
-            _upgrade(connection)
-    except (DatabaseError, CommandError) as error:
+        _patiently_upgrade(engine)
+    except DatabaseError as error:
+        engine.dispose()
+        raise StoreError(f"{path}: {cause(error)}") from error
+    except CommandError as error:
         engine.dispose()
         raise StoreError(
-            f"{path}: {cause(error)}; written by a newer bftrainer or not its database: "
+            f"{path}: {error}; written by a newer bftrainer or not its database: "
             "upgrade bftrainer, or move the file away"
         ) from error
     return engine
 
 
 def cause(error: Exception) -> str:
-    """The first line of what SQLite said, without SQLAlchemy's additions."""
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
+    """The first line of what SQLite said, without SQLAlchemy's additions, and what to do where that helps."""
+    said = str(getattr(error, "orig", None) or error).splitlines()[0]
+    return said + next((f"; {remedy}" for text, remedy in REMEDIES.items() if text in said), "")
+
+
+def _patiently_upgrade(engine: sa.Engine) -> None:
+    """Create or upgrade the tables. A database that is locked is waited for: a backup ends."""
+    give_up_at = time.monotonic() + START_S
+    while True:
+        try:
+            with engine.begin() as connection:
+                _upgrade(connection)
+                return
+        except OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up_at:
+                raise
 
 
 def _set_pragmas(connection: Any, record: object) -> None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from bftrainer.model.reports import Row, TrainerSummary
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.store import tables as t
+from bftrainer.store.damage import status_of
 from bftrainer.store.rows import to_summary
 
 CHUNK = 500
@@ -22,7 +23,9 @@ BRIEF = sa.select(
     *(t.trainers.c[name] for name in ("id", "user", "name", "status", "reason", "submitted_at", "ended_at")),
     *(t.trainers.c[name] for name in ("samples", "step", "epoch", "rate", "metrics")),
     # SQLite reads this one number much faster than Python decodes the whole spec
-    sa.func.json_extract(t.trainers.c.spec, "$.samples").label("work"),
+    sa.case(
+        (sa.func.json_valid(t.trainers.c.spec), sa.func.json_extract(t.trainers.c.spec, "$.samples"))
+    ).label("work"),
 )
 Item = TypeVar("Item")
 _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
@@ -46,7 +49,7 @@ def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:
     """See `ports.Store.count_ended`."""
     query = sa.select(t.ended.c.status, sa.func.sum(t.ended.c.count)).group_by(t.ended.c.status)
     found = c.execute(query if user is None else query.where(t.ended.c.user == user))
-    return {TrainerStatus(status): count for status, count in found}
+    return {status_of(status): count for status, count in found}
 
 
 def count_ended_by_user(c: sa.Connection) -> dict[str, dict[TrainerStatus, int]]:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from math import isfinite
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from bftrainer.model.actions import Action
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import StoredTrainer, TrainerSummary
-from bftrainer.model.trainer import (
-    Cost,
-    Observations,
-    Observed,
-    RescaleCosts,
-    Scalability,
-    Trainer,
-    TrainerSpec,
-    TrainerStatus,
-)
+from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+from bftrainer.store.damage import DamagedError, status_of
 
 Columns = dict[str, Any]
 """Values for the columns of one row."""
+
+SPEC, STORED = TypeAdapter(TrainerSpec), TypeAdapter(StoredTrainer)
 
 
 def of_new_trainer(spec: TrainerSpec, time: float) -> Columns:
@@ -93,38 +90,27 @@ def of_action(action: Action, event: int) -> Columns:
 
 
 def to_trainer(row: Any) -> StoredTrainer:
-    """The trainer in a whole row of the table `trainers`."""
-    spec = _spec(row.spec)
-    part = row.engine
-    engine = Trainer(
-        id=row.id,
-        spec=spec,
-        submitted_at=row.submitted_at,
-        generation=part["generation"],
-        published=part["published"],
-        nodes=frozenset(part["nodes"]),
-        members=tuple(part["members"]),
-        started=part["started"],
-        warm=frozenset(part["warm"]),
-        observed=_observations(part["observed"]),
-        failures=part["failures"],
-        failed_in=part["failed_in"],
-        progress=part["progress"],
-    )
-    return StoredTrainer(
-        id=row.id,
-        spec=spec,
-        status=TrainerStatus(row.status),
-        reason=row.reason,
-        submitted_at=row.submitted_at,
-        ended_at=row.ended_at,
-        samples=row.samples,
-        step=row.step,
-        epoch=row.epoch,
-        rate=row.rate,
-        metrics=row.metrics,
-        engine=engine,
-    )
+    """The trainer in a whole row of the table `trainers`.
+
+    Raises:
+        DamagedError: the row holds what bftrainer would not have written.
+    """
+    if not row.engine or not row.spec:
+        raise DamagedError(f"trainer {row.id} is damaged in the store: what the engine needs of it is gone")
+    own = {"id": row.id, "submitted_at": row.submitted_at}
+    names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics")
+    try:
+        own["spec"] = spec = SPEC.validate_python(row.spec)
+        brief = {name: getattr(row, name) for name in names}
+        found = STORED.validate_python({**own, **brief, "engine": {**row.engine, **own}})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise DamagedError(f"trainer {row.id} is damaged in the store: {where}: {first['msg']}") from error
+    sane = 1 <= spec.n_min <= spec.n_max and 0 < spec.weight < float("inf")
+    if not sane or not isfinite(spec.priority):
+        raise DamagedError(f"trainer {row.id} is damaged in the store: its nodes, weight or priority")
+    return found
 
 
 def to_summary(row: Any) -> TrainerSummary:
@@ -134,7 +120,7 @@ def to_summary(row: Any) -> TrainerSummary:
         id=id_,
         user=user,
         name=name,
-        status=TrainerStatus(status),
+        status=status_of(status),
         reason=reason,
         submitted_at=submitted_at,
         ended_at=ended_at,
@@ -156,36 +142,3 @@ def _jsonable(value: object) -> object:
     if isinstance(value, frozenset | set):
         return sorted(value)
     raise TypeError(f"cannot store {type(value).__name__}")
-
-
-def _spec(plain: dict[str, Any]) -> TrainerSpec:
-    curve = plain["curve"]
-    return TrainerSpec(
-        **{
-            **plain,
-            "command": tuple(plain["command"]),
-            "curve": None if curve is None else tuple((n, rate) for n, rate in curve),
-            "costs": _costs(plain["costs"]),
-            "scalability": Scalability(plain.get("scalability", "auto")),
-            "env": tuple((k, v) for k, v in plain["env"]),
-            "batch": tuple((k, v) for k, v in plain.get("batch", ())),
-            "curves": tuple((c, tuple((n, r) for n, r in own)) for c, own in plain.get("curves", ())),
-        }
-    )
-
-
-def _observations(plain: dict[str, Any]) -> Observations:
-    return Observations(
-        speeds=tuple((name, n, _observed(windows)) for name, n, windows in plain["speeds"]),
-        up_stall_s=_observed(plain["up_stall_s"]),
-        up_init_s=_observed(plain["up_init_s"]),
-        down_stall_s=_observed(plain["down_stall_s"]),
-    )
-
-
-def _observed(plain: dict[str, Any]) -> Observed:
-    return Observed(plain["count"], tuple(plain["recent"]))
-
-
-def _costs(plain: dict[str, Any] | None) -> RescaleCosts | None:
-    return None if plain is None else RescaleCosts(up=Cost(**plain["up"]), down=Cost(**plain["down"]))

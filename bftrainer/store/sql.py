@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os.path import samestat
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -30,6 +31,7 @@ from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer, Trainer
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store import queries, rows
 from bftrainer.store import tables as t
+from bftrainer.store.damage import DamagedError
 from bftrainer.store.database import (
     MOST_LOG_BYTES,
     TIDY_LOG_BYTES,
@@ -55,8 +57,10 @@ class SqlStore:
         Raises:
             StoreError: not a database of bftrainer, one of a newer version, or not writable.
         """
-        self._path, self._query_s = path, query_s
+        self._path = path = path.resolve()  # SQLite keeps the log beside the file itself
+        self._query_s = query_s
         self._engine = open_database(path)
+        self._file = path.stat()
 
     def close(self) -> None:
         """Close all connections; what was written stays."""
@@ -152,9 +156,9 @@ class SqlStore:
         """See `ports.Store.trainers`."""
         return self._trainers(sa.true())
 
-    def unfinished(self) -> list[StoredTrainer]:
+    def unfinished(self, damaged: Callable[[int, str], None] | None = None) -> list[StoredTrainer]:
         """See `ports.Store.unfinished`."""
-        return self._trainers(t.trainers.c.ended_at.is_(None))
+        return self._trainers(t.trainers.c.ended_at.is_(None), damaged)
 
     def trainer(self, id_: int) -> StoredTrainer | None:
         """See `ports.Store.trainer`."""
@@ -226,13 +230,24 @@ class SqlStore:
             finally:
                 raw.set_progress_handler(None, 0)
 
-    def _trainers(self, which: sa.ColumnElement[bool]) -> list[StoredTrainer]:
+    def _trainers(
+        self, which: sa.ColumnElement[bool], damaged: Callable[[int, str], None] | None = None
+    ) -> list[StoredTrainer]:
         query = sa.select(t.trainers).where(which).order_by(t.trainers.c.id)
+        found = []
         with self._transaction() as c:
-            return [rows.to_trainer(row) for row in c.execute(query)]
+            for row in c.execute(query):
+                try:
+                    found.append(rows.to_trainer(row))
+                except DamagedError as error:
+                    if damaged is None:
+                        raise StoreError(f"{self._path}: {error}") from error
+                    damaged(row.id, str(error))
+        return found
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
+        self._check_file()
         if log_bytes(self._path) > MOST_LOG_BYTES:
             with self._transaction() as c:
                 shorten_log(c, to_nothing=True)
@@ -243,6 +258,17 @@ class SqlStore:
                 )
         with self._transaction() as c:
             yield c
+
+    def _check_file(self) -> None:
+        try:
+            same = samestat(self._path.stat(), self._file)
+        except OSError as error:
+            raise StoreError(f"{self._path}: {error.strerror}; put it back, or restart the daemon") from error
+        if not same:
+            raise StoreError(
+                f"{self._path} is another file than the one that was opened; put that one back, or restart "
+                "the daemon"
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

@@ -198,8 +198,19 @@ def test_events_older_than_the_setting_are_deleted_step_by_step(daemon: Daemon) 
 
 def test_runs_are_kept_as_long_as_their_events(tmp_path: Path) -> None:
     own = settings_in(tmp_path, keep_events_days=30)
+    never = own.model_copy(update={"keep_events_days": None})
     runs = [{"begin": NOW - days * DAY_S} for days in (90, 50, 31, 20, 1)]
-    assert keep_runs(runs, own, NOW) == runs[2:], "the last one that began before the oldest event"
-    assert keep_runs(runs[3:], own, NOW) == runs[3:]
-    assert keep_runs([], own, NOW) == []
-    assert keep_runs(runs, own.model_copy(update={"keep_events_days": None}), NOW) == runs
+    assert keep_runs(json.dumps(runs), own, NOW) == runs[2:], (
+        "the last one that began before the oldest event"
+    )
+    assert keep_runs(json.dumps(runs[3:]), own, NOW) == runs[3:]
+    assert keep_runs("[]", own, NOW) == []
+    assert keep_runs(json.dumps(runs), never, NOW) == runs
+    assert len(keep_runs(json.dumps(runs * 1000), never, NOW)) == pruning.MOST_RUNS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "7", '{"begin": 1}', "[7]", "[{}]", '[{"begin": "x"}]', "[" * 9999]
+)
+def test_runs_that_are_damaged_stop_no_daemon(tmp_path: Path, text: str) -> None:
+    assert keep_runs(text, settings_in(tmp_path), NOW) == []

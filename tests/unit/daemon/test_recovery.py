@@ -46,7 +46,7 @@ def test_a_restart_changes_nothing_about_a_pause(site: Site) -> None:
         paused.orders.administer(Operation.PAUSED)
         await paused.journal.close()
         again = site.daemon()
-        again.recovery.load()
+        await again.recovery.load()
         await again.recovery.run(again.agents)
         assert again.nodes.state.operation is Operation.PAUSED
         assert again.agents.is_open() and not again.recovery.active
@@ -69,7 +69,7 @@ def test_pilots_of_an_earlier_daemon_that_nobody_needs_are_ended(site: Site) -> 
     async def scenario() -> None:
         site.machine.pilots = [Pilot(tag="old", node="n0"), Pilot(tag="twin", node="n0")]
         daemon = site.daemon()
-        daemon.recovery.load()
+        await daemon.recovery.load()
         await daemon.recovery.run(daemon.agents)
         await daemon.nodes.background.wait()
         assert site.held() == set() and sorted(site.machine.cancelled) == ["old", "twin"]

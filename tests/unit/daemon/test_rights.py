@@ -323,7 +323,7 @@ def test_an_agent_has_only_trainers_of_its_own_user(
     wanted: list[set[int]] = []
     monkeypatch.setattr(daemon.launcher, "agent_up", lambda node, there, ids: wanted.append(set(ids)))
     monkeypatch.setattr(daemon.hub, "connected", lambda node: True)
-    daemon.recovery.load()
+    asyncio.run(daemon.recovery.load())
     daemon.recovery.active = recovering
     for user in ("alice", "bob"):
         daemon.pilots.adopt(Pilot(tag=user, node="n1", user=user))

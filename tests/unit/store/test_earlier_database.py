@@ -110,7 +110,7 @@ def test_a_restarted_daemon_goes_on_with_it(store: SqlStore, tmp_path: Path) -> 
         own = settings_in(tmp_path, reconnect_s=1e-9)
         scheduler = MemoryScheduler(Machine({"n01", "n02", "n03"}), WallClock().now)
         daemon = Daemon(own, scheduler, store)
-        daemon.recovery.load()
+        await daemon.recovery.load()
         daemon.load_index()
         await daemon.recovery.run(daemon.agents)
         for event in await daemon.mailbox.batch():

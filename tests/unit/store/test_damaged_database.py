@@ -1,0 +1,203 @@
+"""Databases that are damaged, replaced, locked or not to be written: what is told, and what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.errors import StoreError
+from bftrainer.model.events import NodesChanged
+from bftrainer.store import database
+from bftrainer.store.sql import SqlStore
+from bftrainer.testing.store import SPEC
+from tests.support.no_nodes import NoNodes
+from tests.support.nodes_world import settings_in
+
+Spoil = Callable[[dict[str, object]], object]
+
+
+def without_command(spec: dict[str, object]) -> object:
+    del spec["command"]
+    return spec
+
+
+def unknown_launcher(spec: dict[str, object]) -> object:
+    return {**spec, "launcher": "unheard of"}
+
+
+DAMAGE: list[tuple[str, object]] = [
+    ("spec", "{"),
+    ("spec", "7"),
+    ("spec", "null"),
+    ("spec", "[" * 100_000),
+    ("spec", "\x00\xff"),
+    ("spec", without_command),
+    ("spec", lambda spec: {**spec, "n_min": 0}),
+    ("spec", lambda spec: {**spec, "n_min": 9}),
+    ("spec", lambda spec: {**spec, "n_max": "many"}),
+    ("spec", lambda spec: {**spec, "weight": float("inf")}),
+    ("spec", lambda spec: {**spec, "scalability": "unheard of"}),
+    ("spec", unknown_launcher),
+    ("spec", lambda spec: {**spec, "curve": [[1]]}),
+    ("engine", "[]"),
+    ("engine", lambda engine: {**engine, "nodes": {"n1": 1}, "members": 3}),
+    ("engine", lambda engine: {**engine, "observed": {"speeds": [[None, 1, {"count": "x"}]]}}),
+    ("status", "unheard of"),
+    ("samples", "a lot"),
+    ("submitted_at", "yesterday"),
+    ("metrics", '{"loss": "low"}'),
+]
+
+
+def spoil(path: Path, trainer: int, column: str, how: object) -> None:
+    """Put something into a column that bftrainer would not write."""
+    with sqlite3.connect(path) as connection:
+        if callable(how):
+            query = f"SELECT {column} FROM trainers WHERE id = ?"  # noqa: S608
+            (text,) = connection.execute(query, (trainer,)).fetchone()
+            how = json.dumps(how(json.loads(text)))
+        connection.execute(f"UPDATE trainers SET {column} = ? WHERE id = ?", (how, trainer))  # noqa: S608
+    connection.close()
+
+
+@pytest.mark.parametrize(("column", "how"), DAMAGE)
+def test_a_damaged_trainer_fails_and_keeps_no_other_back(tmp_path: Path, column: str, how: object) -> None:
+    own = settings_in(tmp_path, reconnect_s=1e-9)
+    store = SqlStore(own.database)
+    first, second = (store.submit(replace(SPEC, name=name), 1.0) for name in ("damaged", "whole"))
+    spoil(own.database, first, column, how)
+
+    async def scenario() -> None:
+        daemon = Daemon(own, NoNodes(), store, WallClock())  # type: ignore[arg-type]
+        assert [t.id for t in store.unfinished_summaries()] == [first, second]
+        failed = await daemon.recovery.load()
+        daemon.load_index()
+        for end in failed:
+            daemon.index.end(end, 3.0, None)
+        await daemon.recovery.run(daemon.agents)
+        assert daemon.runner.state.trainers.keys() == {second}
+        await daemon.journal.close()
+        daemon.runner.close()
+        assert [t.id for t in daemon.index.of(None)] == [second]
+        (ended,) = store.ended_summaries(10)
+        assert (ended.id, ended.status) == (first, "failed")
+        assert "damaged" in ended.reason and "submit it again" in ended.reason
+
+    asyncio.run(scenario())
+    assert [t.id for t in store.unfinished()] == [second], "it is tried once"
+    if column in ("spec", "engine") and how is not unknown_launcher:
+        with pytest.raises(StoreError, match="trainer 1 is damaged in the store"):
+            store.trainer(first)
+    store.submit(replace(SPEC, name="damaged"), 2.0)
+    store.close()
+
+
+def test_events_that_are_damaged_are_shown_as_far_as_they_can_be_read(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "bftrainer.db")
+    for time in (1.0, 2.0):
+        store.record(NodesChanged(time=time), [], None, [], None, frozenset())
+    with sqlite3.connect(tmp_path / "bftrainer.db") as connection:
+        connection.execute("UPDATE events SET data = '{' WHERE id = 1")
+    connection.close()
+    assert [row["data"] == {} for row in store.rows("events", None)] == [True, False]
+    store.close()
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_a_database_that_was_cut_off_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    for number in range(200):
+        store.submit(replace(SPEC, name=f"t{number}"), 0.0)
+    store.close()
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(StoreError, match=r"malformed; restore it from a backup, or save what can be read"):
+        SqlStore(path).unfinished()
+
+
+def test_what_is_no_database_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "bftrainer.db").write_bytes(b"x" * 5000)
+    with pytest.raises(StoreError, match="not a database; restore it from a backup, or move the file away"):
+        SqlStore(tmp_path / "bftrainer.db")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.db"
+    SqlStore(path).close()
+    path.chmod(0o400)
+    with pytest.raises(StoreError, match="must be able to write the file"):
+        SqlStore(path).put("key", "value")
+
+
+def test_a_folder_in_place_of_the_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "bftrainer.db").mkdir()
+    with pytest.raises(StoreError, match="must be able to read and write it"):
+        SqlStore(tmp_path / "bftrainer.db")
+
+
+def test_a_link_is_followed_and_the_log_watched_beside_the_file(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "bftrainer.db").symlink_to(elsewhere / "large.db")
+    store = SqlStore(tmp_path / "bftrainer.db")
+    store.put("key", "value")
+    assert database.log_bytes(store._path) > 0
+    store.close()
+
+
+def test_a_file_that_is_taken_away_or_replaced_is_not_written_to_nowhere(tmp_path: Path) -> None:
+    path, aside = tmp_path / "bftrainer.db", tmp_path / "aside.db"
+    store = SqlStore(path)
+    store.put("key", "before")
+    path.rename(aside)
+    with pytest.raises(StoreError, match="put it back, or restart the daemon"):
+        store.put("key", "lost")
+    shutil.copy(aside, path)
+    with pytest.raises(StoreError, match="is another file than the one that was opened"):
+        store.put("key", "lost")
+    aside.rename(path)
+    store.put("key", "after")
+    assert store.get("key") == "after"
+    store.close()
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    """Another process's connection, which keeps even readers out of bftrainer.db."""
+    path = tmp_path / "bftrainer.db"
+    SqlStore(path).close()
+    monkeypatch.setattr(database, "BUSY_S", 0.05)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode=DELETE").fetchall()
+    other.execute("BEGIN EXCLUSIVE")
+    yield other
+    other.close()
+
+
+def test_a_start_waits_for_a_backup_to_end(tmp_path: Path, locked: sqlite3.Connection) -> None:
+    release = threading.Timer(0.5, locked.execute, ["COMMIT"])
+    release.start()
+    SqlStore(tmp_path / "bftrainer.db").close()
+    release.join()
+
+
+def test_a_start_does_not_wait_for_ever(
+    tmp_path: Path, locked: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "START_S", 0.1)
+    with pytest.raises(StoreError, match="database is locked; another process uses it; fuser names it"):
+        SqlStore(tmp_path / "bftrainer.db")
