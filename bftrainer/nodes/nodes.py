@@ -101,6 +101,6 @@ class Nodes:
             self.release.vacate(change.vacated, [claim.job for claim in snapshot.claims])
             for node in change.left - change.vacated:
                 self.release.drop(node)
-        await self.release.lost(snapshot)
+        self.release.lost(snapshot)
         self.hold.wake()
         return change is not None

@@ -50,6 +50,7 @@ class Release:
         self._settings, self._clock, self._scheduler, self._pilots = settings, clock, scheduler, pilots
         self._link, self._workers, self._trainers, self._curves = link, workers, trainers, curves
         self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
+        self._asked: set[Pilot] = set()  # why they failed
 
     # which nodes must go
 
@@ -82,26 +83,41 @@ class Release:
         held = frozenset(self._pilots.held) | releasing
         return vacate.choose(snapshot.claims, held, self._trainers(), self._curves(), releasing)
 
-    async def lost(self, snapshot: Snapshot) -> None:
+    def lost(self, snapshot: Snapshot) -> None:
         """Give up nodes whose pilots are gone or never began. The scheduler may know why pilots failed whose
-        agents never came."""
+        agents never came; the next poll does not wait for that."""
         lost = self._pilots.lost(snapshot.pilots, snapshot.time)
-        held = {node: self._pilots.held[node] for node in lost}
-        failed: Mapping[Pilot, str] = {}
-        if unheard := [h.pilot for h in held.values() if not h.reported]:
-            try:
-                failed = await self._scheduler.failures(unheard)
-            except SchedulerError as error:
-                self._telemetry.trouble("scheduler", error)
+        unheard: dict[str, tuple[Held, str]] = {}
         for node, reason in lost.items():
-            if self._pilots.held.get(node) is not held[node]:
-                continue  # released meanwhile
-            why = failed.get(held[node].pilot, reason)
-            self._telemetry.pilot("lost", [held[node].pilot], why)
-            if why != GONE:
-                self._pilots.refuse(node, why)
-            self._state.lose(node, reason)
-            self.drop(node)
+            held = self._pilots.held[node]
+            if held.reported:
+                self._lose(node, held, reason, reason)
+            elif held.pilot not in self._asked:
+                unheard[node] = held, reason
+        if unheard:
+            self._background.start(self._ask(unheard))
+
+    async def _ask(self, unheard: Mapping[str, tuple[Held, str]]) -> None:
+        """Ask the scheduler why pilots failed, and give up their nodes."""
+        pilots = [held.pilot for held, _ in unheard.values()]
+        self._asked.update(pilots)
+        failed: Mapping[Pilot, str] = {}
+        try:
+            failed = await self._scheduler.failures(pilots)
+        except SchedulerError as error:
+            self._telemetry.trouble("scheduler", error)
+        finally:
+            self._asked.difference_update(pilots)
+        for node, (held, reason) in unheard.items():
+            if self._pilots.held.get(node) is held and not held.reported:  # neither released, nor late
+                self._lose(node, held, reason, failed.get(held.pilot, reason))
+
+    def _lose(self, node: str, held: Held, reason: str, why: str) -> None:
+        self._telemetry.pilot("lost", [held.pilot], why)
+        if why != GONE:
+            self._pilots.refuse(node, why)
+        self._state.lose(node, reason)
+        self.drop(node)
 
     # giving them back
 
@@ -121,7 +137,18 @@ class Release:
             self._background.start(self._vacate(nodes, jobs))
 
     async def _vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
-        began, left = self._clock.now(), set(nodes)
+        began = self._clock.now()
+        try:
+            await self._leave(nodes, began)
+        finally:  # whatever became of the workers: main jobs wait for these nodes
+            found = [self._pilots.forget(node) for node in nodes]
+            await self._pilots.cancel([pilot for pilot in found if pilot is not None])
+        self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
+        self._watch.wake()
+
+    async def _leave(self, nodes: Collection[str], began: float) -> None:
+        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end."""
+        left = set(nodes)
         while left:
             late = self._clock.now() >= began + self._settings.current.vacate_s
             for node in [n for n in left if late or not self._workers.busy(n)]:
@@ -130,10 +157,6 @@ class Release:
                 left.remove(node)
             if left:
                 await asyncio.sleep(0.01)
-        found = (self._pilots.forget(node) for node in nodes)
-        await self._pilots.cancel([pilot for pilot in found if pilot is not None])
-        self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
-        self._watch.wake()
 
     # what agents do
 

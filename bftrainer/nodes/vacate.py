@@ -6,7 +6,9 @@ So the main jobs get all that they need, at once, and trainers lose as little as
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.trainer import Points, Trainer
@@ -25,29 +27,68 @@ def choose(
     A claim for which too few are left gets none, as its job could not start anyway. `curves` has each
     trainer's samples/s by nodes. Nodes of `held` that we are `releasing` already cost nothing more.
     """
-    owner = {node: t for t in trainers for node in t.nodes}
-    size = {t.id: len(t.nodes) for t in owner.values()}
-    given: set[str] = set()
-
-    def worth(t: Trainer, nodes: int) -> float:
-        return curve.rate(curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0
-
-    def price(node: str) -> tuple[float, bool, str]:
-        if node in releasing:
-            return -1.0, False, node
-        t = owner.get(node)
-        if t is None:
-            return 0.0, False, node
-        return worth(t, size[t.id]) - worth(t, size[t.id] - 1), node in t.members, node
-
+    market = _Market(held, trainers, curves, releasing)
+    left = set(held)
     for claim in claims:
-        free = (claim.nodes & held) - given
-        if len(free) < claim.count:
-            continue
-        for _ in range(claim.count):
-            node = min(free, key=price)
-            free -= {node}
-            given.add(node)
-            if node in owner:
-                size[owner[node].id] -= 1
-    return frozenset(given)
+        free = claim.nodes & left
+        if len(free) >= claim.count:
+            left -= market.cheapest(free, claim.count)
+    return held - left
+
+
+class _Market:
+    """The nodes of each trainer in the order in which it gives them, and what the next of them costs."""
+
+    def __init__(
+        self,
+        held: frozenset[str],
+        trainers: Iterable[Trainer],
+        curves: Mapping[int, Points],
+        releasing: Collection[str],
+    ) -> None:
+        self._trainers = tuple(trainers)
+        self._owner = {node: t.id for t in self._trainers for node in t.nodes}
+        self._size = {t.id: len(t.nodes) for t in self._trainers}
+        self._curves = curves
+        going = held.intersection(releasing)
+        self._unused = [*sorted(going), *sorted(held - going - self._owner.keys())]
+        self._stock = {}  # those that train go last
+        for t in self._trainers:
+            train = frozenset(t.members)
+            self._stock[t.id] = sorted((node in train, node) for node in (t.nodes & held) - going)
+
+    def cheapest(self, free: Collection[str], count: int) -> set[str]:
+        """Take the `count` cheapest of `free`. A trainer that loses one values the next one anew."""
+        taken = set(islice((node for node in self._unused if node in free), count))
+        for node in taken & self._owner.keys():
+            self._size[self._owner[node]] -= 1
+        if len(taken) < count:
+            taken |= self._from_trainers(free, count - len(taken))
+        return taken
+
+    def _from_trainers(self, free: Collection[str], count: int) -> set[str]:
+        """Each trainer offers its next node, and the cheapest offer is taken, again and again."""
+        offers: list[tuple[float, bool, str, int]] = []
+        rest = [iter(self._stock[t.id]) for t in self._trainers]
+
+        def offer(at: int) -> None:
+            found = next(((train, node) for train, node in rest[at] if node in free), None)
+            if found is not None:
+                heapq.heappush(offers, (self._price(self._trainers[at]), *found, at))
+
+        for at in range(len(rest)):
+            offer(at)
+        taken: set[str] = set()
+        while len(taken) < count:
+            _, _, node, at = heapq.heappop(offers)
+            taken.add(node)
+            self._size[self._trainers[at].id] -= 1
+            offer(at)
+        return taken
+
+    def _price(self, t: Trainer) -> float:
+        size = self._size[t.id]
+        return self._worth(t, size) - self._worth(t, size - 1)
+
+    def _worth(self, t: Trainer, nodes: int) -> float:
+        return curve.rate(self._curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0

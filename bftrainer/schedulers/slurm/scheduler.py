@@ -162,15 +162,31 @@ class SlurmScheduler:
         Raises:
             SchedulerError: some could not be cancelled; the others were.
         """
-        if any(not pilot.job and not self._jobs.get(pilot) for pilot in pilots):
-            await self.pilots()  # a submission that was never confirmed: by its name
+        known: list[Pilot] = []
+        others: list[Pilot] = []
+        for pilot in pilots:
+            (known if pilot.job or self._jobs.get(pilot) else others).append(pilot)
+        # all at once: none waits for a question about another, or for a user as whom nothing can be run
+        failed = await asyncio.gather(self._cancel_known(known), self._cancel_unknown(others))
+        if reasons := list(dict.fromkeys(reason for reasons in failed for reason in reasons if reason)):
+            raise SchedulerError("; ".join(reasons))
+
+    async def _cancel_known(self, pilots: Collection[Pilot]) -> Collection[str]:
+        """Cancel jobs by their numbers; returns why that failed where it did."""
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        # all at once: one user's pilots do not wait for another user as whom nothing can be run
-        failed = await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
-        if reasons := list(dict.fromkeys(filter(None, failed))):
-            raise SchedulerError("; ".join(reasons))
+        return await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
+
+    async def _cancel_unknown(self, pilots: Collection[Pilot]) -> Collection[str]:
+        """Cancel pilots whose submissions were never confirmed: their names tell their numbers."""
+        if not pilots:
+            return ()
+        try:
+            await self.pilots()
+        except SchedulerError as error:
+            return (str(error),)
+        return await self._cancel_known(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots that are gone have failed, as long as slurmctld remembers their jobs."""

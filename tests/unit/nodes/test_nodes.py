@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -85,11 +85,40 @@ def test_a_node_whose_pilots_fail_is_left_alone_and_only_admins_are_told_why(
 
     run(scenario)
     lost = [r.fields for r in caplog.records if getattr(r, "event", "") == "pilot_lost"]
-    assert [(f["nodes"], f["reason"]) for f in lost] == [
+    assert sorted((f["nodes"], f["reason"]) for f in lost) == [
         ("n0", "its job failed: as ann"),
         ("n1", "its pilot is gone"),
         ("n2", "its pilot is gone"),
     ]
+
+
+def test_no_poll_waits_for_the_reason_why_a_pilot_failed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world, answer, asked = make(), asyncio.Event(), []
+
+        async def slow(pilots: Sequence[Pilot]) -> dict[Pilot, str]:
+            asked.extend(pilots)
+            await answer.wait()
+            return {}
+
+        monkeypatch.setattr(world.scheduler, "failures", slow)
+        await world.turn()
+        await world.submit()
+        await world.turn()
+        world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n0"]
+        world.time += 1
+        for _ in range(3):
+            await world.nodes.watch.poll()
+            await asyncio.sleep(0)
+        assert [pilot.node for pilot in asked] == ["n0"], "once"
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n1"}), count=1),)
+        await world.nodes.watch.poll()
+        assert "n1" in world.pilots.releasing
+        answer.set()
+        await world.settle()
+        assert "n0" not in world.pilots.held
+
+    run(scenario)
 
 
 def test_a_claim_takes_what_it_needs_and_nothing_comes_back_while_it_stands(make: Make) -> None:

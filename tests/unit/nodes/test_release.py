@@ -55,6 +55,23 @@ def test_workers_have_their_time_to_leave_and_no_more(make: Make) -> None:
     run(scenario)
 
 
+def test_pilots_end_whatever_becomes_of_their_workers(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(node: str, message: object) -> None:
+        raise RuntimeError(node)
+
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        monkeypatch.setattr(world.link, "send", broken)
+        world.machine.claims = (Claim(job="7", nodes=frozenset({"n0", "n1"}), count=2),)
+        await world.nodes.watch.poll()
+        with pytest.raises(RuntimeError):
+            await world.nodes.background.wait()
+        assert world.held() == "n2"
+
+    run(scenario)
+
+
 def test_a_node_that_is_given_up_is_not_held_again_while_its_pilot_is_listed(make: Make) -> None:
     async def scenario() -> None:
         world = make(vacate_s=5)

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.vacate import choose
+from bftrainer.performance import curve
 
 NODES = [f"n{i}" for i in range(8)]
 
@@ -78,3 +79,57 @@ def test_every_claim_gets_all_that_it_needs_or_nothing(
         enough = len((nodes & held) - before) >= count
         assert before <= given_up <= held
         assert more <= nodes and len(more) == (count if enough else 0)
+
+
+def one_by_one(
+    claims: list[Claim], held: set[str], trainers: list[Trainer], curves: dict[int, Points], going: set[str]
+) -> set[str]:
+    """What `choose` says, in the simplest way."""
+    owner = {node: t for t in trainers for node in t.nodes}
+    size, given_up = {t.id: len(t.nodes) for t in trainers}, set[str]()
+
+    def worth(t: Trainer, count: int) -> float:
+        return curve.rate(curves[t.id], count) if count >= t.spec.n_min else 0.0
+
+    def price(node: str) -> tuple[int, float, bool, str]:
+        t = owner.get(node)
+        if node in going or t is None:
+            return (0 if node in going else 1), 0.0, False, node
+        return 2, worth(t, size[t.id]) - worth(t, size[t.id] - 1), node in t.members, node
+
+    for wish in claims:
+        if len((wish.nodes & held) - given_up) < wish.count:
+            continue
+        for _ in range(wish.count):
+            node = min((wish.nodes & held) - given_up, key=price)
+            given_up.add(node)
+            if node in owner:
+                size[owner[node].id] -= 1
+    return given_up
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.sets(st.sampled_from(NODES))), max_size=4),
+    st.sets(st.sampled_from(NODES)),
+    st.tuples(st.integers(0, 8), st.integers(0, 8)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.sets(st.sampled_from(NODES)),
+    st.sampled_from(NODES),
+)
+def test_it_chooses_as_if_it_compared_all_nodes_for_each(
+    wanted: list[tuple[int, set[str]]],
+    held: set[str],
+    split: tuple[int, int],
+    least: tuple[int, int],
+    going: set[str],
+    joining: str,
+) -> None:
+    first, second = sorted(split)
+    trainers = [
+        trainer(1, *NODES[:first], n_min=least[0], joining=joining),
+        trainer(2, *NODES[first:second], n_min=least[1], joining=joining),
+    ]
+    claims = [claim(count, *nodes) for count, nodes in wanted]
+    curves = {1: LINEAR, 2: FLAT}
+    found = choose(claims, frozenset(held), trainers, curves, releasing=going & held)
+    assert found == one_by_one(claims, held, trainers, curves, going & held)

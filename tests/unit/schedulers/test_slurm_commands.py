@@ -253,6 +253,14 @@ def test_several_pilots_are_cancelled_by_number_in_one_command(commands: Command
     assert commands.calls()[-1] == "scancel 12 4711"
 
 
+def test_no_pilot_waits_for_a_question_about_another(commands: Commands) -> None:
+    """Nor does it stay if that question has no answer."""
+    commands.set("squeue", "until grep -q 'scancel 12' calls; do /bin/sleep 0.01; done; exit 1")
+    said = fails(lambda: commands.scheduler().cancel([PILOT, Pilot(tag=U, node="n1", job="12")]))
+    assert said == "squeue failed"
+    assert [call for call in commands.calls() if "scancel" in call] == ["scancel 12"]
+
+
 def test_a_user_as_whom_nothing_can_be_run_keeps_nobody_elses_pilots(commands: Commands) -> None:
     commands.set("become", BECOME)
     pilots = [
