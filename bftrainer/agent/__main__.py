@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 
 import click
 
 from bftrainer.agent.agent import Agent
-from bftrainer.wire import seal
+
+MAX_SECRET = 1024
 
 
 @click.command()
@@ -23,13 +25,26 @@ from bftrainer.wire import seal
 )
 @click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
 def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> None:
-    """Serve one node of the pool until told to exit. BFTRAINER_SECRET in the environment is the pilot's."""
+    """Serve one node of the pool until told to exit. The pilot's secret is read from the standard input."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {node} %(levelname)s %(message)s")
-    known = os.environ.pop(seal.VARIABLE, "")
-    agent = Agent(node=node, tag=tag, secret=known, daemon=daemon, address=address, orphan_s=orphan_s)
+    agent = Agent(node=node, tag=tag, secret=_secret(), daemon=daemon, address=address, orphan_s=orphan_s)
     asyncio.run(agent.serve())
     logging.shutdown()
     os._exit(0)  # the host waits for the node, and there is nothing left to tidy up
+
+
+def _secret() -> str:
+    """The pilot's secret, after which nothing can be read any more: workers are not to find it."""
+    found = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.readline(MAX_SECRET).strip()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if not found:
+        raise click.ClickException(
+            "no secret on the standard input; a template for pilots (pilot_template) gives it there: see "
+            "jobscripts/slurm-pilot.sh.j2"
+        )
+    return found
 
 
 main()

@@ -17,7 +17,7 @@ from bftrainer.settings.values import NO_VALUE, Settings
 PREFIX = "BFTRAINER_"
 SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
 """Names the site's file where it is not in its usual place."""
-NO_SETTINGS = frozenset({"BFTRAINER_WORKER", "BFTRAINER_SECRET", SITE_VARIABLE})
+NO_SETTINGS = frozenset({"BFTRAINER_WORKER", SITE_VARIABLE})
 """Variables with our prefix that are no settings: what agents are told, what they tell their workers, and
 where the site's file is."""
 SITE_FILE = "/etc/bftrainer/config.yaml"

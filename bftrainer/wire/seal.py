@@ -17,8 +17,6 @@ from typing import Any
 from bftrainer.model.reports import Message
 from bftrainer.wire.parse import parse
 
-VARIABLE = "BFTRAINER_SECRET"
-"""The environment variable with a pilot's secret; its agent removes it before it starts anything."""
 KEY_BYTES = 32
 MAC_CHARACTERS = 64
 

@@ -314,7 +314,7 @@ def test_a_pilot_ends_before_its_hole_does(clean: Testbed, tmp_path: Path) -> No
 
 def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$BFTRAINER_SECRET $*"\nexec sleep 600\n')
+    python.write_text('#!/bin/sh\nread -r found; echo "$found $*"\nexec sleep 600\n')
     python.chmod(0o755)
     pilot = pilot_on("n1")
     log = tmp_path / "agent-n1.log"

@@ -23,7 +23,7 @@ import pytest
 import bftrainer
 from slurm.testbed import Testbed
 from slurm.testbed.ports import free_ports
-from tests.support.processes import pids
+from tests.support.processes import pids, read
 from tests.support.waiting import until
 
 ROOT = Path(bftrainer.__file__).parent.parent
@@ -216,10 +216,10 @@ def agent_of(pid: int, tag: str) -> bool:
     return "bftrainer.agent" in words and tag in words
 
 
-def variable(pid: int, name: str) -> str:
-    """A variable of a process, as root sees it."""
-    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    return dict(pair.partition("=")[::2] for pair in pairs)[name]
+def secret_of(site: Site, user: str, job: str) -> str:
+    """A pilot's secret, as its own user can read it in the job's script."""
+    script = site.run(user, "scontrol", "write", "batch_script", job, "-").stdout
+    return script.partition("$(printf %s ")[2].partition(")")[0]
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,7 @@ def test_everything_of_a_trainer_runs_as_its_user(site: Site, users: tuple[str, 
         uid = pwd.getpwnam(user).pw_uid
         mine = [pid for pid in pids() if "train.py" in words_of(pid) and is_of(pid, uid)]
         assert Path(f"/proc/{agent}").stat().st_uid == uid and len(mine) == 1
-        assert variable(mine[0], "TOKEN") == f"{site.name(user)}-token"
+        assert f"TOKEN={site.name(user)}-token".encode() in read(mine[0], "environ").split(b"\0")
         folder = Path(site.trainer(user)["log_dir"])
         assert folder.is_relative_to(site.home(user)) and folder.stat().st_uid == uid
         assert "the result is 42" in site.bftrainer(user, "logs", site.name(user)).stdout
@@ -364,11 +364,13 @@ def test_the_daemons_secrets_cannot_be_read(site: Site, users: tuple[str, str]) 
 def test_a_pilots_secret_is_nowhere_to_be_found(site: Site, users: tuple[str, str]) -> None:
     alice, bob = users
     job, _, agent = site.pilot(bob)
-    secret = variable(agent, "BFTRAINER_SECRET")
+    secret = secret_of(site, bob, job)
+    assert len(secret) == 64, "it is his own"
     assert refused(site.run(alice, "cat", f"/proc/{agent}/environ"))
+    for pid in pids():
+        assert secret.encode() not in read(pid, "environ") + read(pid, "cmdline"), "as root sees it"
     script = site.run(alice, "scontrol", "write", "batch_script", job, "-")
     assert script.stdout == "" and "Invalid user id" in script.stderr
-    assert secret in site.run(bob, "scontrol", "write", "batch_script", job, "-").stdout, "it is his own"
     assert secret not in site.run(alice, "scontrol", "show", "job", job, "-d").stdout
     assert secret not in site.run(alice, "ps", "-eo", "args", "ww").stdout
     assert secret not in site.story()
@@ -405,8 +407,9 @@ def play_agent(site: Site, user: str, node: str, tag: str, secret: str) -> None:
     """An agent by hand, until it gives up."""
     site.run(
         user,
-        *("env", f"BFTRAINER_SECRET={secret}", site.python, "-m", "bftrainer.agent"),
-        *("--node", node, "--tag", tag, "--daemon", site.agents_at, "--orphan-s", "1"),
+        *(site.python, "-m", "bftrainer.agent", "--node", node, "--tag", tag),
+        *("--daemon", site.agents_at, "--orphan-s", "1"),
+        input=secret,
         timeout=120,
     )
 
@@ -424,8 +427,8 @@ def test_a_guessed_secret_opens_nothing(site: Site, users: tuple[str, str]) -> N
 
 def test_ones_own_secret_opens_no_other_node(site: Site, users: tuple[str, str]) -> None:
     alice, bob = users
-    _, tag, agent = site.pilot(alice)
-    secret = site.run(alice, "cat", f"/proc/{agent}/environ").stdout.partition("BFTRAINER_SECRET=")[2][:64]
+    job, tag, _ = site.pilot(alice)
+    secret = secret_of(site, alice, job)
     before = site.trainer(bob)
     (node,) = before["members"]
     play_agent(site, alice, node, tag, secret)

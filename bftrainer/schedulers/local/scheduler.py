@@ -117,12 +117,15 @@ class LocalScheduler:
                         *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
                         *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
                     ],
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    env={"OMP_NUM_THREADS": str(threads), **os.environ, "BFTRAINER_SECRET": secret},
+                    env={"OMP_NUM_THREADS": str(threads), **os.environ},
                 )
+            if child.stdin is not None:
+                with contextlib.suppress(BrokenPipeError), child.stdin as told:  # it may have been killed
+                    told.write(f"{secret}\n".encode())
         except OSError as error:
             raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
         self._children.append((child, pilot))

@@ -36,11 +36,11 @@ class PosingAgent:
 
     def say(self, message: Any) -> None:
         """Send any message that JSON can hold, sealed as the daemon expects it."""
-        self.connection._outbox.put_nowait(message)
+        self.connection._outbox._add(message)
 
     async def sent(self, seconds: float = 30.0) -> None:
         """Wait until all that was said has been sent, or given up."""
-        await until_true(lambda: self.connection._outbox.empty() or not self.connection.connected, seconds)
+        await until_true(lambda: not (self.connection.connected and self.connection._outbox._queue), seconds)
 
 
 @contextlib.asynccontextmanager
