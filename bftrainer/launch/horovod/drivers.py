@@ -20,6 +20,8 @@ POLL_S = 0.05
 UP_S = 60.0
 """A driver that does not listen after so long never will."""
 RETRY_S = 2.0
+LINE_BYTES = 16 << 20
+"""The longest line of a driver: the names of all workers of the largest membership."""
 LOG_BYTES = 1 << 20
 """A driver's log that is longer begins anew with its next driver; a driver itself bounds what it writes."""
 
@@ -120,7 +122,7 @@ class DriverProcesses:
         return None
 
     async def _connect(self, trainer: int, path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        connection = await asyncio.open_unix_connection(str(path))
+        connection = await asyncio.open_unix_connection(str(path), limit=LINE_BYTES)
         self._paths[trainer] = path
         return connection
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from bftrainer.errors import BftrainerError
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.context import Context
@@ -18,10 +19,14 @@ def make(context: Context) -> SlurmScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
 
     Raises:
-        BftrainerError: the state directory is another user's, or a template is not installed.
+        BftrainerError: the state directory is another user's, logs can have no folder, or a template is not
+            installed.
     """
     own = context.settings
-    own.pilot_log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        own.pilot_log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise BftrainerError(f"pilot_log_dir {own.pilot_log_dir}: {error.strerror}; take another") from error
     return slurm(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 
