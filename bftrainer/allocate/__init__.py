@@ -47,7 +47,8 @@ def _milp(problem: Problem, settings: EngineSettings, start: Plan | None = None)
             solver=settings.solver,
             start=start,
         )
-    except SolverError as error:  # a licence that ran out must not end the daemon
+    # a licence that ran out, or a problem beyond the solver's precision, must not end the daemon
+    except (SolverError, ArithmeticError) as error:
         return replace(start or _knapsack(problem, settings), fallback=str(error))
 
 

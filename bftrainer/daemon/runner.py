@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,18 +17,25 @@ from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.systemd import Pulse
 from bftrainer.daemon.writes import Decision
-from bftrainer.engine.state import State, Step
-from bftrainer.engine.step import step
-from bftrainer.model.events import Event
+from bftrainer.engine.contain import Contained, contained
+from bftrainer.engine.state import State
+from bftrainer.model.actions import Action
+from bftrainer.model.events import Event, TrainerEnded
 from bftrainer.model.problem import Plan, Problem
-from bftrainer.model.trainer import Points, Trainer
+from bftrainer.model.text import shown
+from bftrainer.model.trainer import Points, Trainer, TrainerStatus
+from bftrainer.performance.curve import linear
 from bftrainer.performance.estimate import estimates_of
 from bftrainer.ports import Launcher
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
 
+log = logging.getLogger(__name__)
+
 P = ParamSpec("P")
 T = TypeVar("T")
+MOST = 400
+"""So many characters of an error are told."""
 
 
 class Runner:
@@ -62,10 +70,17 @@ class Runner:
         return tuple(self.state.active.values())
 
     def curves(self) -> dict[int, Points]:
-        """Trainer -> its estimated samples/s by nodes, of each of `trainers`."""
+        """Trainer -> its estimated samples/s by nodes, of each of `trainers`.
+
+        If that fails, all are taken to be as fast: nodes are given back in any case.
+        """
         active = self.trainers()
-        estimated = estimates_of(active, self.state.programs)
-        return {t.id: found[None].points for t, found in zip(active, estimated, strict=True)}
+        try:
+            estimated = estimates_of(active, self.state.programs)
+            return {t.id: found[None].points for t, found in zip(active, estimated, strict=True)}
+        except Exception:
+            log.exception("the speeds of trainers cannot be estimated")
+            return {t.id: linear(1.0, t.spec.n_max) for t in active}
 
     async def run(self) -> None:
         """Take events, for ever."""
@@ -79,7 +94,9 @@ class Runner:
         # settings may have been reloaded since the last event
         before = replace(self.state, settings=self._settings.current.engine)
         loop = asyncio.get_running_loop()
-        outcome, changed = await loop.run_in_executor(self._engine, self._step, before, event)
+        result, changed = await loop.run_in_executor(self._engine, self._step, before, event)
+        self._tell(event, result)
+        outcome = result.step
         self.state = outcome.state
         if outcome.plan is not None:
             self.last_plan = outcome.plan
@@ -96,7 +113,7 @@ class Runner:
                 pool=outcome.state.pool,
             )
         )
-        self._launcher.perform(outcome.actions)
+        self._perform(outcome.actions)
         self._journal.performed(stored)
         if outcome.actions or outcome.ended:
             self.decided()
@@ -112,13 +129,49 @@ class Runner:
         """Let go of the engine's thread; `run` has ended."""
         self._engine.shutdown(wait=False, cancel_futures=True)
 
-    def _step(self, before: State, event: Event) -> tuple[Step, list[Trainer]]:
+    def _step(self, before: State, event: Event) -> tuple[Contained, list[Trainer]]:
         """What an event leads to, and the trainers that it changed."""
-        outcome = step(before, event, self._solve)
-        after = outcome.state.active
-        return outcome, [t for t in after.values() if before.active.get(t.id) is not t]
+        result = contained(before, event, self._solve)
+        after = result.step.state.active
+        return result, [t for t in after.values() if before.active.get(t.id) is not t]
+
+    def _tell(self, event: Event, result: Contained) -> None:
+        """Tell of an event that the engine could not take or plan for, and end the trainers that cause it."""
+        if result.error is None:
+            return
+        log.error("the engine fails on %.1000r", event, exc_info=result.error)
+        what = f"no plan could be made: {type(result.error).__name__}; see the log"
+        self._telemetry.happened("engine", what)
+        for id_, why in result.culprits:
+            trainer = self.state.trainer(id_)
+            if trainer is not None:
+                reason = shown(f"the engine cannot plan with it: {why}")[:MOST]
+                self._mailbox.emit(
+                    TrainerEnded(
+                        time=event.time,
+                        trainer=id_,
+                        generation=trainer.published,
+                        status=TrainerStatus.FAILED,
+                        reason=reason,
+                    )
+                )
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        """Carry out actions; one that fails keeps none of the others."""
+        for action in actions:
+            try:
+                self._launcher.perform((action,))
+            except Exception:
+                log.exception("cannot carry out %r", action)
+                self._telemetry.happened("engine", "an action could not be carried out; see the log")
 
     def _solve(self, problem: Problem) -> Plan:
         started = time.perf_counter()
-        plan = decide(problem, self._settings.current.engine)
+        own = self._settings.current.engine
+        try:
+            plan = decide(problem, own)
+        except Exception as error:
+            log.exception("the allocator %s fails", own.allocator)
+            plan = decide(problem, replace(own, allocator="knapsack"))
+            plan = replace(plan, fallback=f"{type(error).__name__}: {error}"[:MOST])
         return replace(plan, solve_s=time.perf_counter() - started)

@@ -12,6 +12,7 @@ from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.systemd import Systemd, report
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.values import Settings
+from bftrainer.spec.located_yaml import FAST
 from bftrainer.telemetry.log import note, tell_left_out
 from bftrainer.telemetry.troubles import Trouble
 
@@ -33,6 +34,8 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
         nonlocal ready
         ready, own = True, daemon.settings.current
         note(log, "ready", socket=own.socket)
+        if not FAST:
+            note(log, "slow_yaml", logging.WARNING, why="PyYAML here was built without libyaml")
         systemd.ready()
         if own.allocator != "milp":  # the command line has tried it, and would have ended
             background.add(asyncio.create_task(_try_solver_of(daemon), name="solver"))

@@ -23,13 +23,13 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
 
     Waiting trainers that are given nodes become active. The plan is None if no trainer may have nodes.
     """
-    candidates = _candidates(state)
-    if not candidates:
+    asked = candidates(state)
+    if not asked:
         return None, _allocated(state, {})
-    question, groups = problem_of(state, candidates, now)
+    question, groups = problem_of(state, asked, now)
     plan = solve(question)
-    target = _assigned(state, candidates, plan, groups)
-    state = _activated(replace(state, estimates=_learnt(candidates, state.programs)), candidates, target)
+    target = _assigned(state, asked, plan, groups)
+    state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
         plan,
         counts={id_: n for id_, n in plan.counts.items() if id_ in state.active},
@@ -38,18 +38,18 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     return plan, _allocated(state, target)
 
 
-def _candidates(state: State) -> tuple[Trainer, ...]:
+def candidates(state: State) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, in order; none while the site drains."""
     if state.draining:
         return ()
-    candidates = [t for t in state.active.values() if t.id not in state.displaced]
+    found = [t for t in state.active.values() if t.id not in state.displaced]
     if state.settings.max_parallel is None:
-        candidates = sorted(candidates + state.waiting.eligible(len(state.pool)), key=rank)
+        found = sorted(found + state.waiting.eligible(len(state.pool)), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
-            first = dealt(candidates)[: math.ceil(len(state.pool) / per_trainer)]
-            candidates = sorted(first, key=rank)
-    return tuple(candidates)
+            first = dealt(found)[: math.ceil(len(state.pool) / per_trainer)]
+            found = sorted(first, key=rank)
+    return tuple(found)
 
 
 def _assigned(state: State, candidates: tuple[Trainer, ...], plan: Plan, groups: NodeGroups) -> Allocation:

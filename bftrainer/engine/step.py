@@ -26,16 +26,17 @@ from bftrainer.model.events import Event
 from bftrainer.model.trainer import Trainer
 
 
-def step(state: State, event: Event, solve: Solve) -> Step:
+def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step:
     """Take one event in, and return the next state with what is to be done.
 
-    `solve` answers the allocation problem, see `allocate.decide`; it is called at most once.
+    `solve` answers the allocation problem, see `allocate.decide`; it is called at most once. Without `plan`,
+    nothing is planned anew: trainers keep the nodes that the event leaves them.
 
     Raises:
         TypeError: `event` is not an event.
     """
     draft = take(event, state)
-    plan, decided = decide(draft.state, event.time, solve) if draft.decide else (None, draft.state)
+    made, decided = decide(draft.state, event.time, solve) if draft.decide and plan else (None, draft.state)
     actions: list[Action] = []
     active: dict[int, Trainer] = {}
     for id_, trainer in decided.active.items():
@@ -51,6 +52,6 @@ def step(state: State, event: Event, solve: Solve) -> Step:
     return Step(
         state=replace(decided, active=active),
         actions=tuple(sorted(actions, key=order)),
-        plan=plan,
+        plan=made,
         ended=draft.ended,
     )

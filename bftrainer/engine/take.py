@@ -82,7 +82,7 @@ def _(event: TrainerCancelled, state: State) -> Draft:
 
 @take.register
 def _(event: TrainerEnded, state: State) -> Draft:
-    trainer = state.active.get(event.trainer)
+    trainer = state.trainer(event.trainer)
     if trainer is None or event.generation != trainer.published:
         return Draft(state=state)
     return _ended(state, event.trainer, event.status, event.reason)

@@ -40,10 +40,11 @@ def with_measurement(
 ) -> tuple[Trainer, SharedObservations]:
     """A trainer and the programs after a measurement on nodes of a class ("": nodes of no class)."""
     name = node_class if node_class in dict(trainer.spec.curves) else None
+    n, rate = event.point or (0, 0.0)
 
     def after(seen: Observations) -> Observations:
         seen = observe.with_costs(seen, event.up, event.down)
-        return seen if event.point is None else observe.with_speed(seen, name, *event.point)
+        return observe.with_speed(seen, name, n, rate) if n <= trainer.spec.n_max else seen
 
     key = trainer.spec.program
     seen = after(programs.get(key, NOTHING))

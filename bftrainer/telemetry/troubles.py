@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Part = Literal[
+    "engine",
     "scheduler",
     "store",
     "disk",
