@@ -36,6 +36,7 @@ from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import MB, Trainers
 from bftrainer.daemon.writer import Writer
 from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.job import Bounds
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.model.trainer import TrainerSpec
@@ -76,7 +77,8 @@ class Daemon:
         self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry)
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
-        self.launcher = _launchers(settings, store, clock, link, self.mailbox.emit, self.journal)
+        emit = self.mailbox.emit
+        self.launcher = _launchers(settings, store, clock, link, emit, self.journal, self.telemetry)
         self.index = Index()
         self.lanes = Lanes(own, self.telemetry)
         self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry, self.index)
@@ -287,8 +289,17 @@ def _pilots(
 
 
 def _launchers(
-    own: Settings, store: Store, clock: Clock, link: Link, emit: Emit, journal: Journal
+    own: Settings,
+    store: Store,
+    clock: Clock,
+    link: Link,
+    emit: Emit,
+    journal: Journal,
+    telemetry: Telemetry,
 ) -> Launchers:
+    def hit(bound: str, user: str, at: float) -> None:
+        telemetry.bounded(bound, user, at=at)
+
     return Launchers.over(
         link,
         emit,
@@ -304,6 +315,7 @@ def _launchers(
         grace_s=own.stop_grace_s,
         clock=clock.now,
         limits=Limits(start_s=own.start_limit_s, progress_s=own.progress_limit_s),
+        bounds=Bounds(metrics=own.max_metrics, hit=hit),
     )
 
 

@@ -23,9 +23,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bftrainer.elastic.figures import Figures
 from bftrainer.elastic.horovod import place
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 
+MANY = 1_000
 REPORT_EVERY_S = 0.2
 """Reports of progress are at least this far apart."""
 
@@ -41,7 +43,7 @@ class Job:
         self._channel: Channel | None = None
         self._last: dict[str, Any] = {}
         self._said: dict[str, Any] = {}
-        self._metrics: dict[str, float] = {}
+        self._metrics = Figures(orders.max_metrics if orders else MANY)
         self._stop = threading.Event()
         if orders is not None:
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
@@ -87,7 +89,7 @@ class Job:
         Horovod's or that of WORLD_SIZE. Reports are sent every `REPORT_EVERY_S` at most.
         """
         now, before = time.time(), self._last
-        self._metrics |= {name: float(value) for name, value in {**(metrics or {}), **more}.items()}
+        self._metrics.keep({**(metrics or {}), **more})
         self._last = {
             "generation": self._orders.generation if self._orders else 0,
             "size": size or _world_size(),
@@ -119,7 +121,7 @@ class Job:
         self._say("left", step=step, samples=samples, epoch=epoch, metrics=metrics)
 
     def _say(self, kind: str, *, step: int, samples: int, epoch: int, metrics: Mapping[str, float]) -> None:
-        self._metrics |= {name: float(value) for name, value in metrics.items()}
+        self._metrics.keep(metrics)
         if self._channel is not None and _rank() == 0:
             self._channel.send(
                 kind,

@@ -203,7 +203,7 @@ class MemberGroup(SingleProcess):
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
         """As `SingleProcess.report`; rank 0's figures count."""
-        self._progress.metrics |= metrics
+        self._progress.metrics.keep(metrics)
         if now and self.place == 0:
             self._tell("metrics")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from bftrainer.elastic.figures import Figures
 from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.state.checkpoint import Checkpoints
 from bftrainer.elastic.state.state import TrainingState
@@ -17,7 +18,7 @@ class Progress:
     """Reports and checkpoints of one worker. Times are `time.monotonic()`, in seconds."""
 
     def __init__(self, state: TrainingState, channel: Channel, orders: Orders) -> None:
-        self.metrics: dict[str, float] = {}
+        self.metrics = Figures(orders.max_metrics)
         """The latest figures that the script has reported, by name."""
         self._state, self._channel = state, channel
         self._checkpoints = Checkpoints(orders.checkpoint_dir)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -34,6 +35,15 @@ class WorkerView:
     heard: int = 0  # the latest generation that it said anything about
     overdue: str = ""  # why its time was up, if it was: it is being killed for that
     left: bool = False  # it has nothing, or has written down what it had: it can be killed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one trainer's workers may cause; `hit` is called with a setting's name, a trainer's user and the
+    bound where they try more."""
+
+    metrics: int = 100
+    hit: Callable[[str, str, float], None] = lambda bound, user, at: None
 
 
 class WorkersByNode:
@@ -82,6 +92,10 @@ class LaunchedTrainer:
     init_s: float | None = None  # of the newcomers that will join next
     finished: bool = False
     reported: Progress | None = None
+    pauses: Counter[tuple[int, str]] = field(
+        default_factory=Counter
+    )  # (generation, node) -> how many it told
+    told_metrics: bool = False  # that there are too many names of figures
     _workers: dict[str, WorkerView] = field(default_factory=dict, init=False)
 
     @property
@@ -110,6 +124,7 @@ class LaunchedTrainer:
         """Note a membership as the one that is published, and what it changes."""
         kind = self._change(action)
         self.lost = False
+        self.pauses.clear()
         self.kinds = {g: k for g, k in self.kinds.items() if g >= self.confirmed} | {action.generation: kind}
         self.published, self.members = action.generation, action.members
 

@@ -21,9 +21,9 @@ from typing import ClassVar, Generic, TypeVar
 from bftrainer.launch import orders
 from bftrainer.launch.deadlines import Deadlines, Limits
 from bftrainer.launch.folders import Folders
-from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.job import Bounds, LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
-from bftrainer.launch.reports import Reports
+from bftrainer.launch.reports import NO_BOUNDS, Reports
 from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Emit, Journal, Link
@@ -64,11 +64,13 @@ class AgentLauncher(ABC, Generic[T]):
         grace_s: float,
         warm_pool: bool = True,
         limits: Limits = NO_LIMITS,
+        bounds: Bounds = NO_BOUNDS,
         clock: Callable[[], float] = wall.time,
     ) -> None:
         self._link, self._emit, self._folders = link, emit, folders
-        self._grace_s, self._warm_pool, self._clock = grace_s, warm_pool, clock
-        self._reports = Reports(emit, journal, clock)
+        self._grace_s, self._clock = grace_s, clock
+        self._how = orders.Start(grace_s=grace_s, gated=self.gated, warm=warm_pool, metrics=bounds.metrics)
+        self._reports = Reports(emit, journal, clock, bounds)
         self.known = KnownTrainers[T](self._forgotten)
         """The trainers that the launcher has, and what the daemon asks of them."""
         self._deadlines = Deadlines[T](limits, link, self.known, partial(self._gone, blame=True))
@@ -194,7 +196,7 @@ class AgentLauncher(ABC, Generic[T]):
         match what:
             case said.Ready():
                 self._ready(launched, node, view)
-            case said.Joined():
+            case said.Joined() if view.joined < what.generation <= launched.published:
                 self._reports.joined(launched, node, view, what)
                 self._deadlines.progressed(launched)
             case said.CaughtUp():
@@ -211,11 +213,9 @@ class AgentLauncher(ABC, Generic[T]):
 
     def _send_start(self, launched: T, node: str) -> None:
         """Have a worker started, now or when its agent connects."""
-        view, spec = launched.workers[node], launched.spec
-        if self._link.serves(node, spec):
-            view.sent = True
-            how = orders.Start(grace_s=self._grace_s, gated=self.gated, warm=self._warm_pool)
-            self._link.send(node, orders.start(launched, node, self._folders, how))
+        if self._link.serves(node, launched.spec):
+            launched.workers[node].sent = True
+            self._link.send(node, orders.start(launched, node, self._folders, self._how))
             self._deadlines.starts(launched, node, launched.slow_start)
 
     def _warm(self, node: str) -> None:
@@ -223,7 +223,7 @@ class AgentLauncher(ABC, Generic[T]):
 
         One is enough: agents keep one warm process.
         """
-        spec = self.known.may_start(lambda own: self._link.serves(node, own)) if self._warm_pool else None
+        spec = self.known.may_start(lambda own: self._link.serves(node, own)) if self._how.warm else None
         if spec is not None:
             self._link.send(node, orders.warm(spec))
 

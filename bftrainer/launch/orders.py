@@ -28,6 +28,7 @@ class Start:
     grace_s: float
     gated: bool
     warm: bool
+    metrics: int
 
 
 def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) -> Message:
@@ -48,6 +49,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
             "checkpoint_dir": str(folders.checkpoints(trainer, spec)),
             "checkpoint_every_s": spec.checkpoint_every_s,
             "batch": dict(spec.batch),
+            "max_metrics": how.metrics,
         },
     }
 

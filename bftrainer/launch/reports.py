@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 
-from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.job import Bounds, LaunchedTrainer, WorkerView
 from bftrainer.model.events import Measured, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import MEASURE_AGAIN_S, MEASURE_S, Pause, PauseKind, Progress
 from bftrainer.model.trainer import Cost, TrainerStatus
@@ -15,12 +16,18 @@ from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
 
+NO_BOUNDS = Bounds()
+MAX_PAUSES = 10
+"""So many pauses one node may tell of one membership."""
+
 
 class Reports:
     """Keeps progress and pauses in the journal, and tells the engine of ends, losses and measurements."""
 
-    def __init__(self, emit: Emit, journal: Journal, clock: Callable[[], float]) -> None:
-        self._emit, self._journal, self._clock = emit, journal, clock
+    def __init__(
+        self, emit: Emit, journal: Journal, clock: Callable[[], float], bounds: Bounds = NO_BOUNDS
+    ) -> None:
+        self._emit, self._journal, self._clock, self._bounds = emit, journal, clock, bounds
 
     # a worker's life
 
@@ -99,7 +106,13 @@ class Reports:
         step: int,
         pause_s: float,
     ) -> None:
-        """Training goes on at `step` after a change of membership for which a node stood still."""
+        """Training goes on at `step` after a change of membership for which a node stood still.
+
+        A node tells one pause of a membership, or a few where a runtime met twice in it; further ones are
+        made up, and dropped."""
+        launched.pauses[generation, node] += 1
+        if launched.pauses[generation, node] > MAX_PAUSES or generation > launched.published:
+            return
         now = self._clock()
         self._journal.pause(
             Pause(
@@ -166,8 +179,18 @@ class Reports:
             launched.committed, launched.samples = standing.step, standing.samples
             self._keep(launched, standing, 0, 0.0)
 
-    def _keep(self, launched: LaunchedTrainer, at: said.Standing, size: int, rate: float | None) -> None:
+    def _figures(self, launched: LaunchedTrainer, new: Mapping[str, float]) -> Mapping[str, float]:
+        """The trainer's figures with these; of further names than may be, those that came first."""
         before = launched.reported.metrics if launched.reported else {}
+        both = {**before, **new}
+        if len(both) <= self._bounds.metrics:
+            return both
+        if not launched.told_metrics:
+            launched.told_metrics = True
+            self._bounds.hit("max_metrics", launched.spec.user, self._bounds.metrics)
+        return dict(islice(both.items(), self._bounds.metrics))
+
+    def _keep(self, launched: LaunchedTrainer, at: said.Standing, size: int, rate: float | None) -> None:
         launched.reported = Progress(
             time=self._clock(),
             trainer=launched.id,
@@ -177,6 +200,6 @@ class Reports:
             samples=at.samples,
             epoch=at.epoch,
             rate=rate,
-            metrics={**before, **at.metrics},
+            metrics=self._figures(launched, at.metrics),
         )
         self._journal.progressed(launched.reported)

@@ -26,6 +26,8 @@ LISTED_S = 5.0
 IN_A_ROW = 3
 """If so many submissions are refused in a row, the cause is not their nodes."""
 GONE = "its pilot is gone"
+SHORT_S = 60.0
+"""A pilot that was told to end before has had a short life: the first in a row says nothing of its node."""
 BACKOFF_S = 5.0
 """A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most.
 This holds for submissions that were refused and for cancellations after which the pilot is still listed."""
@@ -83,6 +85,7 @@ class Pilots:
     )  # nodes whose pilots are being let go, since when
     _submitted: deque[float] = field(default_factory=deque)  # when, within the last minute
     _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
+    _short: dict[str, Refusals] = field(default_factory=dict)  # node -> its pilots that were told to end soon
     _everywhere: Refusals = field(default_factory=Refusals)
     _failed: int = 0  # submissions in a row
     _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # those that are still listed
@@ -161,6 +164,19 @@ class Pilots:
                 found[node] = f"its pilot did not start within {self.start_s:g} s: {why}"
         return found
 
+    def told_to_end(self, node: str) -> None:
+        """A node's agent says that its pilot was told to end. One that says so soon, again and again, is
+        believed as often; but its node gets new pilots ever more rarely."""
+        held, now = self.held.get(node), self.clock.now()
+        if held is None:
+            return
+        if now - held.since >= SHORT_S:
+            self._short.pop(node, None)
+        else:
+            self._short.setdefault(node, Refusals()).more(
+                now, "its pilots are told to end soon after their start"
+            )
+
     def refuse(self, node: str, reason: str) -> None:
         """Submit no pilots for a node for a while."""
         self._refused.setdefault(node, Refusals()).more(self.clock.now(), reason)
@@ -168,7 +184,8 @@ class Pilots:
     def refused(self) -> dict[str, str]:
         """Node -> why no pilot is submitted for it at the moment."""
         now = self.clock.now()
-        return {node: r.reason for node, r in self._refused.items() if r.until > now}
+        short = {node: r.reason for node, r in self._short.items() if r.until > now and r.count > 1}
+        return short | {node: r.reason for node, r in self._refused.items() if r.until > now}
 
     # what is to be done
 

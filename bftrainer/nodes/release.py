@@ -162,6 +162,7 @@ class Release:
 
     def agent_leaves(self, node: str) -> None:
         """An agent says that its pilot has been told to end: its workers can still leave in order."""
+        self._pilots.told_to_end(node)
         self._state.lose(node, "its pilot was told to end", vacated=True)
         self._pilots.releasing[node] = self._clock.now()
         self._pilots.forget(node)

@@ -24,6 +24,16 @@ class AgentLimits(Section):
             told="the log and status; an agent tries again at once",
         ),
     ] = 512
+    max_metrics: Annotated[
+        int,
+        Field(ge=1, le=500),
+        Setting(
+            help="names of figures that a trainer's script may report",
+            unit="names",
+            at_bound="the first ones stay; figures with further names are dropped",
+            told="the script's log says so once; admins find it in status",
+        ),
+    ] = 100
     max_message_kb: Annotated[
         int,
         Field(ge=64, le=4096),

@@ -32,6 +32,7 @@ class Orders:
     checkpoint_dir: str
     checkpoint_every_s: float
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
+    max_metrics: int = 100  # so many names of figures the daemon keeps
 
     @classmethod
     def from_environment(cls) -> Orders | None:

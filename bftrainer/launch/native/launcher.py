@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bftrainer.launch import orders
@@ -24,6 +24,13 @@ log = logging.getLogger(__name__)
 
 RESYNC_AFTER_S = 1.0
 """How long to wait for the report of a lost member before a broken group is published again as it was."""
+AT_ONCE = 3
+"""A group that broke so often is published again ever later, `RESYNC_MOST_S` at most."""
+RESYNC_MOST_S = 64.0
+MAX_ENTRIES = 100
+MAX_ENTRIES_BYTES = 100_000
+"""So many entries, and so many bytes of them, a member sets in the rendezvous of one generation; it needs a
+few, of 8 bytes per member."""
 
 
 @dataclass(slots=True)
@@ -36,6 +43,9 @@ class NativeTrainer(LaunchedTrainer):
     tries: int = 0  # how often the same members have been published again in a row
     last: tuple[int, tuple[str, ...]] = (0, ())  # the generation and members that were last published
     waiting: Regroup | None = None  # until the members that leave have written the state down
+    breaks: int = 0  # how often the group broke
+    broke_at: float = 0.0
+    entries: dict[str, tuple[int, int]] = field(default_factory=dict)  # node -> its entries, and their bytes
 
 
 class NativeLauncher(AgentLauncher[NativeTrainer]):
@@ -45,6 +55,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
 
     def _carry_out(self, launched: NativeTrainer, action: Regroup) -> None:
         launched.waiting = None
+        launched.entries.clear()
         self._kill_hung(launched, action)
         there = [node for node in action.leaving if node in launched.workers]
         staying = [node for node in action.members if node in launched.workers]
@@ -99,10 +110,19 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
 
     def _relay(self, launched: NativeTrainer, node: str, entry: said.Kv) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""
-        if entry.generation == launched.published:
+        if entry.generation == launched.published and self._admits(launched, node, entry):
             for peer in launched.members:
                 if peer != node:
                     self._link.send(peer, orders.kv(launched.id, entry.generation, entry.key, entry.value))
+
+    def _admits(self, launched: NativeTrainer, node: str, entry: said.Kv) -> bool:
+        """Whether a member may set one more entry: each goes to all others."""
+        count, size = launched.entries.get(node, (0, 0))
+        count, size = count + 1, size + len(entry.key) + len(entry.value)
+        launched.entries[node] = (count, size)
+        if count == MAX_ENTRIES + 1:
+            log.warning("trainer %d: %s sets too many entries in its rendezvous", launched.id, node)
+        return count <= MAX_ENTRIES and size <= MAX_ENTRIES_BYTES
 
     def _broken(self, launched: NativeTrainer, broken: said.Broken) -> None:
         """The current generation's group broke: publish it again if no loss is reported meanwhile."""
@@ -110,5 +130,8 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             return
         log.warning("trainer %d: generation %d broke: %s", launched.id, broken.generation, broken.reason)
         launched.told_broken = launched.published
-        later = self._clock() + RESYNC_AFTER_S
+        now = self._clock()
+        launched.breaks = launched.breaks + 1 if now - launched.broke_at < 2 * RESYNC_MOST_S else 1
+        launched.broke_at = now
+        later = now + min(RESYNC_MOST_S, RESYNC_AFTER_S * 2.0 ** max(0, launched.breaks - AT_ONCE))
         self._emit(Resync(time=later, trainer=launched.id, generation=launched.published))

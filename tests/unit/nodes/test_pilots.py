@@ -272,3 +272,18 @@ def test_a_pilot_that_was_there_and_is_not_listed_any_more_is_gone(world: World)
     world.look()
     world.machine.pilots.clear()
     assert world.pilots.lost((), world.time + 1) == {"n0": "its pilot is gone"}
+
+
+def test_a_node_whose_pilots_are_told_to_end_again_and_again_is_left_alone_ever_longer(world: World) -> None:
+    waits = []
+    for lived_s in (1.0, 1.0, 1.0, 1.0, 100.0, 1.0, 1.0):
+        world.pilots.adopt(Pilot(tag="a", node="n0"))
+        world.time += lived_s
+        world.pilots.told_to_end("n0")
+        world.pilots.forget("n0")
+        world.pilots.told_to_end("n0")  # once a pilot
+        began = world.time
+        while "n0" in world.pilots.refused():
+            world.time += 1.0
+        waits.append(world.time - began)
+    assert waits == [0.0, 10.0, 20.0, 40.0, 0.0, 0.0, 10.0]

@@ -1,0 +1,28 @@
+"""The figures that a script reports: the latest of each name, and not of more names than the daemon keeps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+
+class Figures(dict[str, float]):
+    """Name -> latest value, of the first `most` names. Of further ones the script's log tells once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most, self._told = most, False
+
+    def keep(self, figures: Mapping[str, float]) -> None:
+        """Take in what the script has reported."""
+        for name, value in figures.items():
+            if name in self or len(self) < self._most:
+                self[name] = float(value)
+            elif not self._told:
+                self._told = True
+                print(
+                    f"bftrainer: {name!r} and further new names of figures are not reported: a trainer has "
+                    f"{self._most} at most (max_metrics). Use one name for a figure at all steps: bftrainer "
+                    "keeps its course.",
+                    file=sys.stderr,
+                )
