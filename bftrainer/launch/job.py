@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bftrainer.model.actions import Regroup
+from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.reports import PauseKind, Progress
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.phases import Phase
@@ -35,6 +35,11 @@ class WorkerView:
     heard: int = 0  # the latest generation that it said anything about
     overdue: str = ""  # why its time was up, if it was: it is being killed for that
     left: bool = False  # it has nothing, or has written down what it had: it can be killed
+
+
+RECENT_S = 60.0
+FREE_DEATHS = 2
+"""So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +100,7 @@ class LaunchedTrainer:
     pauses: Counter[tuple[int, str]] = field(
         default_factory=Counter
     )  # (generation, node) -> how many it told
+    deaths: list[tuple[float, str]] = field(default_factory=list)  # when and where workers were lost of late
     told_metrics: bool = False  # that there are too many names of figures
     _workers: dict[str, WorkerView] = field(default_factory=dict, init=False)
 
@@ -112,6 +118,19 @@ class LaunchedTrainer:
         """Remove and return the worker on a node: it is gone, or was never started."""
         self.by_node.drop(node, self.id)
         return self._workers.pop(node)
+
+    def begin(self, action: StartWorker, now: float) -> None:
+        """Note a worker that is to be started."""
+        self.put(
+            action.node, WorkerView(action.generation, started_at=now, attempt=self._attempts(action, now))
+        )
+
+    def _attempts(self, action: StartWorker, now: float) -> int:
+        """How many starts have failed before this one, by which it is put off. The engine counts failures
+        that are the program's; workers that are killed again and again, for whatever reason, wait as well."""
+        self.deaths = [(at, node) for at, node in self.deaths if now - at < RECENT_S]
+        died = sum(node == action.node for _, node in self.deaths)
+        return max(action.attempt, died - FREE_DEATHS)
 
     def lose(self, node: str) -> WorkerView:
         """Remove and return the worker on a node, which died; the next membership may be due to a loss."""

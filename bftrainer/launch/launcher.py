@@ -113,8 +113,7 @@ class AgentLauncher(ABC, Generic[T]):
         match action:
             case StartWorker():
                 if not launched.finished:
-                    view = WorkerView(action.generation, started_at=self._clock(), attempt=action.attempt)
-                    launched.put(action.node, view)
+                    launched.begin(action, self._clock())
                     self._send_start(launched, action.node)
             case StopWorker():
                 self._stop(launched, action.node)

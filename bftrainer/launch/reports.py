@@ -42,9 +42,11 @@ class Reports:
     ) -> None:
         """A worker is gone without having been told to. `blame`: its program failed by itself."""
         log.info("trainer %d lost its worker on %s: %s", launched.id, node, reason)
+        now = self._clock()
+        launched.deaths.append((now, node))
         self._emit(
             WorkerLost(
-                time=self._clock(),
+                time=now,
                 trainer=launched.id,
                 node=node,
                 generation=view.generation,

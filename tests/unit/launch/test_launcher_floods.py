@@ -7,7 +7,7 @@ import pytest
 from bftrainer.launch.job import Bounds
 from bftrainer.launch.native.launcher import MAX_ENTRIES, MAX_ENTRIES_BYTES, RESYNC_MOST_S
 from bftrainer.launch.reports import Reports
-from bftrainer.model.actions import Regroup
+from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Measured, Resync
 from tests.support.native_stage import NativeStage
 
@@ -83,3 +83,19 @@ def test_one_report_with_too_many_names_is_cut_as_well(world: NativeStage) -> No
     at = {"generation": 2, "samples": 1, "epoch": 0, "size": 1}
     world.said("n", "metrics", step=1, metrics={f"m{n}": 1.0 for n in range(500)}, **at)
     assert len(world.progress[-1].metrics) == 100
+
+
+def test_a_worker_that_kills_itself_again_and_again_is_started_ever_later(world: NativeStage) -> None:
+    def restarted(node: str, generation: int, code: int = -9) -> float:
+        started = world.launcher.known[1].workers[node].generation
+        world.said(node, "exited", started, code=code, phase="starting", reason="", last={})
+        world.sent.clear()
+        world.launcher.perform(StartWorker(trainer=1, generation=generation, node=node))
+        ((_, order),) = [(n, m) for n, m in world.sent if m["type"] == "start"]
+        delay: float = order["delay_s"]
+        return delay
+
+    assert [restarted("n", generation) for generation in range(3, 10)] == [0, 0, 1, 2, 4, 8, 16]
+    assert restarted("m", 10) == 0.0, "of another node"
+    world.now += 100.0
+    assert restarted("n", 11) == 0.0
