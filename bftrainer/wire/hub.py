@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class Hub:
         self._events: AgentEvents | None = None
         self._agents: dict[str, _Agent] = {}
         self._rates: dict[str, _Rates] = {}  # by tag
+        self._written: tuple[Message, str] = ({}, "{}")
         self._newcomers, self._turns, self._waiting = Newcomers(), Turns(), Size()
 
     def listen(self, events: AgentEvents) -> None:
@@ -115,12 +117,14 @@ class Hub:
         return node in self._agents
 
     def send(self, node: str, message: Message) -> None:
-        """Send without waiting; nothing happens if the node has no agent. An agent that does not read is cut
-        off: it is to connect again."""
+        """Send without waiting; nothing happens if the node has no agent. The message is not to change any
+        more. An agent that does not read is cut off: it is to connect again."""
         agent = self._agents.get(node)
         if agent is None or agent.is_cut:
             return
-        if not agent.outbox.put(agent.ours.put(message)):
+        if message is not self._written[0]:  # the same one often goes to many agents in a row
+            self._written = (message, json.dumps(message))
+        if not agent.outbox.put(agent.ours.put_text(self._written[1])):
             self._too_slow(node, agent)
         elif self._waiting.bytes > TOGETHER * self._limits().queue:
             fullest = max(self._agents, key=lambda n: self._agents[n].outbox.bytes)

@@ -64,7 +64,10 @@ class Seal:
 
     def put(self, message: Any) -> str:
         """Seal the next message, which can be written as JSON."""
-        text = json.dumps(message)
+        return self.put_text(json.dumps(message))
+
+    def put_text(self, text: str) -> str:
+        """Seal the next message, which has been written as JSON."""
         return self._mac(text.encode()) + text
 
     def take(self, sealed: bytes) -> Message:

@@ -82,9 +82,10 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _publish(
         self, launched: NativeTrainer, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]
     ) -> None:
+        order = orders.regroup(action, members, self._grace_s)  # one for all: it is written as JSON once
         for node in nodes:
             if node in launched.workers:
-                self._link.send(node, orders.regroup(action, members, self._grace_s))
+                self._link.send(node, order)
                 if node in members:
                     self._deadlines.joins(launched, node)
 
@@ -111,9 +112,10 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _relay(self, launched: NativeTrainer, node: str, entry: said.Kv) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""
         if entry.generation == launched.published and self._admits(launched, node, entry):
+            order = orders.kv(launched.id, entry.generation, entry.key, entry.value)
             for peer in launched.members:
                 if peer != node:
-                    self._link.send(peer, orders.kv(launched.id, entry.generation, entry.key, entry.value))
+                    self._link.send(peer, order)
 
     def _admits(self, launched: NativeTrainer, node: str, entry: said.Kv) -> bool:
         """Whether a member may set one more entry: each goes to all others."""

@@ -258,3 +258,26 @@ def test_turns_are_given_in_order_and_leave_the_loop_half_of_its_time(
     asyncio.run(story())
     assert order == ["a", "b"] * 3
     assert rests == pytest.approx([2 * SLICE_S] * 5)
+
+
+def test_a_message_for_many_agents_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, written = Desk(), []
+    dumps = hub_module.json.dumps
+    order, other = {"type": "kv", "value": "x"}, {"type": "kv", "value": "y"}
+
+    async def story() -> None:
+        async with desk.agent(node="n") as (_, one), desk.agent(node="m") as (_, two):
+            await desk.until("up", "up")
+            for message in (order, other, order):
+                for node in ("n", "m"):
+                    desk.hub.send(node, message)
+            for hear in (one, two):
+                assert [await hear() for _ in range(3)] == [order, other, order]
+
+    def write(message: Any) -> str:
+        written.append(message)
+        return str(dumps(message))
+
+    monkeypatch.setattr(hub_module, "json", type("Json", (), {"dumps": staticmethod(write)}))
+    at(desk, story)
+    assert written == [order, other, order]
