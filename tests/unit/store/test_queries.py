@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from bftrainer.errors import StoreError
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
-from bftrainer.store import queries
+from bftrainer.store import queries, tables
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
 
@@ -105,3 +107,20 @@ def test_reports_of_no_trainers_are_stored_as_none(store: SqlStore) -> None:
     store.pause(PAUSE)
     assert [len(store.rows(what, None)) for what in ("reports", "pauses", "events")] == [1, 1, 0]
     assert store.rows("reports", None, None, "alice") == [], "its trainer is nobody's"
+
+
+def test_a_query_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """One who has no trainers would have the whole table read."""
+    path = tmp_path / "x.db"
+    store = SqlStore(path, query_s=1e-9)
+    many = [{**dataclasses.asdict(PAUSE), "trainer": n} for n in range(10_000)]
+    with store._engine.begin() as c:
+        c.execute(tables.pauses.insert(), many)
+    with pytest.raises(StoreError, match=r"the query took longer than 1e-09 s; ask for less"):
+        store.rows("pauses", 10, user="nobody")
+    assert len(store.rows("pauses", 10, user=None)) == 10, "the next query has its own time"
+    assert store.unfinished() == [], "what the daemon itself asks has all the time that it needs"
+    store.close()
+    patient = SqlStore(path)
+    assert patient.rows("pauses", 10, user="nobody") == []
+    patient.close()
