@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
+
+SWITCH_S = 0.0005
+"""So soon (s) a thread that makes a plan or a large answer lets the event loop have the interpreter."""
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
 """The options of the log that the local scheduler replays."""
@@ -104,6 +108,7 @@ def command(
             # to go through all modules and trainers again and again takes longer than most answers
             gc.set_threshold(100_000, 50, 100)
             gc.freeze()
+            sys.setswitchinterval(SWITCH_S)
             asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
         finally:
             store.close()

@@ -18,6 +18,7 @@ KEPT_S = 1.0
 """An answer is given again for so long."""
 
 Task = asyncio.Task[Answer]
+Trainers = Callable[[], Sequence[Mapping[str, Any]]]
 
 
 class Exposition:
@@ -34,9 +35,10 @@ class Exposition:
         self._made: dict[str, tuple[float, Task]] = {}
 
     async def answer(
-        self, caller: Caller, moment: Callable[[], tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]
+        self, caller: Caller, moment: Callable[[], tuple[Mapping[str, Any], Trainers]]
     ) -> Answer:
-        """The metrics for a caller; `moment` gives the status and the trainers that hold nodes, in order.
+        """The metrics for a caller; `moment` gives the status, and what the thread makes the trainers with
+        nodes of, in order.
 
         Raises:
             BusyError, LateError: see `Lane.run`.
@@ -48,12 +50,10 @@ class Exposition:
             self._made[key] = (now + KEPT_S, asyncio.create_task(self._make(caller, *moment())))
         return await asyncio.shield(self._made[key][1])
 
-    async def _make(
-        self, caller: Caller, status: Mapping[str, Any], trainers: Sequence[Mapping[str, Any]]
-    ) -> Answer:
+    async def _make(self, caller: Caller, status: Mapping[str, Any], trainers: Trainers) -> Answer:
         registry, most = self._telemetry.metrics.registry, self._settings.current.metrics_series_max
 
         def make() -> Answer:
-            return Answer(render(registry, status, trainers, most), {}, METRICS_TYPE)
+            return Answer(render(registry, status, trainers(), most), {}, METRICS_TYPE)
 
         return await self._lane.run(caller.user, make)

@@ -29,7 +29,6 @@ from bftrainer.daemon.views import (
     costs_view,
     node_view,
     plan_view,
-    running_view,
     scalability_view,
     with_trainer,
 )
@@ -204,13 +203,13 @@ class DaemonService:
 
     def status(self, caller: Caller) -> StatusView:
         """How the daemon is. Totals of nodes are everybody's; trainers are those that the caller may see."""
-        return self._status(caller, self.known.holding(caller))
+        running, left_out = self.known.running(caller, SHOWN)
+        return {**self._totals(caller), "running": running, "running_left_out": left_out}
 
-    def _status(self, caller: Caller, holding: list[TrainerView]) -> StatusView:
-        """The status; `holding` are the caller's trainers that hold nodes. Takes no longer if many wait."""
+    def _totals(self, caller: Caller) -> StatusView:
+        """The status without single trainers."""
         state, plan = self.runner.state, self.runner.last_plan
         problems = self.telemetry.troubles.texts(details=caller.admin)
-        running = [t for t in holding if t["status"] == "running"]
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -222,8 +221,8 @@ class DaemonService:
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),
             "trainers": self.known.counts(caller),
-            "running": [running_view(t) for t in running[:SHOWN]],
-            "running_left_out": len(running[SHOWN:]),
+            "running": [],
+            "running_left_out": 0,
             "last_plan": None if plan is None else plan_view(plan),
             "bounds_hit": [hits.text for hits in self.telemetry.bounds.last_hour()] if caller.admin else [],
             "settings": self.settings.current.model_dump(mode="json") if caller.admin else {},
@@ -232,11 +231,10 @@ class DaemonService:
     async def metrics(self, caller: Caller) -> Answer:
         """Prometheus' text. Totals are everybody's; single trainers are those that the caller may see."""
 
-        def moment() -> tuple[StatusView, list[TrainerView]]:
-            seen = self.known.holding(caller)
-            totals = self._status(replace(caller, admin=False), [])
+        def moment() -> tuple[StatusView, Callable[[], list[TrainerView]]]:
+            totals = self._totals(replace(caller, admin=False))
             totals["trainers"] = self.known.counts(EVERYBODY)
-            return totals, seen
+            return totals, self.known.holding(caller)
 
         return await self.exposition.answer(caller, moment)
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from bftrainer.model.text import shown
+
 
 class Systemd:
     """The supervisor's end of the notify socket. `watchdog_s` is None where no pings are expected."""
@@ -48,7 +50,7 @@ class Systemd:
 
     def status(self, text: str) -> None:
         """One line for `systemctl status`; sent when it differs from the last one."""
-        line = " ".join(text.split())
+        line = shown(" ".join(text.split()))[:MAX_STATUS]
         if line != self._status:
             self._status = line
             self._send(f"STATUS={line}")
@@ -59,7 +61,7 @@ class Systemd:
         kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as out:
             out.connect(self._address)
-            out.send(message.encode())
+            out.send(message.encode(errors="replace"))
 
 
 class Pulse:
@@ -84,6 +86,8 @@ class Pulse:
         return 0.0 if self._since is None else self._clock() - self._since
 
 
+MAX_STATUS = 2000
+"""Characters of a status line: systemd takes no message of any length."""
 TICK_S = 5.0
 """How often the status is sent where no watchdog asks for more."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +16,7 @@ from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.runner import Runner
-from bftrainer.daemon.views import TrainerView, trainer_view
+from bftrainer.daemon.views import RunningView, TrainerView, listed_view, running_view, trainer_view
 from bftrainer.engine.places import why_never
 from bftrainer.engine.state import State
 from bftrainer.errors import BftrainerError
@@ -61,11 +61,20 @@ class Trainers:
 
     # from memory
 
-    def holding(self, caller: Caller) -> list[TrainerView]:
-        """The trainers that hold nodes and that the caller may see, in order of arrival."""
+    def holding(self, caller: Caller) -> Callable[[], list[TrainerView]]:
+        """The trainers that hold nodes now and that the caller may see, in order of arrival: made when it is
+        called, by any thread."""
         found = self._holding(owner_of(caller))
         moment = self.moment(found)
-        return [self.view(t, moment) for t in found]
+        return lambda: [self.view(t, moment) for t in found]
+
+    def running(self, caller: Caller, most: int) -> tuple[list[RunningView], int]:
+        """The first `most` trainers that run and that the caller may see, and how many more run."""
+        active = self.runner.state.active
+        found = [t for t in self._holding(owner_of(caller)) if active[t.id].members]
+        first = found[:most]
+        moment = self.moment(first)
+        return [running_view(self.view(t, moment)) for t in first], len(found) - len(first)
 
     def counts(self, caller: Caller) -> dict[str, int]:
         """How many trainers that the caller may see have which status."""
@@ -145,15 +154,14 @@ class Trainers:
 
     def _answer(self, page: Page, ended: Sequence[TrainerSummary], moment: Moment, total: int) -> Answer:
         """The answer with these trainers, as many as fit; `total` have ended, those of pages before aside."""
-        most = self.settings.current.answer_mb_max * MB // 2
+        most = self.settings.current.answer_mb_max * MB // 3
 
         def lines(some: Sequence[TrainerSummary], most: float) -> list[tuple[int, bytes]]:
-            texts = encoded((self.view(t, moment) for t in some), most)
+            texts = encoded((listed_view(self.view(t, moment)) for t in some), most)
             return [(t.id, text) for t, text in zip(some, texts, strict=False)]
 
-        held = lines(page.holding, float("inf"))  # nodes bound their number
-        waiting, over = lines(page.waiting, most), lines(ended, most)
-        left = page.left + len(page.waiting) - len(waiting)
+        held, waiting, over = (lines(some, most) for some in (page.holding, page.waiting, ended))
+        left = page.left + len(page.holding) + len(page.waiting) - len(held) - len(waiting)
         headers = {LEFT_OUT: str(max(0, total - len(over))), WAITING_LEFT_OUT: str(left)}
         if left and waiting:
             headers[NEXT] = str(waiting[-1][0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import islice
 from statistics import median
 from typing import Any, TypedDict
 
@@ -19,6 +20,9 @@ from bftrainer.performance.estimate import (
     given_curves,
     typical_speed,
 )
+
+LISTED_METRICS = 50
+"""So many metrics of a trainer are in lists and in the status; `show` has all."""
 
 
 class SubmittedView(TypedDict):
@@ -180,6 +184,15 @@ def trainer_view(
     }
 
 
+def listed_view(trainer: TrainerView) -> TrainerView:
+    """A trainer as one line among many: with its first metrics only."""
+    return {**trainer, "metrics": _first(trainer["metrics"])}
+
+
+def _first(metrics: dict[str, float]) -> dict[str, float]:
+    return dict(islice(metrics.items(), LISTED_METRICS))
+
+
 def running_view(trainer: TrainerView) -> RunningView:
     """What the status says of a trainer that runs."""
     return {
@@ -189,7 +202,7 @@ def running_view(trainer: TrainerView) -> RunningView:
         "samples": trainer["samples"],
         "work": trainer["work"],
         "rate": trainer["rate"],
-        "metrics": trainer["metrics"],
+        "metrics": _first(trainer["metrics"]),
     }
 
 

@@ -18,13 +18,14 @@ from bftrainer.api.errors import LateError
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.routes import users_application
 from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.views import LISTED_METRICS
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
-from bftrainer.testing.store import end
+from bftrainer.testing.store import PROGRESS, end
 from tests.support.nodes_world import settings_in
 from tests.support.serving import serving
 
@@ -112,6 +113,21 @@ def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> No
     StuckStore.goes_on.set()
     daemon.settings.current = daemon.settings.current.model_copy(update={"read_s": 60.0})
     assert asyncio.run(daemon.service.show(ADMIN, "t4"))["id"] == 4
+
+
+def test_lists_and_status_have_the_first_metrics_of_a_trainer(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {f"accuracy_{n}": 0.5 for n in range(1000)}
+    daemon.journal.begin(32)
+    daemon.journal.progressed(replace(PROGRESS, trainer=32, metrics=many))
+    (running,) = daemon.service.status(ADMIN)["running"]
+    listed = json.loads(asyncio.run(daemon.service.trainers(BOB, 0, 0, 0)).body)[-1]
+    assert len(running["metrics"]) == len(listed["metrics"]) == LISTED_METRICS
+    assert len(asyncio.run(daemon.service.show(BOB, "t32"))["metrics"]) == 1000
+    monkeypatch.setattr("bftrainer.daemon.service.SHOWN", 0)
+    status = daemon.service.status(ADMIN)
+    assert (status["running"], status["running_left_out"]) == ([], 1)
 
 
 def test_an_end_that_the_store_does_not_have_yet_is_told(daemon: Daemon) -> None:

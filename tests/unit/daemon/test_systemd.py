@@ -46,6 +46,16 @@ def test_states_are_told_through_files_and_abstract_sockets(tmp_path: Path, abst
         assert inbox.recv(1000) == b"STOPPING=1"
 
 
+def test_a_status_may_have_any_text(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with listening(address) as inbox:
+        systemd = Systemd.of({"NOTIFY_SOCKET": address}, 1)
+        systemd.status("half a pair \ud800, \x1b[2J")
+        systemd.status("x" * 1_000_000)
+        assert inbox.recv(10_000) == rb"STATUS=half a pair \ud800, \x1b[2J"
+        assert inbox.recv(10_000) == b"STATUS=" + b"x" * 2000
+
+
 def test_nobody_to_tell_and_a_supervisor_that_does_not_listen_are_borne(tmp_path: Path) -> None:
     Systemd.of({}, 1).ready()
     Systemd.of({"NOTIFY_SOCKET": str(tmp_path / "none")}, 1).ready()
