@@ -52,7 +52,7 @@ def test_a_daemon_that_hangs_in_an_event_misses_its_watchdog(
             goes_on.wait(60)
         return right(*given)
 
-    monkeypatch.setattr("bftrainer.daemon.runner.step", hang)
+    monkeypatch.setattr("bftrainer.engine.contain.step", hang)
 
     async def story() -> None:
         daemon, inbox = Daemon(own, NoNodes(), store), Inbox(watchdog_s=0.04)  # type: ignore[arg-type]
