@@ -10,15 +10,15 @@ import contextlib
 import ipaddress
 import socket as socket_
 import struct
-from collections import deque
+import time
 
 from aiohttp import web
 
 from bftrainer.api.admission import Admission, BusyError, Owner, Place
 from bftrainer.api.connection import Connection, answer_without_request, one_request
 
-AT_ONCE = 16
-"""So many connections are accepted in one turn of the event loop."""
+TURN_S = 0.003
+"""For so long connections are accepted in one turn of the event loop."""
 BACKLOG = 1024
 """So many connections wait in the kernel."""
 PAUSE_S = 0.1
@@ -39,7 +39,7 @@ class Listener:
         self._bound, self._admission = bound, admission
         self._server: web.Server | None = None
         self._arriving: set[asyncio.Task[None]] = set()
-        self._refused: deque[socket_.socket] = deque()
+        self._refused = 0  # connections that were, and are open yet
         self._resume: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -59,8 +59,6 @@ class Listener:
         if self._server is not None:
             asyncio.get_running_loop().remove_reader(self._bound)
         self._bound.close()
-        while self._refused:
-            self._refused.popleft().close()
         for task in tuple(self._arriving):
             task.cancel()
         await self._runner.cleanup()
@@ -69,7 +67,8 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._bound, self._accept)
 
     def _accept(self) -> None:
-        for accepted in range(AT_ONCE):
+        until, accepted = time.monotonic() + TURN_S, 0
+        while time.monotonic() < until:
             try:
                 client, address = self._bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -77,6 +76,7 @@ class Listener:
             except OSError as error:  # no descriptor, no memory: the connection waits in the kernel
                 self._pause(error, make_room=not accepted)  # else perhaps none waits any more
                 return
+            accepted += 1
             self._admit(client, address)
 
     def _admit(self, client: socket_.socket, address: object) -> None:
@@ -96,16 +96,17 @@ class Listener:
     def _refuse(self, client: socket_.socket, why: BusyError) -> None:
         with contextlib.suppress(OSError):
             client.send(answer_without_request(why.status, str(why)))
+        if self._refused >= LINGERING:
+            client.close()
+            return
+        with contextlib.suppress(OSError):
             client.shutdown(socket_.SHUT_WR)
-        if len(self._refused) >= LINGERING:
-            self._refused.popleft().close()
-        self._refused.append(client)
+        self._refused += 1
         asyncio.get_running_loop().call_later(LINGER_S, self._forget, client)
 
     def _forget(self, client: socket_.socket) -> None:
-        if client in self._refused:
-            self._refused.remove(client)
-            client.close()
+        client.close()
+        self._refused -= 1
 
     async def _connect(self, client: socket_.socket, place: Place) -> None:
         server = self._server

@@ -20,6 +20,8 @@ RETRY_S = 1
 """When a client that was refused may try again: seconds, of which HTTP knows only whole ones."""
 BURST_S = 4.0
 """An owner that was quiet may send what it could have sent in so many seconds at once."""
+TELL_S = 1.0
+"""How often it is told that an owner hits a bound."""
 MAX_QUIET = 10_000
 """So many owners are remembered before those that have been quiet are forgotten."""
 
@@ -93,20 +95,30 @@ class _Bucket:
 
 
 @dataclass(slots=True)
+class _Hits:
+    """How often an owner has hit a bound since that was told."""
+
+    told_at: float = float("-inf")
+    untold: int = 0
+
+
+@dataclass(slots=True)
 class Admission:
     """Gives places to connections.
 
-    `told` is called with the setting whose bound is hit, and the owner that hits it; `failed` with the reason
+    `told` is called with the setting whose bound is hit, the owner that hits it, and how often since it was
+    last told, which is a second ago or more; `failed` with the reason
     when a connection is refused that its owner could have had. `now` is a monotonic clock, in seconds.
     """
 
     bounds: Bounds
-    told: Callable[[str, str], None]
+    told: Callable[[str, str, int], None]
     failed: Callable[[str], None]
     now: Callable[[], float] = time.monotonic
     _places: dict[Owner, dict[Place, None]] = field(default_factory=dict)
     _exempt: set[Place] = field(default_factory=set)
     _buckets: dict[Owner, _Bucket] = field(default_factory=dict)
+    _hits: dict[tuple[str, Owner], _Hits] = field(default_factory=dict)
     _pruned_at: float = 0.0
     taken: int = 0
     """How many places are taken."""
@@ -121,8 +133,8 @@ class Admission:
         self._charge(owner)
         self._room_for(owner)
         if self.taken >= self.bounds.total and not self.evict_idle():
-            self.told("max_connections", _name(owner))
-            self.failed("all connections are taken: new ones are refused")
+            if self._tell("max_connections", owner):
+                self.failed("all connections are taken: new ones are refused")
             raise BusyError(
                 f"the daemon serves {self.bounds.total} connections at once (max_connections); try again in "
                 "a moment",
@@ -161,7 +173,7 @@ class Admission:
     def _room_for(self, owner: Owner) -> None:
         if self._taken_by(owner) < self.bounds.each:
             return
-        self.told("max_connections_per_user", _name(owner))
+        self._tell("max_connections_per_user", owner)
         if not self._evict_one(owner):
             raise BusyError(
                 f"{self.bounds.each} requests of yours are in work already, as many as may be at once "
@@ -196,6 +208,19 @@ class Admission:
         self.taken -= 1
         return True
 
+    def _tell(self, bound: str, owner: Owner) -> bool:
+        """Count a hit of a bound; whether it was told, too. So a flood costs little more than its refusal."""
+        now, key = self.now(), (bound, owner)
+        if key not in self._hits and len(self._hits) >= MAX_QUIET:
+            self._hits.clear()
+        hits = self._hits.setdefault(key, _Hits())
+        hits.untold += 1
+        if now - hits.told_at < TELL_S:
+            return False
+        self.told(bound, _name(owner), hits.untold)
+        hits.told_at, hits.untold = now, 0
+        return True
+
     def _charge(self, owner: Owner) -> None:
         """Count one request to an owner's rate."""
         rate, now = self.bounds.per_second, self.now()
@@ -208,7 +233,7 @@ class Admission:
             self._pruned_at = now
             self._buckets = {other: b for other, b in self._buckets.items() if now - b.at < BURST_S}
         if bucket.tokens < 1:
-            self.told("requests_per_second", _name(owner))
+            self._tell("requests_per_second", owner)
             raise BusyError(
                 f"you send more than {rate:g} requests in a second (requests_per_second); send fewer, and "
                 "try again in a moment",

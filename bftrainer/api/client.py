@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import random
+import socket
+import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -25,6 +28,8 @@ TIMEOUT_S = 30.0
 """An answer may take so long, with all tries."""
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
+
+Answered = TypeVar("Answered")
 
 
 class DaemonError(BftrainerError):
@@ -53,7 +58,7 @@ class Client:
             DaemonError: No daemon answers, or the daemon refuses; then the message is the daemon's.
             MungeError: munge makes no credential.
         """
-        return asyncio.run(self._call(method, path, body, query))[0]
+        return _run(self._call(method, path, body, query))[0]
 
     def trainers(self, ended: int, *, every: bool = False) -> Listed:
         """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
@@ -95,7 +100,7 @@ class Client:
         return found
 
     def _page(self, path: str, query: dict[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
-        return asyncio.run(self._call("GET", path, None, query))
+        return _run(self._call("GET", path, None, query))
 
     async def _call(
         self, method: str, path: str, body: Any, query: dict[str, Any]
@@ -176,6 +181,27 @@ class Client:
                 "bftrainer daemon --scheduler local), or name another --state-dir"
             )
         return f"no daemon answers at {self._where}; is the setting server right? It names listen_users there"
+
+
+class _PatientLoop(asyncio.SelectorEventLoop):
+    """Waits for its turn where many clients connect to a Unix socket; asyncio's own loop gives up at once."""
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """Connect a socket, which is in the queue meanwhile."""
+        if sock.family != socket.AF_UNIX:
+            await super().sock_connect(sock, address)
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", math.ceil(TIMEOUT_S), 0))
+        sock.setblocking(True)
+        try:
+            await self.run_in_executor(None, sock.connect, address)
+        finally:
+            sock.setblocking(False)
+
+
+def _run(call: Coroutine[Any, Any, Answered]) -> Answered:
+    with asyncio.Runner(loop_factory=_PatientLoop) as runner:
+        return runner.run(call)
 
 
 class _BusyError(Exception):

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 
 from aiohttp import web
 
@@ -32,6 +33,7 @@ RETRIED = frozenset({429, 503})
 """The answers after which a client may try again: nothing was done."""
 
 
+@lru_cache(maxsize=256)
 def answer_without_request(status: int, said: str) -> bytes:
     """The whole answer to a connection whose request is not read."""
     body = json.dumps({"error": said}).encode()

@@ -82,7 +82,7 @@ class Listeners:
         rate = own.requests_per_second if limited else None
         return Admission(
             Bounds(total, min(each, total), rate, own.request_timeout_s),
-            told=self.telemetry.bounded,
+            told=lambda bound, by, times: self.telemetry.bounded(bound, by, times=times),
             failed=partial(self.telemetry.happened, "connections"),
         )
 

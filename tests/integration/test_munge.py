@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import Callers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.munge import MAX_AGE_S, Munge, MungeError, digest
@@ -36,11 +38,13 @@ def munge() -> Iterator[Munge]:
 class Echo:
     """A service that says who asked for what."""
 
-    def trainers(self, caller: Any, ended: int, skip: int) -> tuple[list[str], int]:
-        return [caller.user, caller.admin], 0
+    answers = Answers(1_000_000, 10.0, lambda bound, by: None)
 
-    def rows(self, caller: Any, what: str, limit: int, trainer: str | None) -> list[object]:
-        return [caller.user, what, limit, trainer]
+    async def trainers(self, caller: Any, *_: int) -> Answer:
+        return Answer(json.dumps([caller.user, caller.admin]).encode())
+
+    async def rows(self, caller: Any, what: str, limit: int, trainer: str | None, _: int | None) -> Answer:
+        return Answer(json.dumps([caller.user, what, limit, trainer]).encode())
 
     async def submit(self, caller: Any, *texts: str) -> dict[str, object]:
         return {"user": caller.user, "texts": texts}
@@ -48,7 +52,7 @@ class Echo:
     def liveness_problems(self) -> list[str]:
         return []
 
-    readiness_problems = liveness_problems
+    readiness_problems = readiness_warnings = liveness_problems
 
 
 def serve(callers: Callers, ask: Callable[[int], Coroutine[Any, Any, Any]]) -> Any:

@@ -22,7 +22,7 @@ class Places(Admission):
     def __init__(self, bounds: Bounds = PLENTY) -> None:
         self.hits: list[tuple[str, str]] = []
         self.failures: list[str] = []
-        super().__init__(bounds, lambda bound, by: self.hits.append((bound, by)), self.failures.append)
+        super().__init__(bounds, lambda bound, by, times: self.hits.append((bound, by)), self.failures.append)
 
 
 @asynccontextmanager

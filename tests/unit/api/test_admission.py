@@ -123,3 +123,16 @@ def test_rates_of_those_that_are_quiet_are_forgotten(monkeypatch: pytest.MonkeyP
         now.s += 1.0
         places.enter(("user", n)).lost()
     assert len(places._buckets) <= 12
+
+
+def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
+    now, told = Now(), list[tuple[str, str, int]]()
+    places = Admission(
+        replace(PLENTY, each=1), lambda bound, by, times: told.append((bound, by, times)), lambda _: None, now
+    )
+    for _ in range(1001):
+        places.enter(ALICE)
+    now.s += 1.0
+    places.enter(ALICE)
+    hit = ("max_connections_per_user", "uid 1001")
+    assert told == [(*hit, 1), (*hit, 1000)]

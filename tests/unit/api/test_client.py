@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -133,3 +134,32 @@ def test_no_daemon(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     with pytest.raises(DaemonError, match="is the setting server right"):
         Client(f"127.0.0.1:{port}").call("GET", "status")
+
+
+def test_where_many_connect_a_client_waits_for_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "TIMEOUT_S", 20.0)
+    monkeypatch.setattr(client_module, "RETRY_S", 1e6)  # it is one try that waits
+    at, others = tmp_path / "s", list[socket.socket]()
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(str(at))
+        listener.listen(1)
+        while True:
+            others.append(socket.socket(socket.AF_UNIX))
+            others[-1].setblocking(False)
+            try:
+                others[-1].connect(str(at))
+            except BlockingIOError:  # the queue is full
+                break
+        called = pool.submit(Client(at).call, "POST", "trainers", body={})
+        assert not wait([called], timeout=0.3).done
+        for _ in range(len(others) - 1):
+            listener.accept()[0].close()
+        connection, _ = listener.accept()
+        connection.recv(10_000)
+        connection.sendall(OK)
+        connection.close()
+        assert called.result(20) is True
+    for other in others:
+        other.close()
