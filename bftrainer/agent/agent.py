@@ -108,17 +108,19 @@ class Agent:
             self._carry_out(order)
         except Exception as error:
             log.exception("an order of the kind %.20r fails", order.get("type"))
-            trainer, generation, reason = (
-                order.get("trainer"),
-                order.get("generation"),
-                f"an order failed: {error!r}",
-            )
-            worker = self._workers.get(trainer) if isinstance(trainer, int) else None
-            if worker is not None:
-                worker.kill(reason)
-            elif order.get("type") == "start" and isinstance(trainer, int) and isinstance(generation, int):
-                ended = _exited(trainer, generation, 0, Phase.STARTING, 127)
-                self._connection.tell({**ended, "reason": fit(reason)})
+            self._fail(order, f"an order failed: {error!r}")
+
+    def _fail(self, order: Message, reason: str) -> None:
+        """An order could not be carried out: its worker ends, or counts as one that could not be started."""
+        self._queue = [waiting for waiting in self._queue if waiting is not order]
+        trainer, generation = order.get("trainer"), order.get("generation")
+        if not isinstance(trainer, int):
+            return
+        if worker := self._workers.get(trainer):
+            worker.kill(reason)
+        elif order.get("type") == "start" and isinstance(generation, int):
+            ended = _exited(trainer, generation, 0, Phase.STARTING, 127)
+            self._connection.tell({**ended, "reason": fit(reason)})
 
     def _carry_out(self, order: Message) -> None:
         kind = order["type"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from typing import Protocol
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 RETRY_S = 0.2
 HEARTBEAT_S = 10.0
 CONNECT_S = 20.0
+MAX_SENT = 63_000
+"""A message to the daemon has at most so many bytes: with its MAC it is within the least `max_message_kb`."""
 MAX_ORDER = 8 * 1024 * 1024
 """A daemon's message has at most so many bytes; one with the names of 100,000 members has fewer."""
 
@@ -155,7 +158,9 @@ class Connection:
     async def _send_all(self, ws: aiohttp.ClientWebSocketResponse[bool], ours: Seal) -> None:
         with contextlib.suppress(ConnectionError):
             while True:
-                await ws.send_str(ours.put(await self._outbox.get()))
+                text = written(await self._outbox.get())
+                if text is not None:
+                    await ws.send_str(ours.put_text(text))
 
 
 async def _receive(ws: aiohttp.ClientWebSocketResponse[bool]) -> bytes:
@@ -165,6 +170,20 @@ async def _receive(ws: aiohttp.ClientWebSocketResponse[bool]) -> bytes:
         raise ConnectionResetError("the connection ended before it began")
     data: bytes = frame.data
     return data
+
+
+def written(message: Message) -> str | None:
+    """A message as JSON. One that is larger than the daemon takes goes without its figures; None: it would be
+    too large even so."""
+    text = json.dumps(message)
+    if len(text) <= MAX_SENT:
+        return text
+    log.warning("a message of %d bytes is sent without figures", len(text))
+    bare = {**message, "last": {}} if message["type"] == "exited" else message
+    if "said" in bare:
+        bare = {**bare, "said": {**bare["said"], "metrics": {}}}
+    text = json.dumps(bare)
+    return text if len(text) <= MAX_SENT else None
 
 
 def running(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:

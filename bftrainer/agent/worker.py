@@ -156,6 +156,8 @@ class Worker:
     def fail(self, reason: str) -> None:
         """End it, as it could not be started for this reason."""
         self._reason = reason
+        if self.pid is not None:
+            kill_group(self.pid)
         self._end(127)
 
     def _title(self, path: Path) -> str:

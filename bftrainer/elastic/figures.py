@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+MAX_NAME = 100
+"""The longest name, in characters; longer ones are cut."""
+
 
 class Figures(dict[str, float]):
     """Name -> latest value, of the first `most` names. Of further ones the script's log tells once."""
@@ -15,7 +18,8 @@ class Figures(dict[str, float]):
 
     def keep(self, figures: Mapping[str, float]) -> None:
         """Take in what the script has reported."""
-        for name, value in figures.items():
+        for full_name, value in figures.items():
+            name = full_name[:MAX_NAME]
             if name in self or len(self) < self._most:
                 self[name] = float(value)
             elif not self._told:

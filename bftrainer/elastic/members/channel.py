@@ -63,7 +63,7 @@ class Channel:
     def send(self, kind: str, **fields: Any) -> None:
         """Send one message, of a type and with fields that JSON can hold. To a dead agent it is lost: the
         receiving thread notices that, and calls `closed`."""
-        line = json.dumps({"type": kind, **fields}).encode() + b"\n"
+        line = json.dumps({"type": kind, **fields}, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._lock:
             try:
                 self._socket.sendall(line)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from bftrainer.agent import outbox as outbox_module
+from bftrainer.agent.connection import MAX_SENT, written
 from bftrainer.agent.outbox import MAX_ENDS, MAX_WAITING, Outbox
 
 
@@ -121,3 +123,14 @@ def test_progress_that_waits_is_lost_with_its_connection(monkeypatch: pytest.Mon
         assert not outbox._queue and outbox._timer is None, "nothing runs while there is nothing to say"
 
     asyncio.run(story())
+
+
+def test_no_message_is_larger_than_the_daemon_takes() -> None:
+    metrics = {f"{n:03}" + "ü" * 97: 1.0 for n in range(500)}
+    report = said("progress", step=1, metrics=metrics)
+    assert len(json.dumps(report)) > MAX_SENT
+    assert json.loads(written(report) or "") == said("progress", step=1, metrics={})
+    last = {**end(1), "last": report["said"]}
+    assert json.loads(written(last) or "") == {**end(1), "last": {}}
+    assert written(said("kv", key="k", value="v" * MAX_SENT)) is None
+    assert written(said("ready")) == json.dumps(said("ready"))
