@@ -15,10 +15,15 @@ from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 
 
 class Clock(Protocol):
-    """Where time comes from, in seconds since the Unix epoch."""
+    """Where time comes from, in seconds since the Unix epoch. It never jumps: time-outs are counted on it."""
 
     def now(self) -> float:
         """The present time."""
+        ...
+
+    def behind_s(self) -> float:
+        """How far the machine's own clock is ahead of this one, in seconds: not 0 only for a while after the
+        machine's clock was set. Times that others tell, such as a batch system, are on the machine's."""
         ...
 
 

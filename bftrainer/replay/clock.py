@@ -14,3 +14,7 @@ class VirtualClock:
     def now(self) -> float:
         """The virtual time (Unix seconds)."""
         return self.time
+
+    def behind_s(self) -> float:
+        """See `ports.Clock.behind_s`: there is no other clock."""
+        return 0.0

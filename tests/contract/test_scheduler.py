@@ -24,6 +24,9 @@ class Clock:
     def now(self) -> float:
         return time.time() + self.skipped
 
+    def behind_s(self) -> float:
+        return 0.0
+
 
 class LocalMachine:
     """Slots of this machine under a scheduler like the local one."""

@@ -17,9 +17,13 @@ ANSWERS = 'if [ "$*" = "show config" ]; then /bin/cat config; exit; fi\n'
 
 class Clock:
     time = 1795289515.0
+    behind = 0.0
 
     def now(self) -> float:
         return self.time
+
+    def behind_s(self) -> float:
+        return self.behind
 
 
 class Commands:

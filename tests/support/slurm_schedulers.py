@@ -24,6 +24,9 @@ class Clock:
     def now(self) -> float:
         return time.time()
 
+    def behind_s(self) -> float:
+        return 0.0
+
 
 def schedulers(
     bed: Testbed, folder: Path, *, looks_as: str | None = None, **others: object

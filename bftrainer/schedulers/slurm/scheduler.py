@@ -103,14 +103,18 @@ class SlurmScheduler:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
         jobs = await self._queue()
-        now = self._clock.now()
-        lapsed, ready = self._patience.lapsed(now), self._patience.ready
+        now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
+        lapsed = self._patience.lapsed(now)
+        ready = {job: since + behind_s for job, since in self._patience.ready.items()}
         try:
             view = await self._apart(
-                lambda: slurm_view.interpret(machine, jobs, self._ours, now=now, lapsed=lapsed, ready=ready)
+                lambda: slurm_view.interpret(
+                    machine, jobs, self._ours, now=now + behind_s, lapsed=lapsed, ready=ready
+                )
             )
         except TextError as error:
             raise SchedulerError(str(error)) from error
+        view = view.shifted(-behind_s)
         self._remember(view)
         self._sees_all = True
         return view.snapshot

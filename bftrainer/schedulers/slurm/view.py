@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.slurm import claims, values
@@ -49,6 +49,15 @@ class View:
     snapshot: Snapshot
     found: Claims  # what main jobs that should start now need
     pilot_partition_max_s: float | None
+
+    def shifted(self, seconds: float) -> View:
+        """The same with all times later by so much."""
+        if not seconds:
+            return self
+        old = self.snapshot
+        pilots = tuple(p if p.ends is None else replace(p, ends=p.ends + seconds) for p in old.pilots)
+        nodes = tuple(n if n.until is None else replace(n, until=n.until + seconds) for n in old.nodes)
+        return replace(self, snapshot=replace(old, time=old.time + seconds, nodes=nodes, pilots=pilots))
 
 
 def interpret(
