@@ -60,6 +60,15 @@ class SlurmSettings(Section):
             more="Such as `--constraint=ib`.",
         ),
     ] = ""
+    slurm_cloud: Annotated[
+        bool,
+        Setting(
+            help="also use nodes of state CLOUD while they are up",
+            more="A node that pilots hold is not idle, so Slurm does not power it down. Other nodes that a site "
+            "powers down when they are idle (`SuspendTime`) stay up likewise: name them in `exclude_nodes` if "
+            "they are not to.",
+        ),
+    ] = False
     pilot_template: Annotated[
         str,
         Setting(help="file with the batch script of pilots (jinja2); empty: bftrainer's own"),

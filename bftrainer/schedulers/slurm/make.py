@@ -38,6 +38,7 @@ def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Sl
         command_timeout_s=settings.command_timeout_s,
         claim_patience_s=settings.claim_patience_s,
         clock=clock,
+        cloud=settings.slurm_cloud,
         most_bytes=1_000_000 * settings.max_queue_mb,
     )
 

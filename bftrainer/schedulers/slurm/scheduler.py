@@ -52,7 +52,8 @@ def own_name() -> str:
 class SlurmScheduler:
     """Implements `ports.Scheduler`; methods without another docstring do what it says there.
 
-    `watch` are the partitions whose nodes are seen; empty: the one of the pilots. Every command may take
+    `watch` are the partitions whose nodes are seen; empty: the one of the pilots. `cloud`: those of state
+    CLOUD may be ours. Every command may take
     `command_timeout_s`; of a queue `most_bytes` are read. Nodes are kept free for a main job that should
     start for `claim_patience_s`.
     """
@@ -65,6 +66,7 @@ class SlurmScheduler:
         command_timeout_s: float,
         claim_patience_s: float,
         clock: Clock,
+        cloud: bool = False,
         most_bytes: int = MOST_BYTES,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -82,6 +84,7 @@ class SlurmScheduler:
             job.partition,
             watch,
             preempted=not job.window and not job.qos,
+            cloud=cloud,
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
         self._warned = False

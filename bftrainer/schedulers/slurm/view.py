@@ -16,6 +16,8 @@ from bftrainer.schedulers.slurm.walk import Claims, Rooms
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
+CLOUD = "CLOUD"
+KEPT_UP = "cloud: a pilot would keep it up; see slurm_cloud"
 PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
@@ -30,7 +32,7 @@ class Ours:
     `users` None: of any user. Pilots go to `partition`, "" the default one. Only nodes of the partitions in
     `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
     may take their nodes. `here`: agents reach the daemon only from this machine, which has these names;
-    empty: from everywhere.
+    empty: from everywhere. `cloud`: nodes of state CLOUD may be ours.
     """
 
     instance: str
@@ -40,6 +42,7 @@ class Ours:
     watch: frozenset[str] = frozenset()
     preempted: bool = False
     here: frozenset[str] = frozenset()
+    cloud: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,8 @@ def _why_not(
     why: dict[str, str] = {}
     for name, row in machine.nodes.items():
         reason = unfit(row, held=name in held, only_we_plan=name in coming and name not in planned)
+        if not reason and not ours.cloud and CLOUD in row.flags:
+            reason = KEPT_UP
         if not reason and name in running:  # it started between the two commands
             reason = f"job {running[name]}"
         if not reason and partition not in row.partitions:

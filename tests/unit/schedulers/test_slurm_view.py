@@ -63,6 +63,16 @@ def test_nodes_from_which_no_agent_could_call_are_left_alone() -> None:
     assert why(see(machine_, held, ours=local))["n1"] == ""
 
 
+def test_nodes_of_a_cloud_are_left_alone_unless_a_site_wants_them_kept_up() -> None:
+    cloud = machine(n1="IDLE+CLOUD", n2="ALLOCATED+CLOUD", n3="IDLE", n4="IDLE+CLOUD+POWERED_DOWN")
+    held = pilot(1, "n2", "a")  # of a daemon that was allowed to
+    view = see(cloud, held)
+    assert view.snapshot.idle == {"n3"}
+    assert why(view)["n1"] == why(view)["n2"] == "cloud: a pilot would keep it up; see slurm_cloud"
+    assert see(cloud, replace(MAIN_JOB, id="7")).found.taken == {"n1": "7"}, "main jobs take them first"
+    assert see(cloud, held, ours=replace(OURS, cloud=True)).snapshot.idle == {"n1", "n2", "n3"}
+
+
 def test_a_recorded_machine() -> None:
     jobs, _ = slurm_text.jobs((DATA / "22.05" / "squeue.txt").read_bytes(), MARK)
     view = see(slurm_text.machine((DATA / "22.05" / "scontrol.txt").read_text()), *jobs)
