@@ -13,9 +13,9 @@ from pydantic import Field, field_validator
 from bftrainer.settings.daemon import default_state_dir
 from bftrainer.settings.setting import Positive, Section, Setting
 
-PILOT_MAX_S: Mapping[str, float] = {"preempt": 86_400.0, "window": 900.0}
+PILOT_MAX_S: Mapping[str, float] = {"preempt": 14_400.0, "window": 900.0}
 """`pilot_max_s` where it is left open, by `slurm_mode`. Without preemption, nothing else bounds how long a
-main job waits if the daemon is gone."""
+main job waits if the daemon is gone. With it, Slurm still refuses reservations that begin before."""
 
 COMMANDS = ("daemon", "pilot")
 
@@ -64,9 +64,9 @@ class SlurmSettings(Section):
         bool,
         Setting(
             help="also use nodes of state CLOUD while they are up",
-            more="A node that pilots hold is not idle, so Slurm does not power it down. Other nodes that a site "
-            "powers down when they are idle (`SuspendTime`) stay up likewise: name them in `exclude_nodes` if "
-            "they are not to.",
+            more="A node that pilots hold is not idle, so Slurm does not power it down. Other nodes that a "
+            "site powers down when they are idle (`SuspendTime`) stay up likewise: name them in "
+            "`exclude_nodes` if they are not to.",
         ),
     ] = False
     pilot_template: Annotated[

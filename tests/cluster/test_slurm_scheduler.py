@@ -15,8 +15,9 @@ from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from bftrainer.settings.slurm import PILOT_MAX_S
 from bftrainer.testing.scheduler import SchedulerContract
-from slurm.testbed import Testbed
+from slurm.testbed import Testbed, TestbedError
 from tests.support.slurm_schedulers import LONG_S, run, schedulers, until
 
 TRIO = "trio"
@@ -144,6 +145,27 @@ def test_a_hole_before_a_big_job(clean: Testbed, tmp_path: Path) -> None:
             clean.run(["scontrol", "update", "PartitionName=batch", "PriorityTier=10"])
 
     run(schedulers(clean, tmp_path), scenario)
+
+
+def test_a_reservation_later_than_any_pilot_can_be_made_and_an_earlier_one_on_demand(
+    clean: Testbed, tmp_path: Path
+) -> None:
+    """Slurm asks no preemption: an earlier one would be refused for ever, as pilots follow each other."""
+    pilot, limit_s = pilot_on("n4"), PILOT_MAX_S["preempt"]
+    create = ["scontrol", "create", "reservation", "users=root", "duration=60", "nodes=n4"]
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        clean.run([*create, "reservationname=later", f"starttime=now+{limit_s:.0f}"])
+        clean.run(["scontrol", "delete", "reservationname=later"])
+        with pytest.raises(TestbedError, match="Requested nodes are busy"):
+            clean.run([*create, "reservationname=now", "starttime=now"])
+        clean.run([*create, "reservationname=now", "starttime=now", "flags=ignore_jobs"])
+        await until(scheduler, lambda snapshot: why(snapshot)["n4"] == "reserved")
+
+    run(schedulers(clean, tmp_path, max_s=limit_s), scenario)
 
 
 def test_a_main_job_of_a_hidden_partition_with_the_beginning_of_a_pilots_name_makes_a_claim(

@@ -108,7 +108,7 @@ def test_where_slurm_does_not_answer_the_job_is_shown_and_what_is_not_known(
 ) -> None:
     slurm.set("scontrol", f"echo '{DOWN}' >&2; exit 1")
     result = say("pilot", "--dry-run", "--state-dir", tmp_path, BFTRAINER_LISTEN="0.0.0.0:4000")
-    assert {"--nodelist=NODE", "--time=1440"} <= words(result)
+    assert {"--nodelist=NODE", "--time=240"} <= words(result)
     assert result.stderr.startswith("warning: slurmctld is down: ")
     assert "neither the partition's limit nor the node is known" in result.stderr
     assert "--daemon 127.0.0.1:4000 " in result.stdout, "agents cannot call 0.0.0.0"

@@ -110,7 +110,7 @@ def test_exactly_the_idle_nodes_of_both_versions(text: str) -> None:
     ("state", "said"),
     [
         ("IDLE", ""),
-        ("IDLE+CLOUD+DYNAMIC_NORM", ""),
+        ("IDLE+DYNAMIC_NORM", ""),
         ("IDLE+PLANNED", "planned"),
         ("IDLE+POWERED_DOWN", "powered down"),
         ("IDLE+CLOUD+POWERING_UP", "powering up"),
