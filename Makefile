@@ -19,9 +19,11 @@ SPECS := trainers/digits.yaml trainers/digits-gentle.yaml trainers/spirals.yaml
 ALONE := tests/integration/test_calibration.py
 # Installs bftrainer on this machine, as an administrator would, and removes it again: nothing else may run beside it
 GUIDE := tests/cluster/test_admin_guide.py
+# Random inputs keep every core busy; attacks measure how long main jobs wait, so they run apart
+FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration cluster soak slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration hostile cluster soak slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,10 +55,11 @@ slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs com
 
 test: install slurm lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
-	@$(MAKE) --no-print-directory unit integration cluster
+	@$(MAKE) --no-print-directory unit integration hostile cluster
 
 nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
+	@$(MAKE) --no-print-directory hostile FUZZ=900 ATTACKS="nightly or not nightly"
 	@$(MAKE) --no-print-directory soak
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
@@ -78,6 +81,10 @@ integration: install slurm  ## The tests with real processes, sockets and databa
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m "not nightly" $(addprefix --ignore=,$(ALONE)) \
 		tests/contract tests/integration
 
+hostile: install  ## Attacks on whole daemons, then FUZZ (60) seconds of random messages, specs and requests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(or $(ATTACKS),not nightly)" --ignore=$(FUZZING) tests/hostile
+	FUZZ_SECONDS=$(or $(FUZZ),60) $(BIN)/python -m pytest -n $(AT_ONCE) $(FUZZING)
+
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
 	$(BIN)/python -m pytest $(GUIDE)
@@ -98,8 +105,9 @@ slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are mis
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-bench: install  ## Time the allocators against each other
+bench: install  ## Time the allocators against each other, then the daemon's event loop under attack (25 minutes)
 	$(BIN)/python benchmarks/allocate.py --repeat 50
+	$(BIN)/python benchmarks/loop.py
 
 evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results
 	@test -n "$(TRACES)" || { echo "say make evaluation TRACES=folder of the published log and workloads"; exit 1; }

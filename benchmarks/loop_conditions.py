@@ -19,7 +19,7 @@ from tests.support.hostile.world import NODES, World
 from tests.support.site import SCRIPTS
 
 LOCKED_S = 40.0
-DISK_MB = 48
+DISK_MB = 400
 MORE_NODES = (*NODES, "n4")
 PROGRESS = {
     "type": "progress",
@@ -114,7 +114,7 @@ def full(world: World, options: Options) -> Iterator[None]:
 @contextlib.contextmanager
 def specs(world: World, options: Options) -> Iterator[None]:
     """Long specs that are wrong."""
-    with attacking("specs", at=world.state / "daemon.sock", size=250_000, at_once=12):
+    with attacking("specs", at=world.socket, size=250_000, at_once=12):
         yield
 
 
@@ -122,7 +122,7 @@ def specs(world: World, options: Options) -> Iterator[None]:
 def asked(world: World, options: Options) -> Iterator[None]:
     """status and metrics, 20 times a second each."""
     paths = ["/v1/status", "/metrics"]
-    with attacking("asking", at=world.state / "daemon.sock", paths=paths, per_s=20):
+    with attacking("asking", at=world.socket, paths=paths, per_s=20):
         yield
 
 
@@ -164,14 +164,14 @@ def _fill(world: World, trainers: int, events: int, kept: Path | None) -> None:
 @contextlib.contextmanager
 def connections(world: World, options: Options) -> Iterator[None]:
     """1,000 idle connections, and 200 that never end their headers."""
-    with attacking("connections", at=world.state / "daemon.sock", idle=1000, half_open=200):
+    with attacking("connections", by_stranger=True, at=world.socket, idle=1000, half_open=200):
         yield
 
 
 @contextlib.contextmanager
 def hellos(world: World, options: Options) -> Iterator[None]:
     """Clients without a secret that say long hellos, one after the other."""
-    with attacking("hellos", at=world.state / "daemon.sock", size=15_000_000, at_once=10):
+    with attacking("hellos", by_stranger=True, at=world.agents_at, size=15_000_000, at_once=10):
         yield
 
 
@@ -181,7 +181,7 @@ def script_flood(world: World, options: Options) -> Iterator[None]:
     report = json.dumps({**PROGRESS, "metrics": {"loss#": 0.1}}).replace('"step": 1', '"step": #')
     joined = '{"type": "joined", "generation": 1, "step": 1, "size": 1, "survivor": true, "pause_s": 0.1}'
     messages = ['{"type": "ready", "generation": 0}', report, joined]
-    world.submit("flood", str(SCRIPTS / "flood.py"), str(world.root), *messages, n_max=1, weight=10)
+    world.submit("flood", str(SCRIPTS / "flood.py"), str(world.root), *messages, n_max=1, weight=4)
     world.until((world.root / "flooding").exists, 60, "the script floods")
     yield
 
@@ -189,19 +189,18 @@ def script_flood(world: World, options: Options) -> Iterator[None]:
 @contextlib.contextmanager
 def agent_flood(world: World, options: Options) -> Iterator[None]:
     """A process with a pilot's secret says to the daemon whatever it likes, as fast as it can."""
-    world.submit("theirs", str(SCRIPTS / "steady.py"), n_max=1, weight=10)
+    world.submit("theirs", str(SCRIPTS / "steady.py"), n_max=1, weight=4)
     world.until(lambda: world.trainer("theirs")["samples"], 60, "the other trainer trains")
     found = world.trainer("theirs")
     (node,) = found["members"]
     tag, secret = world.secret(node)
     joined = {"type": "joined", "generation": 9, "step": 1, "size": 1, "survivor": True, "pause_s": 0.1}
     messages = [
-        {"trainer": found["id"], "started": started, "run": 0, "#": "x" * 1000, **said}
+        {"type": "worker", "trainer": found["id"], "started": started, "run": 0, "said": said}
         for started in range(1, 10)  # one of these is right
         for said in ({**PROGRESS, "metrics": {f"loss{n}": 0.1 for n in range(100)}}, joined)
     ]
-    socket = world.state / "daemon.sock"
-    with attacking("agent_flood", at=socket, node=node, tag=tag, secret=secret, messages=messages):
+    with attacking("agent_flood", at=world.agents_at, node=node, tag=tag, secret=secret, messages=messages):
         yield
 
 

@@ -70,7 +70,7 @@ class Readiness:
     async def _ask(self, world: World, over: threading.Event) -> None:
         while not over.is_set():
             try:
-                connector = aiohttp.UnixConnector(path=str(world.state / "daemon.sock"))
+                connector = aiohttp.UnixConnector(path=str(world.socket))
                 timeout = aiohttp.ClientTimeout(total=ANSWER_S)
                 async with (
                     aiohttp.ClientSession(connector=connector, timeout=timeout) as http,

@@ -13,11 +13,21 @@ ROOT = Path(__file__).parent.parent.parent
 TORCH_INDEX = ROOT / ".ci" / "torch_index.py"
 
 
-def test_what_tests_need_is_installed_before_the_first_of_them_runs() -> None:
+def dry_run(target: str) -> str:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
-    command = ["make", "--dry-run", "--no-print-directory", "test"]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=environ)
-    assert 0 < done.stdout.index("munged") < done.stdout.index("pytest")
+    command = ["make", "--dry-run", "--no-print-directory", target]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=environ).stdout
+
+
+def test_what_tests_need_is_installed_before_the_first_of_them_runs() -> None:
+    said = dry_run("test")
+    assert 0 < said.index("munged") < said.index("pytest")
+
+
+def test_daemons_are_attacked_and_fuzzed_in_every_run_and_longer_in_the_night() -> None:
+    for target, seconds in (("test", 60), ("nightly", 900)):
+        said = dry_run(target)
+        assert "tests/hostile" in said and f"FUZZ_SECONDS={seconds} " in said
 
 
 def torch_index(url: str) -> tuple[str, str]:

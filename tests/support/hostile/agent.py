@@ -9,7 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.agent.connection import Connection
+from bftrainer.agent.outbox import Outbox
 from tests.support.waiting import until_true
+
+
+class _Anything(Outbox):
+    """Sends whatever it is told, at once, and merges and drops nothing."""
+
+    def tell(self, message: Any) -> None:
+        self._queue.append(message)
+        self._waiting.set()
+
+    def empty(self) -> bool:
+        """Whether all has been sent."""
+        return not self._queue
 
 
 class PosingAgent:
@@ -22,6 +35,7 @@ class PosingAgent:
         self._workers = workers
         self.heard: list[dict[str, Any]] = []
         self.connection = Connection(node=node, tag=tag, secret=secret, daemon=str(socket), orphan_s=1e9)
+        self.connection._outbox = self._outbox = _Anything()
 
     def running(self) -> list[Any]:
         """What the hello lists."""
@@ -36,11 +50,11 @@ class PosingAgent:
 
     def say(self, message: Any) -> None:
         """Send any message that JSON can hold, sealed as the daemon expects it."""
-        self.connection._outbox._add(message)
+        self._outbox.tell(message)
 
     async def sent(self, seconds: float = 30.0) -> None:
         """Wait until all that was said has been sent, or given up."""
-        await until_true(lambda: not (self.connection.connected and self.connection._outbox._queue), seconds)
+        await until_true(lambda: self._outbox.empty() or not self.connection.connected, seconds)
 
 
 @contextlib.asynccontextmanager

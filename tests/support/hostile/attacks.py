@@ -1,6 +1,6 @@
 """Attacks that go on until they are ended, each in a process of its own.
 
-    python -m tests.support.hostile.attacks KIND JSON
+    python -m tests.support.hostile.attacks KIND UID JSON
 
 `attacking` starts one and waits until it is on. All run at a low priority: what is tested is what the daemon
 does, not how the kernel shares out a few cores.
@@ -24,10 +24,12 @@ from typing import Any
 
 import aiohttp
 
+from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
 from tests.support.hostile.agent import posing
 from tests.support.site import ROOT
 
 NICE = 10
+NOBODY = 65_534
 ON = "on"
 CONNECT_S = 2.0
 HALF = b"POST /v1/trainers HTTP/1.1\r\nHost: bftrainer\r\nContent-Length: 100000\r\nX-Slow: "
@@ -39,9 +41,11 @@ def on() -> None:
 
 
 @contextlib.contextmanager
-def attacking(kind: str, **arguments: Any) -> Iterator[subprocess.Popen[str]]:
-    """Attack as the function `kind` of this module does, until the end of the block."""
-    command = [sys.executable, "-m", __spec__.name, kind, json.dumps(arguments, default=str)]
+def attacking(kind: str, *, by_stranger: bool = False, **arguments: Any) -> Iterator[subprocess.Popen[str]]:
+    """Attack as the function `kind` of this module does, until the end of the block; where we are root, as
+    another user if it is to be a stranger."""
+    user = NOBODY if by_stranger and os.geteuid() == 0 else os.geteuid()
+    command = [sys.executable, "-m", __spec__.name, kind, str(user), json.dumps(arguments, default=str)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -170,11 +174,14 @@ def hellos(at: str, size: int, at_once: int) -> None:
     filling = ",".join('{"a":1}' for _ in range(size // 8))
     nobody = {"type": "hello", "node": "n1", "tag": "t", "nonce": "0", "workers": []}
     said = "0" * 64 + json.dumps(nobody).replace("[]", f"[{filling}]")
+    headers = {PROTOCOL_HEADER: PROTOCOL, TAG_HEADER: "t", NONCE_HEADER: "0"}
 
     async def introduce(http: aiohttp.ClientSession) -> None:
         while True:
             with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-                async with http.ws_connect("http://bftrainer/v1/agent", max_msg_size=0) as ws:
+                async with http.ws_connect(
+                    "http://bftrainer/v1/agent", headers=headers, max_msg_size=0
+                ) as ws:
                     await ws.receive(timeout=10.0)
                     await ws.send_str(said)
                     await ws.receive(timeout=10.0)
@@ -232,4 +239,6 @@ KINDS = (lock, bursts, specs, asking, connections, hellos, agent_flood)
 
 if __name__ == "__main__":
     os.nice(NICE)
-    {kind.__name__: kind for kind in KINDS}[sys.argv[1]](**json.loads(sys.argv[2]))
+    if int(sys.argv[2]) != os.geteuid():
+        os.setuid(int(sys.argv[2]))
+    {kind.__name__: kind for kind in KINDS}[sys.argv[1]](**json.loads(sys.argv[3]))

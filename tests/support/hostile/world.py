@@ -8,6 +8,7 @@ with attacked() as world:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -20,39 +21,121 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from bftrainer.wire import seal
 from tests.support.hostile.daemon import JOBS, STARTED, TURNS
-from tests.support.processes import read
+from tests.support.processes import alive, read
 from tests.support.site import SCRIPTS, Site, always
-from tests.support.waiting import LONG_S
 
 NODES = ("n1", "n2", "n3")
 GOOD = "good"
 """The trainer that behaves. One without PyTorch: what is tested is the daemon."""
+BAD = "bad"
+"""The trainer that attacks."""
 SERVED_S = 1.0
 """A main job gets its nodes within this time of the first poll that shows it."""
 MEMORY_MB = 400.0
+SOON_S = 60.0
+"""What happens at all happens within this time."""
+DYING_S = 10.0
+JOB_EVERY_S = 0.5
 
 
 class World(Site):
     """A `Site` whose nodes are idle but for main jobs."""
 
     def __init__(self, nodes: tuple[str, ...] = NODES, **settings: object) -> None:
-        super().__init__(always(*nodes), **{"warm_pool": False, "vacate_s": 0.5, **settings})
-        self.nodes = nodes
+        super().__init__(
+            always(*nodes), **{"warm_pool": False, "vacate_s": 0.5, "stop_grace_s": 1, **settings}
+        )
+        self.nodes, self.socket = nodes, self.state / "daemon.sock"
         options = self.command[self.command.index("--state-dir") :]
         self.command = [sys.executable, "-m", "tests.support.hostile.daemon", str(self.root), *options]
         (self.root / JOBS).touch()
         self._names = (f"job{number}" for number in itertools.count(1))
 
+    @classmethod
+    def begin(cls, nodes: tuple[str, ...] = NODES, **settings: object) -> World:
+        """One whose daemon runs, with the trainer that behaves."""
+        world = cls(nodes, **settings)
+        try:
+            world.start()
+            world.good()
+        except BaseException:
+            world.close()
+            raise
+        return world
+
+    def start(self) -> None:
+        """Start the daemon. Every user can reach its sockets, as those of a site."""
+        super().start()
+        for folder in (self.root, self.state):
+            folder.chmod(0o711)
+        for socket in self.state.glob("*.sock"):
+            socket.chmod(0o666)
+
+    @property
+    def agents_at(self) -> Path:
+        """Where agents connect."""
+        words = read(self.agents()[0], "cmdline").decode().split("\0")
+        return Path(words[words.index("--daemon") + 1])
+
+    def running(self) -> bool:
+        """Whether the daemon has not ended."""
+        return self.daemon is not None and self.daemon.poll() is None
+
     def good(self) -> None:
         """Submit the trainer that behaves, and wait until it trains."""
-        self.submit(GOOD, str(SCRIPTS / "steady.py"), n_max=len(self.nodes), priority=10, weight=10)
-        self.until(self.samples, LONG_S, "the good trainer trains")
+        self.submit(GOOD, str(SCRIPTS / "steady.py"), n_max=len(NODES), priority=2, weight=2)
+        self.until(self.samples, SOON_S, "the good trainer trains")
 
     def samples(self) -> int:
         """What the good trainer has done so far."""
         return int(self.trainer(GOOD)["samples"] or 0)
+
+    def bad(self, kind: str) -> None:
+        """Submit the trainer that attacks, see `scripts/hostile.py`, and wait until it has done its worst."""
+        (self.root / kind).unlink(missing_ok=True)
+        self.submit(BAD, str(SCRIPTS / "hostile.py"), str(self.root), kind, n_max=1, weight=4)
+        self.until((self.root / kind).exists, SOON_S, f"the script has done its worst: {kind}")
+
+    def clear(self) -> None:
+        """End all trainers but the one that behaves."""
+        for trainer in self.get("trainers"):
+            if trainer["name"] != GOOD and not trainer["ended_at"]:
+                self.client.call("DELETE", f"trainers/{trainer['id']}")
+
+    def cancel(self, name: str) -> None:
+        """End a trainer, and wait until it holds no node any more."""
+        self.client.call("DELETE", f"trainers/{name}")
+        self.until_ended(name)
+        self.until(lambda: not self.trainer(name)["members"], SOON_S, f"{name} has left")
+
+    def left_of(self, word: str) -> list[int]:
+        """The processes that have this in their words and do not end."""
+        deadline = time.monotonic() + DYING_S
+        while (found := self._with(word)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def _with(self, word: str) -> list[int]:
+        return [pid for pid in self.processes() if word.encode() in read(pid, "cmdline") and alive(pid)]
+
+    def node_of(self, name: str) -> str:
+        """A node of a trainer whose agent runs."""
+        self.until(lambda: self.agents_of(name), SOON_S, f"{name} has a node")
+        return self.agents_of(name)[0]
+
+    def agents_of(self, name: str) -> list[str]:
+        """The nodes of a trainer on which agents run."""
+        words = b"".join(read(pid, "cmdline") for pid in self.agents())
+        return [node for node in self.trainer(name)["nodes"] if f"--node\0{node}\0".encode() in words]
+
+    def other(self, name: str) -> None:
+        """Submit a trainer that behaves, and wait until it trains on one node."""
+        self.submit(name, str(SCRIPTS / "steady.py"), n_max=1, weight=4)
+        self.until(lambda: self.trainer(name)["samples"], SOON_S, f"{name} trains")
 
     def main_job(self, count: int = 1, run_s: float = 0.5) -> str:
         """A job of others arrives that wants nodes; returns its name."""
@@ -76,6 +159,20 @@ class World(Site):
         """What the daemon has printed."""
         return (self.root / "daemon.log").read_text(errors="replace")
 
+    def ready(self) -> list[str]:
+        """Why the daemon is not ready; empty if it is."""
+
+        async def ask() -> list[str]:
+            connector = aiohttp.UnixConnector(path=str(self.socket))
+            async with (
+                aiohttp.ClientSession(connector=connector) as http,
+                http.get("http://bftrainer/readyz") as answer,
+            ):
+                found: list[str] = (await answer.json())["reasons"]
+                return found
+
+        return asyncio.run(ask())
+
     def pid(self) -> int:
         """The daemon's process."""
         assert self.daemon is not None
@@ -97,7 +194,7 @@ class World(Site):
         return tag, seal.of_pilot((self.state / "key").read_bytes(), tag)
 
     @contextlib.contextmanager
-    def watched(self, every_s: float = 1.0) -> Iterator[Watch]:
+    def watched(self, every_s: float = JOB_EVERY_S) -> Iterator[Watch]:
         """Main jobs come every `every_s` seconds; afterwards, all is counted that came of it."""
         watch = Watch(self, self.pid())
         self.forget_peak()
@@ -143,6 +240,12 @@ class Watch:
         waits = [job["started"] - (job[since] or job["started"]) for job in found.values()]
         return waits + [now - self.began for job in self.jobs if job not in found]
 
+    def until_jobs(self, count: int) -> None:
+        """Wait until so many main jobs have come, or the daemon has ended."""
+        self.world.until(
+            lambda: len(self.jobs) >= count or not self.world.running(), SOON_S, "main jobs have come"
+        )
+
     def turns(self) -> list[dict[str, Any]]:
         """The turns of the daemon's loop in this time."""
         return [turn for turn in self.world.turns() if self.began <= turn["at"] <= self.ended]
@@ -151,8 +254,7 @@ class Watch:
         """The daemon lives and answers, the good trainer has gone on, main jobs got their nodes in time, and
         memory is bounded."""
         world = self.world
-        assert world.daemon is not None
-        assert world.daemon.poll() is None, f"the daemon has ended\n{world.log()[-8000:]}"
+        assert world.running(), f"the daemon has ended\n{world.log()[-8000:]}"
         assert world.pid() == self.pid
         world.until(lambda: len(self.served()) == len(self.jobs), 30, "all main jobs have started")
         assert not self.jobs or max(self.waits()) <= served_s, (self.waits(), self.slowest())
@@ -174,10 +276,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def attacked(*nodes: str, **settings: object) -> Iterator[World]:
     """A daemon with the good trainer."""
-    world = World(nodes or NODES, **settings)
+    world = World.begin(nodes or NODES, **settings)
     try:
-        world.start()
-        world.good()
         yield world
     finally:
         world.close()

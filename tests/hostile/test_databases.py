@@ -1,0 +1,68 @@
+"""What befalls the daemon's database: locked, full, damaged, under its hands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.hostile.attacks import attacking
+from tests.support.hostile.world import World
+
+LOCKED_S = 4.0
+
+
+@contextlib.contextmanager
+def database(world: World) -> Iterator[sqlite3.Connection]:
+    """The daemon's database, for somebody else."""
+    with contextlib.closing(sqlite3.connect(world.state / "bftrainer.db", isolation_level=None)) as c:
+        c.execute("PRAGMA busy_timeout=10000")
+        yield c
+
+
+def test_main_jobs_do_not_wait_for_a_locked_database(world: World) -> None:
+    with world.watched() as watch:
+        with attacking("lock", database=world.state / "bftrainer.db", seconds=LOCKED_S):
+            began = time.monotonic()
+            watch.until_jobs(6)
+            assert world.get("status")["pid"] == watch.pid
+            time.sleep(max(0.0, began + LOCKED_S + 1.0 - time.monotonic()))
+        world.other("next")
+    watch.assert_unharmed()
+    world.cancel("next")
+
+
+def test_main_jobs_do_not_wait_for_a_slow_database(world: World) -> None:
+    with (
+        world.watched() as watch,
+        attacking("bursts", database=world.state / "bftrainer.db", locked_s=0.8, free_s=0.1),
+    ):
+        watch.until_jobs(6)
+    watch.assert_unharmed()
+
+
+def test_rows_that_make_no_sense_harm_nothing(world: World) -> None:
+    world.submit("odd", "x.py", n_max=1000, n_min=1000)
+    with world.watched() as watch:
+        with database(world) as c:
+            c.execute("""UPDATE trainers SET spec = '{"name": "\\ud800"', engine = 'x' WHERE name = 'odd'""")
+            c.execute("UPDATE events SET data = '[' WHERE id % 2 = 0")
+            c.execute("UPDATE reports SET metrics = 'x', time = 'never' WHERE id % 2 = 0")
+            c.execute("UPDATE pauses SET kind = 'x', pause_s = 'long'")
+        for path in ("status", "trainers", "events", "pauses", "reports", "pool", "trainers/odd"):
+            with contextlib.suppress(Exception):
+                world.get(path)
+        watch.until_jobs(3)
+    watch.assert_unharmed()
+
+
+def test_a_database_that_is_cut_off_harms_no_main_job(world: World) -> None:
+    path = world.state / "bftrainer.db"
+    with world.watched() as watch:
+        for file in (path, Path(f"{path}-wal")):
+            os.truncate(file, 1000)
+        watch.until_jobs(5)
+    watch.assert_unharmed()
