@@ -9,12 +9,15 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from bftrainer.model.reports import Message
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 POLL_S = 0.05
 UP_S = 60.0
@@ -24,6 +27,9 @@ LINE_BYTES = 16 << 20
 """The longest line of a driver: the names of all workers of the largest membership."""
 LOG_BYTES = 1 << 20
 """A driver's log that is longer begins anew with its next driver; a driver itself bounds what it writes."""
+
+LOGS = 50
+"""So many logs of drivers are kept, those that were written last."""
 
 
 class Drivers(Protocol):
@@ -65,6 +71,7 @@ class DriverProcesses:
         self._keepers: dict[int, asyncio.Task[None]] = {}
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._paths: dict[int, Path] = {}
+        self._disk = ThreadPoolExecutor(1, "horovod-files")  # one, so that what is asked first is done first
 
     def open(self, trainer: int, heard: Callable[[Message], None]) -> None:
         """Find or start a driver, and keep it."""
@@ -83,7 +90,7 @@ class DriverProcesses:
         self.tell(trainer, {"type": "end"})
         self._writers.pop(trainer, None)
         if trainer in self._paths:
-            self._paths.pop(trainer).unlink(missing_ok=True)  # so that it is not found any more
+            self._disk.submit(self._paths.pop(trainer).unlink, missing_ok=True)  # it is not found any more
         keeper = self._keepers.pop(trainer, None)
         if keeper is not None:
             keeper.cancel()
@@ -92,6 +99,11 @@ class DriverProcesses:
         """End all drivers."""
         for trainer in tuple(self._keepers):
             self.end(trainer)
+        self._disk.shutdown(wait=False)
+
+    async def _on_disk(self, work: Callable[..., T], *args: Any) -> T:
+        """Do something with files where a disk that hangs keeps nothing else waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
 
     async def _keep(self, trainer: int, heard: Callable[[Message], None]) -> None:
         """Find or start the driver and listen to it; once more whenever it is lost."""
@@ -114,11 +126,11 @@ class DriverProcesses:
 
     async def _find(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """A driver that an earlier daemon has started."""
-        for path in sorted(self._folder.glob(f"{trainer}-*.sock")):
+        for path in await self._on_disk(lambda: sorted(self._folder.glob(f"{trainer}-*.sock"))):
             try:
                 return await self._connect(trainer, path)
             except OSError:
-                path.unlink(missing_ok=True)  # it has ended
+                await self._on_disk(lambda path=path: path.unlink(missing_ok=True))  # it has ended
         return None
 
     async def _connect(self, trainer: int, path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -128,10 +140,9 @@ class DriverProcesses:
 
     async def _start(self, trainer: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises `OSError` where it cannot be started."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._folder / f"{trainer}-{time.time_ns()}.sock"
         log_path = self._folder / f"{trainer}.log"
-        with log_path.open("wb" if _size(log_path) > LOG_BYTES else "ab") as output:
+        with await self._on_disk(_open_log, log_path) as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bftrainer.elastic.horovod.driver"),
                 *("--socket", str(path), "--orphan-s", str(self._orphan_s), "--address", self.address),
@@ -152,15 +163,17 @@ class DriverProcesses:
             raise
         except TimeoutError:
             process.kill()
-        lines = log_path.read_text(errors="replace").splitlines()
+        said = await self._on_disk(lambda: log_path.read_text(errors="replace"))
+        lines = said.splitlines()
         raise OSError(
             f"{lines[-1] if lines else 'it ended'}; is Horovod installed (make horovod)? See {log_path}"
         )
 
 
-def _size(path: Path) -> int:
-    """A file's size; 0 where there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+def _open_log(path: Path) -> IO[bytes]:
+    """Open a driver's log, and remove the oldest of other trainers'."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    others = sorted((other.stat().st_mtime, other) for other in path.parent.glob("*.log") if other != path)
+    for _, other in others[: max(0, len(others) + 1 - LOGS)]:
+        other.unlink(missing_ok=True)
+    return path.open("wb" if path.exists() and path.stat().st_size > LOG_BYTES else "ab")
