@@ -23,8 +23,9 @@ def make_state_dir(
 ) -> None:
     """Make the state directory where it is missing, and close it and the daemon's files in it to others.
 
-    `say` gets a sentence about each thing that was open. `private`: the folder must be closed already, as
-    other users' secrets are in it. `on_network`: it may be on a file system that other machines share.
+    `say` gets a sentence about each thing that others could read. `private`: the folder must be closed
+    already, as other users' secrets are in it. `on_network`: it may be on a file system that other machines
+    share.
 
     Raises:
         BftrainerError: it cannot be made, another user owns it or what the daemon keeps in it, another user
@@ -43,12 +44,12 @@ def make_state_dir(
 
 
 def open_to_others(path: Path) -> list[Path]:
-    """The folder itself, if others may enter it, and what the daemon keeps in it that others could read then.
+    """The folder itself, if others may enter it, and what the daemon keeps in it that they can read then.
 
     Raises:
         OSError: it cannot be read.
     """
-    return [place for place in (path, *_kept(path)) if place.stat().st_mode & OTHERS]
+    return _open_ones(path) if path.stat().st_mode & OTHERS else []
 
 
 def private_file(path: Path, *, append: bool = True) -> int:
@@ -132,10 +133,19 @@ def _close(path: Path, say: Callable[[str], None], *, refuse: bool) -> None:
                 f"{place} belongs to user {_name(owner)}: another user has put something into "
                 f"state_dir {path}; take another --state-dir, or have it removed"
             )
-    for place in open_to_others(path):
+    told = say if mode & OTHERS else _nothing  # in a closed folder, nothing was open
+    for place in _open_ones(path):
         mode = stat.S_IMODE(place.stat().st_mode)
         place.chmod(mode & ~OTHERS)
-        say(f"{place} was open to others (mode {mode:o}) and is closed now (mode {mode & ~OTHERS:o})")
+        told(f"{place} was open to others (mode {mode:o}) and is closed now (mode {mode & ~OTHERS:o})")
+
+
+def _open_ones(path: Path) -> list[Path]:
+    return [place for place in (path, *_kept(path)) if place.stat().st_mode & OTHERS]
+
+
+def _nothing(sentence: str) -> None:
+    """Say nothing."""
 
 
 def _kept(path: Path) -> list[Path]:

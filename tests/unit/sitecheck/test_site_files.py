@@ -88,6 +88,8 @@ def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch
 def test_an_open_state_directory_is_wrong(site: Settings) -> None:
     (site.state_dir / "key").touch()
     (site.state_dir / "key").chmod(0o644)
+    assert files.state_dir(site)[0].level is Level.OK, "others cannot go through the folder"
+    site.state_dir.chmod(0o750)
     found = files.state_dir(site)[0]
     assert found.level is Level.WRONG
     assert str(site.state_dir / "key") in found.found

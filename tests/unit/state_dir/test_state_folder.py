@@ -55,6 +55,10 @@ def test_ones_own_folder_and_what_an_earlier_version_left_open_in_it_are_closed(
     assert open_to_others(place) == []
     make_state_dir(place, say=said.append)
     assert len(said) == 6, "said once"
+    (place / "instance").touch()
+    (place / "instance").chmod(0o644)
+    make_state_dir(place, say=said.append)
+    assert (mode(place / "instance"), len(said)) == (0o600, 6), "nobody could read it"
 
 
 def test_a_folder_with_other_files_is_not_changed(tmp_path: Path, said: list[str]) -> None:
