@@ -85,8 +85,13 @@ class Index:
         return self._unfinished if user is None else self._by_user.get(user, {})
 
     def _put(self, summary: TrainerSummary) -> None:
-        self._unfinished[summary.id] = summary
-        self._by_user.setdefault(summary.user, {})[summary.id] = summary
+        for memory in (self._unfinished, self._by_user.setdefault(summary.user, {})):
+            late = summary.id not in memory and memory and summary.id < next(reversed(memory))
+            memory[summary.id] = summary
+            if late:  # two were submitted at the same time
+                in_order = sorted(memory.items())
+                memory.clear()
+                memory.update(in_order)
 
     def end(self, ended: Ended, time: float, latest: Progress | None) -> None:
         """A trainer has ended; `latest` is what it last reported. Idempotent."""

@@ -177,7 +177,7 @@ class DaemonService:
         """Every node. Of other users' trainers the role on the node shows, not the name."""
         state, seen, held = self.runner.state, self.nodes.seen, frozenset(self.pilots.held)
         idle = state.pool
-        why = {n.name: self.nodes.why_not(n, details=caller.admin) for n in seen if n.name not in idle}
+        why = self.nodes.reasons(details=caller.admin)
         up = {name for name in held | idle if self.connected(name)}
         nodes = {name: Node(name=name, state=NodeState.BUSY) for name in idle} | {n.name: n for n in seen}
 
@@ -188,7 +188,7 @@ class DaemonService:
                     node_view(
                         nodes[name],
                         idle=name in idle,
-                        why=why.get(name, ""),
+                        why="" if name in idle else why.get(name, ""),
                         pilot="up" if name in up else "starting" if name in held else None,
                     ),
                     holder.get(name),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from bftrainer.model.events import MachineChanged, NodesChanged
@@ -76,22 +76,26 @@ class NodesState:
         until = next((n.until for n in self.seen if n.name == node), None)
         return None if until is None else until - self._clock.now()
 
-    def why_not(self, node: Node, *, details: bool = False) -> str:
-        """What keeps a node of the last poll out of the pool, empty where nothing does. With `details`, which
-        may name users, it is for admins only."""
-        own = self._settings.current
+    def reasons(self, *, details: bool = False) -> dict[str, str]:
+        """Node of the last poll -> what keeps it out of the pool, empty where nothing does. With `details`,
+        which may name users, it is for admins only."""
+        refused, excluded = self._pilots.refused(), self._settings.current.excluded
+        return {node.name: self._why_not(node, excluded, refused, details) for node in self.seen}
+
+    def _why_not(
+        self, node: Node, excluded: Collection[str], refused: Mapping[str, str], details: bool
+    ) -> str:
         if node.why or node.state is not NodeState.IDLE:
             return node.why
-        if node.name in own.excluded:
+        if node.name in excluded:
             return "excluded"
         if self.operation is not Operation.RUNNING:
             return self.operation.value
-        if node.until is not None and node.until - self._clock.now() < own.min_hole_s:
+        if node.until is not None and node.until - self._clock.now() < self._settings.current.min_hole_s:
             return "its hole ends soon"
-        refused = self._pilots.refused().get(node.name)
-        if refused is None:
+        if node.name not in refused:
             return ""
-        return f"no pilot for a while: {refused}" if details else "its pilots were refused"
+        return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
 
 
 def with_our_nodes_idle(snapshot: Snapshot, held: Collection[str]) -> Snapshot:

@@ -109,8 +109,15 @@ class StoreAndIndex(RuleBasedStateMachine):
         return replace(t, step=0, samples=0, epoch=0, rate=None, metrics={})
 
 
-StoreAndIndex.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+StoreAndIndex.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
 TestStoreAndIndex = StoreAndIndex.TestCase
+
+
+def test_trainers_are_in_order_whichever_submission_is_answered_first() -> None:
+    index = Index()
+    for id_ in (2, 5, 3, 4, 3):
+        index.submitted(id_, replace(SPEC, user="ann", name=f"t{id_}"), 1.0)
+    assert [t.id for t in index.of(None)] == [t.id for t in index.of("ann")] == [2, 3, 4, 5]
 
 
 def test_what_the_store_cannot_take_at_the_moment_is_listed_all_the_same() -> None:

@@ -76,8 +76,10 @@ def test_a_node_whose_pilots_fail_is_left_alone_and_only_admins_are_told_why(
         await world.turn()
         assert world.held() == "n1 n2", "n1's was cancelled, and n2's agent had been there"
         n0 = next(node for node in world.nodes.state.seen if node.name == "n0")
-        assert world.nodes.state.why_not(n0) == "its pilots were refused"
-        assert world.nodes.state.why_not(n0, details=True) == "no pilot for a while: its job failed: as ann"
+        assert world.nodes.state.reasons()[n0.name] == "its pilots were refused"
+        assert (
+            world.nodes.state.reasons(details=True)[n0.name] == "no pilot for a while: its job failed: as ann"
+        )
         world.machine.failures = {}
         await world.turn(6)
         await world.turn()
