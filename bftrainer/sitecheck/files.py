@@ -27,6 +27,7 @@ def file_findings(settings: Settings, files: tuple[Path, ...]) -> list[Finding]:
         *state_dir(settings),
         socket_folder(settings),
         *pilot_files(settings),
+        *pilot_template(settings),
     ]
 
 
@@ -131,6 +132,21 @@ def pilot_files(settings: Settings) -> list[Finding]:
         return [found]
     said = f"{settings.pilot_log_dir} is on a disk of this machine: pilots on other nodes cannot write there"
     return [found, warning("pilot_log_dir", said, "set it to a folder that the nodes share")]
+
+
+def pilot_template(settings: Settings) -> list[Finding]:
+    """A batch script of the site's own, which earlier versions may have been made for."""
+    if not settings.pilot_template:
+        return []
+    path, check = Path(settings.pilot_template), "pilot_template"
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return [wrong(check, f"{path}: {error.strerror}", f"make it readable, or leave {check} empty")]
+    if "BFTRAINER_SECRET" in text or "secret" not in text:
+        said = f"{path} does not give the secret on the agent's standard input"
+        return [wrong(check, said, "begin anew from jobscripts/slurm-pilot.sh.j2")]
+    return [ok(check, f"{path}; compare it with jobscripts/slurm-pilot.sh.j2 at each upgrade")]
 
 
 def _is_shared(path: Path) -> bool:

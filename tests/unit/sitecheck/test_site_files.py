@@ -148,3 +148,16 @@ def test_the_nodes_python_is_named_with_a_way_to_try_it(
     table.write_text("30 22 0:40 / / rw - nfs4 filer:/x rw\n")
     monkeypatch.setattr(filesystem, "MOUNTS", table)
     assert [one.level for one in files.pilot_files(single)] == [Level.OK]
+
+
+def test_a_template_of_the_sites_own_must_give_the_secret_as_ours_does(
+    site: Settings, tmp_path: Path
+) -> None:
+    assert files.pilot_template(site) == []
+    path = tmp_path / "pilot.j2"
+    own = site.model_copy(update={"pilot_template": str(path)})
+    assert files.pilot_template(own)[0].level is Level.WRONG
+    path.write_text("export BFTRAINER_SECRET={{ secret }}\n")
+    assert files.pilot_template(own)[0].level is Level.WRONG
+    path.write_text((Path(__file__).parents[3] / "jobscripts" / "slurm-pilot.sh.j2").read_text())
+    assert files.pilot_template(own)[0].level is Level.OK
