@@ -93,6 +93,7 @@ class Nodes:
         """Act on what a poll has shown. Returns whether the pool has changed."""
         snapshot = with_our_nodes_idle(snapshot, self._pilots.held)
         self.state.seen = snapshot.nodes
+        self.state.clearing.observe(snapshot)
         # before any pilot is dropped below: that cancels it
         strays = self._pilots.strays(snapshot.pilots, snapshot.time)
         self.background.start(self._pilots.cancel(strays))

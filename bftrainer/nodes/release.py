@@ -66,7 +66,8 @@ class Release:
         soon = snapshot.time + LEAD_S
         ends = {node: held.pilot.ends for node, held in pilots.held.items()}
         over = {node for node, end in ends.items() if end is not None and end < soon}
-        over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < soon}
+        leaves = soon + state.clearing.lead_s
+        over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < leaves}
         over |= own.excluded | pilots.refused().keys() | pilots.releasing.keys()
         if state.operation is Operation.PAUSED:
             over |= state.nodes - pilots.held.keys()
@@ -127,6 +128,7 @@ class Release:
         self._link.send(node, EXIT)
         pilot = self._pilots.forget(node)
         if pilot is not None and not self._state.closing:
+            self._state.clearing.begins([node], self._clock.now())
             self._background.start(self._pilots.cancel([pilot]))
 
     def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
@@ -142,6 +144,7 @@ class Release:
             await self._leave(nodes, began)
         finally:  # whatever became of the workers: main jobs wait for these nodes
             found = [self._pilots.forget(node) for node in nodes]
+            self._state.clearing.begins(nodes, self._clock.now())
             await self._pilots.cancel([pilot for pilot in found if pilot is not None])
         self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
         self._watch.wake()

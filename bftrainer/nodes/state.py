@@ -10,6 +10,7 @@ from bftrainer.model.events import MachineChanged, NodesChanged
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
 from bftrainer.model.policy import EngineSettings
 from bftrainer.nodes import pool
+from bftrainer.nodes.clearing import Clearing
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit
 from bftrainer.settings.live import LiveSettings
@@ -29,6 +30,7 @@ class NodesState:
         self._settings, self._clock, self._emit, self._pilots = settings, clock, emit, pilots
         self._pool = pool.Pool()
         self.seen: tuple[Node, ...] = ()
+        self.clearing = Clearing()
         self._counted: Counter[str] | None = None  # what the engine has been told
         self.operation = Operation.RUNNING
         self.closing = False
@@ -72,9 +74,10 @@ class NodesState:
             self._emit(change)
 
     def hole_s(self, node: str) -> float | None:
-        """For how long a pilot may be on a node: until its hole is expected to end; None: not known."""
+        """For how long a pilot may be on a node: until its hole is expected to end, less the time that the
+        node then takes to be cleared; None: not known."""
         until = next((n.until for n in self.seen if n.name == node), None)
-        return None if until is None else until - self._clock.now()
+        return None if until is None else until - self._clock.now() - self.clearing.lead_s
 
     def reasons(self, *, details: bool = False) -> dict[str, str]:
         """Node of the last poll -> what keeps it out of the pool, empty where nothing does. With `details`,
