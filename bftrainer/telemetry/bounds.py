@@ -39,6 +39,39 @@ class Hits:
         return f"{self.bound}: {times}" + (f", most by {self.most_by}" if self.most_by else "")
 
 
+@dataclass(slots=True)
+class _LastHour:
+    """The hits of one bound: minute by minute, and the sum of all but the last, so that asking is quick."""
+
+    minutes: deque[_Minute] = field(default_factory=deque)
+    closed: Counter[str] = field(default_factory=Counter)
+
+    def hit(self, now: float, by: str, times: int) -> None:
+        """Count hits."""
+        if not self.minutes or now >= self.minutes[-1].begin + MINUTE_S:
+            if len(self.minutes) == MINUTES:
+                self.minutes.popleft()
+            self.minutes.append(_Minute(now))
+            self._sum()
+        counted = self.minutes[-1].by
+        known = by in counted or len(counted) < NAMED
+        counted[by if known else OTHERS] += times
+
+    def total(self, now: float) -> Counter[str]:
+        """The hits of the last hour by what hit; empty if there were none."""
+        before = len(self.minutes)
+        while self.minutes and self.minutes[0].begin <= now - MINUTES * MINUTE_S:
+            self.minutes.popleft()
+        if len(self.minutes) != before:
+            self._sum()
+        return self.closed + self.minutes[-1].by if self.minutes else Counter()
+
+    def _sum(self) -> None:
+        self.closed = Counter()
+        for minute in list(self.minutes)[:-1]:
+            self.closed.update(minute.by)
+
+
 class Bounds:
     """Counts hits by the minute; memory is bounded, whatever hits. Safe to use from several threads.
 
@@ -47,32 +80,22 @@ class Bounds:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._minutes: dict[str, deque[_Minute]] = {}
+        self._by_bound: dict[str, _LastHour] = {}
         self._lock = threading.Lock()
 
     def hit(self, bound: str, by: str, times: int = 1) -> None:
         """Count that a bound was hit `times` by a user, node or address; empty: not known which."""
-        now = self._clock()
         with self._lock:
-            minutes = self._minutes.setdefault(bound, deque(maxlen=MINUTES))
-            if not minutes or now >= minutes[-1].begin + MINUTE_S:
-                minutes.append(_Minute(now))
-            counted = minutes[-1].by
-            known = by in counted or len(counted) < NAMED
-            counted[by if known else OTHERS] += times
+            self._by_bound.setdefault(bound, _LastHour()).hit(self._clock(), by, times)
 
     def last_hour(self) -> list[Hits]:
         """The bounds that were hit in the last hour, by name."""
-        oldest = self._clock() - MINUTES * MINUTE_S
-        found = []
+        now = self._clock()
         with self._lock:
-            for bound, minutes in sorted(self._minutes.items()):
-                total: Counter[str] = Counter()
-                for minute in minutes:
-                    if minute.begin > oldest:
-                        total.update(minute.by)
-                if total:
-                    named = Counter({by: n for by, n in total.items() if by not in ("", OTHERS)})
-                    most = named.most_common(1)
-                    found.append(Hits(bound, total.total(), most[0][0] if most else ""))
-        return found
+            totals = {bound: hits.total(now) for bound, hits in self._by_bound.items()}
+        return [_hits(bound, total) for bound, total in sorted(totals.items()) if total]
+
+
+def _hits(bound: str, total: Counter[str]) -> Hits:
+    named = ((times, by) for by, times in total.items() if by not in ("", OTHERS))
+    return Hits(bound, total.total(), max(named, default=(0, ""))[1])

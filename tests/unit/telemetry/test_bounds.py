@@ -34,7 +34,7 @@ def test_memory_is_bounded_whatever_hits() -> None:
         bounds.hit("max_connections", f"uid {n}")
     (hits,) = bounds.last_hour()
     assert 3500 <= hits.times <= 3600
-    held = bounds._minutes["max_connections"]
+    held = bounds._by_bound["max_connections"].minutes
     assert len(held) <= MINUTES and all(len(minute.by) <= NAMED + 1 for minute in held)
 
 
