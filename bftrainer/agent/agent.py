@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bftrainer.agent.connection import Connection, running
-from bftrainer.agent.process import Program, adopt_orphans
+from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
 from bftrainer.agent.warm import WarmPool
 from bftrainer.agent.worker import Worker
 from bftrainer.model.reports import Message
@@ -228,6 +228,8 @@ class Agent:
         if self._parting and not self._workers:
             asyncio.get_running_loop().call_soon(self._exit.set)
         elif not self._exit.is_set():
+            if not self._workers:  # what its script has started in sessions of their own ends with it
+                kill_adopted({self._warm.pid})
             self._start_next()
 
 

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+MAX_PASSES = 20
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -91,6 +92,33 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def kill_adopted(kept: Collection[int]) -> None:
+    """Kill what others have left behind: all children of this process, with what comes from them, but those
+    that are `kept` with theirs. Repeat until none is found, as a process may fork meanwhile."""
+    for _ in range(MAX_PASSES):
+        children: dict[int, list[int]] = {}
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()):
+            state, parent = _state_and_parent(pid)
+            if state not in ("", "Z"):
+                children.setdefault(parent, []).append(pid)
+        found = [pid for pid in children.get(os.getpid(), []) if pid not in kept]
+        if not found:
+            break
+        for pid in found:  # it grows
+            found += children.get(pid, [])
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    """Of a process; an empty state if it is gone."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "", 0
+    return state, int(parent)
+
+
 def ended(pid: int) -> asyncio.Future[int]:
     """The exit code of a child, once it has ended; the rest of its process group is killed then."""
     loop = asyncio.get_running_loop()
@@ -115,11 +143,7 @@ def ended(pid: int) -> asyncio.Future[int]:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by SIGSTOP or the like; not if it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"
+    return _state_and_parent(pid)[0] == "T"
 
 
 def _die_with(parent: int) -> Callable[[], None]:

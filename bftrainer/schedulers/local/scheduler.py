@@ -216,24 +216,48 @@ def _read(pid: int, file: str) -> str | None:
 
 
 def _kill_session(leader: int) -> None:
-    """Send SIGKILL to every process of a pilot's session: none may stay on a node that is taken.
+    """Send SIGKILL to every process of a pilot: none may stay on a node that is taken, in whatever session.
 
-    Repeat until none is found, as a process may fork meanwhile.
+    Repeat until none is found, as a process may fork meanwhile. The leader goes last: it is the agent, which
+    adopts what its descendants leave behind.
     """
-    found = [leader]
+    _send(leader, signal.SIGSTOP)
     for _ in range(MAX_PASSES):
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        found = [pid for pid in _pids() if _session(pid) == leader]
+        found = _below(leader)
         if not found:
             break
+        for pid in found:
+            _send(pid, signal.SIGKILL)
+    _send(leader, signal.SIGKILL)
 
 
-def _session(pid: int) -> int | None:
-    """The session of a living process; None for a process that is dead and not reaped yet."""
+def _send(pid: int, sign: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, sign)
+
+
+def _below(leader: int) -> set[int]:
+    """The living processes of a leader's session, and all that come from these or from the leader."""
+    children: dict[int, list[int]] = {}
+    todo = [leader]
+    for pid in _pids():
+        parent, session = _parent_and_session(pid)
+        children.setdefault(parent, []).append(pid)
+        if session == leader:
+            todo.append(pid)
+    found: set[int] = set()
+    while todo:
+        pid = todo.pop()
+        if pid not in found:
+            found.add(pid)
+            todo += children.get(pid, [])
+    return found - {leader}
+
+
+def _parent_and_session(pid: int) -> tuple[int, int]:
+    """Of a living process; zeros for a process that is dead and not reaped yet."""
     found = _read(pid, "stat")
     if not found:
-        return None
-    state, _, _, session = found.rpartition(")")[2].split()[:4]
-    return None if state == "Z" else int(session)
+        return 0, 0
+    state, parent, _, session = found.rpartition(")")[2].split()[:4]
+    return (0, 0) if state == "Z" else (int(parent), int(session))
