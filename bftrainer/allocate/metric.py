@@ -33,6 +33,10 @@ OBJECTIVES: Mapping[str, Callable[[Points, float], float]] = {
 """Objective name -> what one sample/s of a trainer with this curve and priority is worth."""
 
 
+MOST_GAIN = 2.0
+"""By so much n nodes may be faster than n times one node: caches explain some of it, and no more."""
+
+
 class ObjectiveError(BftrainerError, ValueError):
     """The text names no objective. The message lists those that exist."""
 
@@ -61,6 +65,15 @@ def parse(text: str) -> tuple[tuple[str, float], ...]:
     return tuple(shares.items())
 
 
+def _plausible(points: Points) -> Points:
+    """A curve of which no node adds more than `MOST_GAIN` times the speed of the first. Where a trainer is
+    compared with itself alone, a faster one would win by what its script makes up."""
+    most = MOST_GAIN * curve.rate(points, 1)
+    if all(rate <= most * n for n, rate in points):
+        return points
+    return tuple((n, min(rate, most * n)) for n, rate in points)
+
+
 @lru_cache(maxsize=4096)
 def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) -> Points:
     """The objective metric O_j as a curve of its own; `text` as for `parse`.
@@ -70,5 +83,8 @@ def metric(text: str, points: Points, priority: float = 1.0, unit: Points = ()) 
     """
     if not points:
         return points
-    scale = sum(share * OBJECTIVES[name](unit or points, priority) for name, share in parse(text))
+    shares = parse(text)
+    scale = sum(share * OBJECTIVES[name](unit or points, priority) for name, share in shares)
+    if "throughput" not in dict(shares):
+        points = _plausible(points)
     return points if scale == 1.0 else tuple((n, rate * scale) for n, rate in points)

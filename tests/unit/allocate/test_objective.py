@@ -180,3 +180,15 @@ def test_time_is_cut_where_a_group_is_expected_to_leave(remaining_s: float) -> N
         oracle.spelt_out(problem, candidate, (1, 1))
     )
     assert value.worth(candidate, problem, (1, 0)) == float("-inf")
+
+
+@pytest.mark.parametrize("objective", ["efficiency", "priority", "efficiency+0.5*priority"])
+def test_where_a_trainer_is_compared_with_itself_a_lie_gains_little(objective: str) -> None:
+    """It may report any speed; it counts as twice as fast on n nodes as n times on one, at most."""
+    liar = metric.metric(objective, ((1, 10.0), (2, 30.0), (4, 1e12)))
+    honest = metric.metric(objective, ((1, 10.0), (4, 40.0)))
+    assert dict(liar)[2] == pytest.approx(3.0 * dict(liar)[1])
+    assert dict(liar)[4] == pytest.approx(2.0 * dict(honest)[4])
+    assert metric.metric("throughput", ((1, 10.0), (4, 1e12))) == ((1, 10.0), (4, 1e12))
+    mixed = metric.metric(f"throughput+{objective}", ((1, 10.0), (4, 1e12)))
+    assert dict(mixed)[4] > 1e12

@@ -122,6 +122,18 @@ def test_a_user_that_waits_takes_a_place_from_one_that_has_two_more() -> None:
     assert world.trainer(2).status is TrainerStatus.WAITING
 
 
+def test_nobody_is_sent_away_for_one_that_would_then_wait_just_as_long() -> None:
+    world = World(EngineSettings(max_parallel=1))
+    world.nodes(joined="ab")
+    world.submit(1, n_max=1, user="ann")
+    world.submit(2, n_max=1, user="bob")
+    assert placed(world.state) == [1]
+    world.submit(3, n_max=1, user="bob")
+    assert placed(world.state) == [1]
+    world.end(1)
+    assert placed(world.state) == [2]
+
+
 def test_of_the_others_trainers_the_one_without_nodes_gives_its_place_up() -> None:
     world = World(TWO)
     world.nodes(joined="ab")
