@@ -17,7 +17,7 @@ from aiohttp import web
 from bftrainer.errors import SchedulerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
+from bftrainer.schedulers.local.scheduler import SETTLED_S, LocalScheduler, Playback
 from bftrainer.schedulers.shared import command
 from tests.support.serving import PLENTY, Places, serving
 from tests.support.waiting import until, until_true
@@ -63,7 +63,10 @@ def test_connections_wait_until_there_is_a_descriptor(
             async with asyncio.timeout(20), serving(app, at, places):
                 await connected(idle, at)
                 await until_true(lambda: places.taken == 1)
+                more = [socket.socket(socket.AF_UNIX) for _ in range(40)]
                 with no_descriptors():
+                    for other in more:
+                        await connected(other, at)
                     await connected(client, at)
                     await loop.sock_sendall(client, GET)
                     turns, began = 0, time.monotonic()
@@ -73,6 +76,8 @@ def test_connections_wait_until_there_is_a_descriptor(
                         await asyncio.sleep(0.05)
                     assert len(places.failures) <= 15, "it pauses after each"
                     assert turns > 10, "other things go on"
+                for other in more:
+                    other.close()
                 await until_true(lambda: places.taken == 0)
                 assert b"200 OK" in await loop.sock_recv(client, 1000)
 
@@ -123,6 +128,29 @@ def test_a_command_that_cannot_be_run_is_a_failure_of_the_scheduler(
         monkeypatch.setattr("asyncio.create_subprocess_exec", no_thread)
         with pytest.raises(SchedulerError, match="cannot run true: can't start new thread"):
             await command.run(words, {}, 5.0, explain=lambda _, why: why)
+
+    asyncio.run(run())
+
+
+def test_pilots_of_an_earlier_daemon_are_kept_while_they_cannot_be_seen(
+    local: LocalScheduler,
+) -> None:
+    pilot = Pilot(tag="t1", node="n1")
+
+    async def run() -> None:
+        await local.poll()
+        await local.submit(pilot, "secret")
+        children, local._children = local._children, []
+        await until_true(lambda: list(map(local._pilot, [child.pid for child, _ in children])) == [pilot])
+        assert await local.pilots() == (pilot,)
+        local._born -= SETTLED_S  # no other can have come
+        with no_descriptors(), pytest.raises(SchedulerError, match="cannot read of process"):
+            await local.pilots()
+        assert await local.pilots() == (pilot,)
+        await local.cancel([pilot])
+        await local.close()
+        for child, _ in children:
+            child.wait()
 
     asyncio.run(run())
 

@@ -39,9 +39,10 @@ class Rooms:
                 web.get("/v1/wait", self.wait),
                 web.get("/v1/large", self.large),
                 web.get("/v1/fails", self.fails),
-                web.get("/v1/agent", self.agent),
             ]
         )
+        self.agents = web.Application(middlewares=[errors])
+        self.agents.add_routes([web.get("/v1/agent", self.agent)])
 
     async def echo(self, request: web.Request) -> web.Response:
         return web.json_response({"method": request.method, "body": (await request.read()).decode()})
@@ -68,12 +69,19 @@ class Rooms:
         return ws
 
 
-def story(tmp_path: Path, bounds: Bounds, tell: Callable[[Rooms, Places, Path], Awaitable[None]]) -> Places:
+def story(
+    tmp_path: Path,
+    bounds: Bounds,
+    tell: Callable[[Rooms, Places, Path], Awaitable[None]],
+    *,
+    to_agents: bool = False,
+) -> Places:
     """Tell a story with an application that is served; what its places have seen."""
 
     async def run() -> Places:
         rooms, places, at = Rooms(), Places(bounds), tmp_path / "s"
-        async with asyncio.timeout(GIVE_UP_S), serving(rooms.app, at, places):
+        app = rooms.agents if to_agents else rooms.app
+        async with asyncio.timeout(GIVE_UP_S), serving(app, at, places):
             await tell(rooms, places, at)
             rooms.open_doors.set()
         return places
@@ -188,6 +196,19 @@ def test_what_is_no_request_is_answered_in_json_and_the_connection_ends(
     story(tmp_path, PLENTY, tell)
 
 
+def test_a_head_that_comes_in_pieces_is_bounded_too(tmp_path: Path) -> None:
+    async def tell(rooms: Rooms, places: Places, at: Path) -> None:
+        with closing(connected(at, GET[:-2])) as client:
+            client.setblocking(False)
+            for n in range(MAX_HEAD // 1000 + 1):
+                await asyncio.get_running_loop().sock_sendall(client, b"X%d: %s\r\n" % (n, b"x" * 1000))
+                await asyncio.sleep(0.01)
+            assert b" 431 " in await asyncio.get_running_loop().sock_recv(client, 1000)
+            await until_true(lambda: places.taken == 0)
+
+    story(tmp_path, PLENTY, tell)
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
@@ -285,4 +306,4 @@ def test_agents_that_have_proven_to_be_some_stay(tmp_path: Path) -> None:
             client.close()
         await until_true(lambda: places.taken == 0)
 
-    story(tmp_path, replace(QUICK, total=5, each=5), tell)
+    story(tmp_path, replace(QUICK, total=5, each=5), tell, to_agents=True)
