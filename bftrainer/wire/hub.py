@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import aiohttp
@@ -58,7 +58,7 @@ class _Agent:
 @dataclass(slots=True)
 class _Rates:
     messages: Bucket
-    connects: Bucket = field(default_factory=lambda: Bucket(CONNECTS_PER_S, CONNECTS_PER_S * BURST_S))
+    connects: Bucket
 
 
 class AgentEvents(Protocol):
@@ -224,7 +224,7 @@ class Hub:
     ) -> None:
         """Report an agent's messages, no faster than it may send them. Raises `ForgedError` if one of them
         is not its own."""
-        rate, was_short = self._rates_of(agent.tag).messages, False
+        was_short = False
         async for frame in ws:
             if self._agents.get(node) is not agent:
                 return
@@ -234,7 +234,8 @@ class Hub:
                 continue
             async with self._turns.turn():
                 _take(events, node, theirs, frame.data)
-            wait_s, per_second = rate.take(1 + len(frame.data) // PART), self._limits().per_second
+            rate, per_second = self._rates_of(agent.tag).messages, self._limits().per_second
+            wait_s = rate.take(1 + len(frame.data) // PART)
             if rate.short_s() > FLOOD_S:
                 events.flooded(
                     node, f"its agent sent over {per_second:g} messages a second for {FLOOD_S:g} s"
@@ -248,11 +249,12 @@ class Hub:
 
     def _rates_of(self, tag: str) -> _Rates:
         """What a pilot's agent has used, over all its connections."""
-        if tag not in self._rates:
+        per_second, known = self._limits().per_second, self._rates.get(tag)
+        if known is None or known.messages.rate != per_second:
             if len(self._rates) >= MAX_KNOWN:
                 self._rates = {t: r for t, r in self._rates.items() if not r.connects.full}
-            per_second = self._limits().per_second
-            self._rates[tag] = _Rates(Bucket(per_second, per_second * BURST_S))
+            connects = known.connects if known is not None else _connects()
+            self._rates[tag] = _Rates(Bucket(per_second, per_second * BURST_S), connects)
         return self._rates[tag]
 
     def _too_slow(self, node: str, agent: _Agent) -> None:
@@ -287,6 +289,10 @@ async def _send_all(ws: web.WebSocketResponse, outbox: Outbox) -> None:
             text = await outbox.get()
             await ws.send_str(text)
             outbox.sent(text)
+
+
+def _connects() -> Bucket:
+    return Bucket(CONNECTS_PER_S, CONNECTS_PER_S * BURST_S)
 
 
 def _cut(request: web.Request) -> Callable[[], None]:

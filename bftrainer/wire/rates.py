@@ -17,7 +17,7 @@ class Bucket:
     """Tokens that come back at `rate` a second, `burst` at most. `clock` is monotonic, in seconds."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+        self.rate, self._burst, self._clock = rate, burst, clock
         self._level, self._at = burst, clock()
         self._short_since: float | None = None
 
@@ -27,7 +27,7 @@ class Bucket:
         self._level -= cost
         if self._level < 0 and self._short_since is None:
             self._short_since = now
-        return max(0.0, -self._level / self._rate)
+        return max(0.0, -self._level / self.rate)
 
     def short_s(self) -> float:
         """For how long there have been too few tokens, without a time of rest; 0: there are enough."""
@@ -48,7 +48,7 @@ class Bucket:
 
     def _fill(self) -> float:
         now = self._clock()
-        self._level = min(self._burst, self._level + (now - self._at) * self._rate)
+        self._level = min(self._burst, self._level + (now - self._at) * self.rate)
         self._at = now
         if self._level > self._burst / 2:
             self._short_since = None
