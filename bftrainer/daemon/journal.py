@@ -50,7 +50,7 @@ class Journal:
         self._writer, self._telemetry, self._clock = writer, telemetry, clock
         self._latest: dict[int, Progress] = {}
         self._unfinished: set[int] = set()
-        self._told_of = ""
+        self._told_of = 0  # events and pauses that were left out
         self._over: set[int] = set()  # trainers that have ended, with a report that may not be stored yet
 
     def begin(self, trainer: int) -> None:
@@ -147,10 +147,11 @@ class Journal:
         """Note whether the store works, and forget what it has of trainers that have ended."""
         trouble = self._trouble()
         self._telemetry.condition("store", trouble)
-        left_out = self._left_out()
-        if left_out and not trouble and left_out != self._told_of:
-            self._told_of = left_out
-            self._telemetry.trouble("history", left_out)
+        own = self._writer.standing()
+        more = own.events_left_out + own.pauses_left_out - self._told_of
+        if more:
+            self._told_of += more
+            self._telemetry.bounded("queued_writes", times=more)
         for trainer in [id_ for id_ in self._over if not self._writer.has_report(id_)]:
             self._over.remove(trainer)
             self._latest.pop(trainer, None)

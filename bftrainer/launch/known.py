@@ -16,6 +16,7 @@ class KnownTrainers(Generic[T]):
 
     def __init__(self, forgotten: Callable[[int], None]) -> None:
         self._trainers: dict[int, T] = {}
+        self._of_user: dict[str, dict[int, T]] = {}
         self._ended: set[int] = set()  # to be forgotten when their last worker has gone
         self._forgotten = forgotten
         self.by_node = WorkersByNode()
@@ -23,6 +24,7 @@ class KnownTrainers(Generic[T]):
     def add(self, launched: T) -> None:
         """Make a trainer known."""
         self._trainers[launched.id] = launched
+        self._of_user.setdefault(launched.spec.user, {})[launched.id] = launched
 
     def forget(self, trainer: int) -> None:
         """Forget a trainer that the engine has ended, as soon as its last worker has gone."""
@@ -34,7 +36,10 @@ class KnownTrainers(Generic[T]):
         """Forget the trainers that have ended and have no worker left."""
         for trainer in [id_ for id_ in self._ended if not self._trainers[id_].workers]:
             self._ended.remove(trainer)
-            del self._trainers[trainer]
+            user = self._trainers.pop(trainer).spec.user
+            del self._of_user[user][trainer]
+            if not self._of_user[user]:
+                del self._of_user[user]
             self._forgotten(trainer)
 
     def __contains__(self, trainer: int) -> bool:
@@ -51,8 +56,12 @@ class KnownTrainers(Generic[T]):
         return self._trainers.get(trainer)
 
     def may_start(self, where: Callable[[TrainerSpec], bool]) -> TrainerSpec | None:
-        """The first trainer that may be started there; None if there is none."""
-        return next((own.spec for own in self if not own.finished and where(own.spec)), None)
+        """A trainer that may be started there; None if there is none. An agent serves all trainers of a user
+        or none of them: one of each user is asked for, however many wait."""
+        first = (
+            next((own.spec for own in of.values() if not own.finished), None) for of in self._of_user.values()
+        )
+        return next((spec for spec in first if spec is not None and where(spec)), None)
 
     def at(self, node: str) -> list[tuple[T, WorkerView]]:
         """The trainers with a worker on a node, and that worker."""

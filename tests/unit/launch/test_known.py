@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +56,22 @@ def test_a_forgotten_trainer_is_told_of_once_its_last_worker_has_gone() -> None:
     known.prune()
     known.forget(1)
     assert told == [1] and 1 not in known
+
+
+def test_what_may_start_on_a_node_is_asked_once_for_each_user() -> None:
+    known: KnownTrainers[LaunchedTrainer] = KnownTrainers(lambda trainer: None)
+    for trainer in range(300):
+        spec = replace(SPEC, name=f"t{trainer}", user=f"u{trainer % 3}")
+        known.add(LaunchedTrainer(id=trainer, spec=spec, by_node=known.by_node))
+    known[2].finished = True
+    asked: list[str] = []
+
+    def serves(user: str) -> TrainerSpec | None:
+        asked.clear()
+        return known.may_start(lambda spec: asked.append(spec.user) or spec.user == user)  # type: ignore[func-returns-value]
+
+    assert getattr(serves("u2"), "name", "") == "t5", "the first that has not finished"
+    assert serves("other") is None and len(asked) == 3
+    for trainer in range(2, 300, 3):
+        known.forget(trainer)
+    assert serves("u2") is None and len(asked) == 2
