@@ -100,7 +100,7 @@ def command(
     shared = settings.state_dir_on_network
     make_state_dir(settings.state_dir, private=settings.mode == "site", on_network=shared, say=_say)
     with exclusively(settings.state_dir, on_network=shared):
-        store = SqlStore(settings.database, query_s=settings.read_s)
+        store = SqlStore(settings.database, query_s=settings.read_s / 2)
         try:
             played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
             daemon = compose(settings, store, played, _say)

@@ -37,9 +37,11 @@ class Lane:
             LateError: there is no answer after `read_s`.
         """
         self._admit(user)
-        given_up = False
+        given_up = began = False
 
         def unless_given_up() -> T:
+            nonlocal began
+            began = True
             if given_up:
                 raise LateError("nobody waits for this any more")
             return work()
@@ -52,6 +54,8 @@ class Lane:
             return future.result()
         given_up = True
         self._telemetry.bounded("read_s", user)
+        if not began:  # each request before it has its own limit
+            raise LateError(f"others' requests keep {self._work} busy for {limit_s:g} s; try again later")
         self._telemetry.happened("reads", f"{self._work} takes more than {limit_s:g} s")
         raise LateError(f"{self._work} takes more than {limit_s:g} s at the moment; try again later")
 

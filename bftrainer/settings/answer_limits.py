@@ -71,10 +71,11 @@ class AnswerLimits(Section):
         float,
         Field(gt=0, le=3600),
         Setting(
-            help="time of one request to the store",
+            help="time in which the store must answer a request",
+            more="One query may take half of it.",
             unit="s",
-            at_bound="the daemon answers without it, and ends the query",
-            told="status 503 with the reason; readiness says so for a minute",
+            at_bound="the daemon ends the query and gives no answer",
+            told="status 503 with the reason; readiness says so for a minute if it is the store that is slow",
         ),
     ] = 10.0
     metrics_series_max: Annotated[

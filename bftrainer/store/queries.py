@@ -70,14 +70,24 @@ def last_rows(
 ) -> list[Row]:
     """See `ports.Store.rows`."""
     table = _TABLES[what]
-    query = sa.select(table).order_by(table.c.id.desc()).limit(limit)
-    if before is not None:
-        query = query.where(table.c.id < before)
+    own = sa.select(t.trainers.c.id).where(t.trainers.c.user == user)
+
+    def last(*which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        """The ids of the last rows of a kind: read from the index of trainers alone."""
+        earlier = () if before is None else (table.c.id < before,)
+        return sa.select(table.c.id).where(*which, *earlier).order_by(table.c.id.desc()).limit(limit)
+
     if trainer is not None:
-        query = query.where(table.c.trainer == trainer)
-    if user is not None:
-        of_user = sa.exists().where(t.trainers.c.id == table.c.trainer, t.trainers.c.user == user)
-        query = query.where(sa.or_(table.c.trainer.is_(None), of_user))
+        mine = () if user is None else (table.c.trainer.in_(own),)
+        ids = last(table.c.trainer == trainer, *mine)
+    elif user is None:
+        ids = last()
+    else:  # not one row of others is read, however many they have
+        parts = [last(table.c.trainer.in_(own))]
+        if table.c.trainer.nullable:
+            parts.append(last(table.c.trainer.is_(None)))
+        ids = sa.union_all(*(sa.select(part.subquery().c.id) for part in parts))  # type: ignore[assignment]
+    query = sa.select(table).where(table.c.id.in_(ids)).order_by(table.c.id.desc()).limit(limit)
     found = [dict(row._mapping) for row in c.execute(query)][::-1]
     if what == "events":
         for some in _chunks(found):
