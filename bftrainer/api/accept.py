@@ -139,8 +139,9 @@ def owner_of(client: socket_.socket, address: object) -> Owner:
     if client.family == socket_.AF_UNIX:
         return "user", peer_uid(client)
     host = ipaddress.ip_address(address[0].partition("%")[0])  # type: ignore[index]  # (host, port, ...)
-    if isinstance(host, ipaddress.IPv6Address) and host.ipv4_mapped is None:
-        return "address", str(ipaddress.ip_network((host, IPV6_SITE), strict=False))
+    if isinstance(host, ipaddress.IPv6Address):
+        mapped = host.ipv4_mapped
+        return "address", str(mapped or ipaddress.ip_network((host, IPV6_SITE), strict=False))
     return "address", str(host)
 
 

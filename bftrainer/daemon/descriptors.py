@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 RESERVE = 512
 """So many are kept from connections: for the scheduler's commands, the store, logs, and trainers' helpers."""
+MANY_AGENTS = 1000
+"""Agents of all nodes of most machines."""
 METRICS_CONNECTIONS = 16
 """Connections of `metrics_port` at once."""
 
@@ -14,11 +16,12 @@ METRICS_CONNECTIONS = 16
 @dataclass(frozen=True, slots=True)
 class Share:
     """How many connections users and agents may have at once. `reason` says why these are fewer than the
-    settings say; empty if they are not."""
+    settings say; empty if they are not. `is_short`: so few that an admin should know at once."""
 
     users: int
     agents: int
     reason: str = ""
+    is_short: bool = False
 
 
 def share(users: int, agents: int, available: int) -> Share:
@@ -36,6 +39,7 @@ def share(users: int, agents: int, available: int) -> Share:
         f"the limit of {available} open files leaves room for {for_users} connections of users "
         f"(max_connections: {users}) and {for_agents} of agents (max_agents: {agents}); raise it "
         "(LimitNOFILE)",
+        for_users < users or for_agents < min(agents, MANY_AGENTS),
     )
 
 

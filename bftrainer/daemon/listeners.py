@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from contextlib import AsyncExitStack
@@ -21,8 +22,15 @@ from bftrainer.api.service import Service
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
+from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub
+
+log = logging.getLogger(__name__)
+
+AGENTS_RATE = 4
+"""After a restart of the daemon all agents come back, perhaps many from one address: at so many times the
+rate of users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +52,15 @@ class Listeners:
         """
         own = self.settings.current
         room = of_settings(own.max_connections, own.max_agents)
-        self.telemetry.condition("descriptors", room.reason)
+        if room.reason:
+            note(log, "few_descriptors", reason=room.reason)
+        self.telemetry.condition("descriptors", room.reason if room.is_short else "")
         await self._to_agents(stack, own, room)
         await self._to_users(stack, own, room)
         await self._to_prometheus(stack, own)
 
     async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
-        places = self._admission(room.users, own.max_connections_per_user, own)
+        places = self._admission(own, room.users, own.max_connections_per_user, own.requests_per_second)
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
@@ -61,10 +71,11 @@ class Listeners:
     async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
-            places = self._admission(room.agents, own.max_connections_per_user, own)
+            rate = AGENTS_RATE * own.requests_per_second
+            places = self._admission(own, room.agents, own.max_connections_per_user, rate)
             await _serve(stack, app, self.tcp, places)
         else:  # nobody but our own user can connect
-            places = self._admission(room.agents, room.agents, own, limited=False)
+            places = self._admission(own, room.agents, room.agents, None)
             at = own.agents_socket
             await _serve(stack, app, bind_unix(at, for_all=False), places, at)
 
@@ -73,13 +84,12 @@ class Listeners:
         if own.metrics_port is None:
             return
         reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
-        places = self._admission(METRICS_CONNECTIONS, METRICS_CONNECTIONS, own)
+        places = self._admission(own, METRICS_CONNECTIONS, METRICS_CONNECTIONS, own.requests_per_second)
         await _serve(
             stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
         )
 
-    def _admission(self, total: int, each: int, own: Settings, *, limited: bool = True) -> Admission:
-        rate = own.requests_per_second if limited else None
+    def _admission(self, own: Settings, total: int, each: int, rate: float | None) -> Admission:
         return Admission(
             Bounds(total, min(each, total), rate, own.request_timeout_s),
             told=lambda bound, by, times: self.telemetry.bounded(bound, by, times=times),

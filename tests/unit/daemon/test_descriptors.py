@@ -27,6 +27,7 @@ def test_where_there_is_not_enough_is_left_for_the_schedulers_commands(
         assert str(available) in found.reason and "LimitNOFILE" in found.reason
         left = available - found.users - found.agents - METRICS_CONNECTIONS
         assert left >= min(RESERVE, available // 2) - METRICS_CONNECTIONS
+        assert found.is_short == (found.users < users or found.agents < min(agents, 1000))
     assert 2 <= found.users <= users and 1 <= found.agents <= agents
 
 
