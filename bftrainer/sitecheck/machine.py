@@ -37,7 +37,8 @@ UNIT = (
 def descriptors(settings: Settings) -> Finding:
     """How many files the daemon may open, or this shell if it does not run here."""
     holder = holder_of(settings.state_dir)
-    limit, of = resource.getrlimit(resource.RLIMIT_NOFILE)[0], "this shell"
+    limit, of = resource.getrlimit(resource.RLIMIT_NOFILE)[1], "this shell"  # a daemon raises it so far
+    limit = DESCRIPTORS if limit == resource.RLIM_INFINITY else limit
     if holder is not None and holder.host == socket.gethostname():
         with contextlib.suppress(OSError, TypeError, IndexError):
             text = Path(f"/proc/{holder.pid}/limits").read_text(encoding="ascii")
