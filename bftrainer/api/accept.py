@@ -19,6 +19,8 @@ from bftrainer.api.connection import Connection, answer_without_request, one_req
 
 TURN_S = 0.003
 """For so long connections are accepted in one turn of the event loop."""
+AT_ONCE = 16
+"""So many of them are admitted in a turn: those that make room for them are open until its end."""
 BACKLOG = 1024
 """So many connections wait in the kernel."""
 PAUSE_S = 0.1
@@ -67,8 +69,8 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._bound, self._accept)
 
     def _accept(self) -> None:
-        until, accepted = time.monotonic() + TURN_S, 0
-        while time.monotonic() < until:
+        until, accepted, admitted = time.monotonic() + TURN_S, 0, 0
+        while time.monotonic() < until and admitted < AT_ONCE:
             try:
                 client, address = self._bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -77,21 +79,23 @@ class Listener:
                 self._pause(error, make_room=not accepted)  # else perhaps none waits any more
                 return
             accepted += 1
-            self._admit(client, address)
+            admitted += self._admit(client, address)
 
-    def _admit(self, client: socket_.socket, address: object) -> None:
+    def _admit(self, client: socket_.socket, address: object) -> bool:
+        """Serve a connection, or close it; whether it is served."""
         client.setblocking(False)
         try:
             place = self._admission.enter(owner_of(client, address))
         except BusyError as error:
             self._refuse(client, error)
-            return
+            return False
         except OSError:  # it is gone already
             client.close()
-            return
+            return False
         task = asyncio.get_running_loop().create_task(self._connect(client, place))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
+        return True
 
     def _refuse(self, client: socket_.socket, why: BusyError) -> None:
         with contextlib.suppress(OSError):
