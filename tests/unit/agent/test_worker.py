@@ -73,6 +73,51 @@ def test_what_is_no_message_of_a_worker_is_dropped_and_the_rest_heard(
     assert len(caplog.records) == 1, "told once, however often"
 
 
+def test_a_worker_that_says_too_much_waits_and_its_reports_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    waits: list[float] = []
+    rate = worker_module.PER_S * worker_module.BURST_S
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def story() -> None:
+        worker = Worker(
+            *(ORDER, "n", "127.0.0.1", WarmPool("n")),
+            *(lambda _, message: told.append(message["type"]), lambda *_: None),
+        )
+        reader = asyncio.StreamReader()
+        for _ in range(round(rate) + 5):
+            reader.feed_data(b'{"type": "ready"}\n{"type": "progress"}\n')
+        reader.feed_eof()
+        await worker._listen(reader)
+
+    monkeypatch.setattr(worker_module.asyncio, "sleep", wait)
+    asyncio.run(story())
+    assert told == ["ready", "progress"] * (round(rate) + 5)
+    assert len(waits) == rate + 5 and waits[:100] == [0.0] * 100 and waits[-1] > 0.2
+
+
+def test_a_worker_that_does_not_read_its_orders_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "MAX_UNREAD", 1000)
+    monkeypatch.setattr(worker_module, "kill_group", killed := [].append)
+
+    async def story() -> None:
+        worker = Worker(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _, worker._writer = await asyncio.open_connection(sock=ours)
+            worker.pid = 4711
+            for _ in range(1000):
+                worker.send({"type": "kv", "value": "x" * 10_000})
+            assert worker._reason.endswith("of its orders unread and was killed")
+            assert worker._writer.transport.get_write_buffer_size() < 50_000
+            worker._writer.close()
+
+    asyncio.run(story())
+    assert set(killed.__self__) == {4711}  # type: ignore[attr-defined]
+
+
 def test_nothing_is_forked_from_a_process_with_another_environment() -> None:
     async def story() -> int | None:
         pool = WarmPool("n")

@@ -32,6 +32,9 @@ class Heard:
     def agent_leaves(self, node: str) -> None:
         self.calls.append(("leaves", node))
 
+    def misbehaves(self, node: str, reason: str) -> None:
+        self.calls.append(("misbehaves", node))
+
     def agent_down(self, node: str) -> None:
         self.calls.append(("down", node))
 
@@ -103,3 +106,15 @@ def test_a_goodbye_is_the_agents_own_and_all_else_the_launchers(desk: Desk) -> N
     reports.down("n0")
     assert heard.calls == [("leaves", "n0"), ("down", "n0")]
     assert heard.words == [{"type": "ready", "trainer": 1}]
+
+
+def test_an_agent_that_floods_loses_its_pilot_and_a_bound_is_told_with_its_user(desk: Desk) -> None:
+    reports, _, heard, _ = desk
+    reports.at_bound("max_message_rate", "n0", 20.0)
+    reports.at_bound("max_newcomers", "", 512)
+    assert [hits.text for hits in reports._telemetry.bounds.last_hour()] == [
+        "max_message_rate: once, most by ann",
+        "max_newcomers: once",
+    ]
+    reports.flooded("n0", "too much")
+    assert heard.calls == [("misbehaves", "n0")]

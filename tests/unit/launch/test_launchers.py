@@ -130,3 +130,15 @@ def test_late_messages_of_a_forgotten_trainer_are_dropped_and_its_workers_stoppe
     found = {"trainer": 1, "generation": 1, "run": 0, "phase": "member", "joined": 1}
     site.launchers.agent_up("n", [found], {1})
     assert [(node, m["type"], m["trainer"]) for node, m in site.sent] == [("n", "stop", 1)]
+
+
+def test_the_end_of_a_worker_is_acknowledged_whether_or_not_it_still_matters(site: Site) -> None:
+    site.add(1)
+    site.start(1, 1, "n")
+    site.sent.clear()
+    for trainer in (1, 7):
+        site.said(trainer, "n", "exited", **EXIT)
+        assert ("n", {"type": "heard", "trainer": trainer, "started": 1, "run": 0}) in site.sent
+    site.sent.clear()
+    site.said(1, "n", "left", **LEFT)
+    assert site.sent == []

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from bftrainer.launch.reports import MAX_PAUSES
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
@@ -343,3 +344,11 @@ def test_the_store_of_a_trainer_that_is_over_is_ended() -> None:
     world = World()
     world.launcher.known.forget(1)
     assert world.ended == [1]
+
+
+def test_a_script_that_says_again_and_again_that_it_goes_on_causes_few_events() -> None:
+    world = World()
+    world.begin("n", "m")
+    for _ in range(10 * MAX_PAUSES):
+        world.said("n", "resumed", 2, generation=2, size=2, step=1, at=5.0)
+    assert len(world.pauses) == MAX_PAUSES

@@ -219,3 +219,27 @@ def test_a_daemon_that_stops_does_not_wait_long_for_a_scheduler_that_is_down(mak
             await closing
 
     run(scenario)
+
+
+def test_a_pilot_whose_agent_misbehaves_ends_and_its_node_is_left_alone(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.nodes.release.misbehaves("n1", "its agent floods")
+        await world.nodes.background.wait()
+        assert ("n1", EXIT) in world.link.messages and world.held() == "n0 n2"
+        assert world.pilots.refused() == {"n1": "its agent floods"}
+        assert "n1" not in world.nodes.state.nodes
+
+    run(scenario)
+
+
+def test_agents_that_say_goodbye_soon_and_again_get_fewer_pilots(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        for refused in (set(), {"n1"}):
+            world.pilots.adopt(Pilot(tag="a", node="n1"))
+            world.nodes.release.agent_leaves("n1")
+            assert world.pilots.refused().keys() == refused
+
+    run(scenario)
