@@ -37,7 +37,8 @@ class Output:
     @property
     def words(self) -> str:
         """The last line of what the command said, on its standard error if there is any."""
-        said = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
+        last = self.err or self.raw[-MOST_SAID:].decode(errors="replace")
+        said = [line.strip() for line in last.splitlines() if line.strip()]
         return (said[-1] if said else f"exit code {self.code}")[:300]
 
 
@@ -98,7 +99,8 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, most: int) ->
         found += chunk
         if len(found) > most:
             _kill(process)
-            return bytes(found[:most]), True
+            del found[most:]  # in place: a third copy of so much counts
+            return bytes(found), True
     return bytes(found), False
 
 
