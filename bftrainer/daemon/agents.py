@@ -77,6 +77,7 @@ class AgentReports:
     def flooded(self, node: str, reason: str) -> None:
         """A node's agent has sent too much for too long: our agents do not, so its pilot ends."""
         self._telemetry.trouble("agent", reason, node=node)
+        self._telemetry.happened("agents", "an agent that sent too much was cut off", f"on {node}: {reason}")
         self._release.misbehaves(node, reason)
 
     def said(self, node: str, message: Message) -> None:

@@ -118,3 +118,7 @@ def test_an_agent_that_floods_loses_its_pilot_and_a_bound_is_told_with_its_user(
     ]
     reports.flooded("n0", "too much")
     assert heard.calls == [("misbehaves", "n0")]
+    problems = reports._telemetry.troubles.texts
+    assert problems(details=True) == ["an agent that sent too much was cut off: on n0: too much"]
+    assert problems(details=False, blocking=False) == ["an agent that sent too much was cut off"]
+    assert problems(details=False, blocking=True) == [], "the daemon does its work all the same"
