@@ -144,7 +144,13 @@ class Journal:
             await asyncio.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Note whether the store works, and forget what it has of trainers that have ended."""
+        """Note whether the store works, and forget what it has of trainers that have ended.
+
+        Raises:
+            Exception: what the writer's thread has ended with, a bug: the daemon must be started anew.
+        """
+        if self._writer.done.done():
+            self._writer.done.result()
         trouble = self._trouble()
         self._telemetry.condition("store", trouble)
         own = self._writer.standing()

@@ -73,7 +73,7 @@ class Writer:
         self._closing = self._gave_up = False
         self._thread: threading.Thread | None = None
         self.done: Future[None] = Future()
-        """Done when everything is stored after `close`."""
+        """Done when everything is stored after `close`; has an error if the thread has ended by a bug."""
 
     # what the event loop calls
 
@@ -150,8 +150,12 @@ class Writer:
     # the thread
 
     def _run(self) -> None:
-        while (write := self._next()) is not None:
-            self._carry_out(write)
+        try:
+            while (write := self._next()) is not None:
+                self._carry_out(write)
+        except BaseException as error:
+            self.done.set_exception(error)
+            raise
         self.done.set_result(None)
 
     def _next(self) -> Write | None:
@@ -235,6 +239,10 @@ class Writer:
             rest_s = self._tidy_up()
         except StoreError as error:
             self._telemetry.trouble("pruning", error)
+            rest_s = REST_S
+        except Exception as error:  # a bug: what is old stays, and what is new is stored all the same
+            log.exception("the store cannot be tidied up")
+            self._telemetry.trouble("pruning", repr(error))
             rest_s = REST_S
         self._hurry, self._tidied = not rest_s, True
         self._tidy_at = time.monotonic() + (rest_s or HURRY_S)

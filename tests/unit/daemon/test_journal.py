@@ -462,3 +462,35 @@ def test_in_a_hurry_it_is_tidied_up_after_every_write(made: Made, monkeypatch: p
         assert "write-write" not in "-".join(order[first:])
 
     run(scenario)
+
+
+def test_a_writer_that_has_ended_by_a_bug_ends_the_daemon(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(*given: object, **how: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("threading.excepthook", lambda told: None)
+    monkeypatch.setattr(made.writer._backlog, "take", take)
+
+    async def scenario() -> None:
+        made.journal.remember("key", "value")
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(10):
+                await made.journal.watch()
+
+    run(scenario)
+
+
+def test_a_bug_in_tidying_up_keeps_nothing_from_being_stored(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(made.writer, "_tidy_up", lambda: 1 / 0)
+
+    async def scenario() -> None:
+        made.journal.remember("key", "value")
+        await until_true(lambda: "ZeroDivisionError" in caplog.text)
+        await made.journal.decided(decision(1))
+        assert made.disk.written[-1] == ("decision", 1)
+
+    run(scenario)
