@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping
-from itertools import islice
+from itertools import groupby, islice
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.trainer import Points, Trainer
@@ -29,10 +29,15 @@ def choose(
     """
     market = _Market(held, trainers, curves, releasing)
     left = set(held)
-    for claim in claims:
-        free = claim.nodes & left
-        if len(free) >= claim.count:
-            left -= market.cheapest(free, claim.count)
+    # many jobs often ask for the same: what they need together is chosen at once
+    for nodes, alike in groupby(claims, key=lambda claim: claim.nodes):
+        counts = [claim.count for claim in alike]
+        free = nodes & left
+        for count in [sum(counts)] if sum(counts) <= len(free) else counts:
+            if count <= len(free):
+                taken = market.cheapest(free, count)
+                left -= taken
+                free -= taken
     return held - left
 
 

@@ -98,7 +98,8 @@ def claims(
         tried[job.user] += 1
         left -= 1
         placeable = waits_for_nodes(job, now, rooms.flexible)
-        for _ in range(job.tasks):
+        done = walk.start_many(job) if placeable and job.tasks > 1 else 0
+        for _ in range(job.tasks - done):
             if not walk.open or not walk.start(job, placeable=placeable):
                 break
         if not walk.open or not left:

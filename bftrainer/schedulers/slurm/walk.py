@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from math import ceil, inf
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.constraints import ANY, UNREADABLE, Features, Part, ways
+from bftrainer.schedulers.slurm.constraints import UNREADABLE, Features, Part, ways
+from bftrainer.schedulers.slurm.fit import Fit
+from bftrainer.schedulers.slurm.left import Left, left_of, whole, wish
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.values import names
 
@@ -18,10 +20,16 @@ OVERDUE_S = 5.0
 """A job that has had all its nodes for so long and has not started needs others: those of Slurm's plan."""
 HELPLESS_S = 60.0
 """... and after this all of its partitions, if Slurm says `FIRST` of it and plans nothing."""
+MOST_CHOICES = 1_000_000
+"""The nodes that all claims together name at most, before further ones name just as many as they need."""
 FIRST = "Resources"
 """The reason of the job that Slurm would start next; those behind it may have none that we could help."""
 SLACK_S = 900.0
 """Slurm rounds the start that it plans, by bf_resolution: so much after our pilots end it may be."""
+
+
+Wish = tuple[set[str], Features | None]
+"""Nodes that a job takes. Instead of ours among them any with these features will do; None: no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,12 @@ class Rooms:
         """All where a job could start."""
         return self.free | self.coming | self.held | self.shared | self.foreign
 
+    def rank(self, name: str) -> int:
+        """In which turn a job should take a node. Another daemon counts likewise: each gives its own, rather
+        than wait for the other."""
+        kinds = (self.shared, self.free, self.coming, self.held, self.foreign)
+        return next((i for i, kind in enumerate(kinds) if name in kind), len(kinds))
+
 
 @dataclass(frozen=True, slots=True)
 class Claims:
@@ -61,23 +75,6 @@ class Claims:
         return frozenset(claim.job for claim in self.claims) | frozenset(self.taken.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is left of a node that jobs share."""
-
-    cpus: int
-    memory_mb: int
-    gpus: int
-
-    def fits(self, job: JobRow) -> bool:
-        return (
-            job.shares
-            and self.cpus >= max(1, job.cpus)
-            and self.memory_mb >= job.memory_mb
-            and self.gpus >= job.gpus
-        )
-
-
 class Walk:
     """Starts jobs, each on nodes that no job before it needs. `open`: there are nodes, free ones or ours,
     that no job has taken."""
@@ -90,17 +87,16 @@ class Walk:
         now: float,
         ready: Mapping[str, float],
     ) -> None:
-        self._nodes, self._partitions, self._rooms = nodes, partitions, rooms
+        self._nodes, self._rooms = nodes, rooms
         self._now, self._since = now, ready
         self._usable_now = set(rooms.all)
         self.open = set(rooms.free | rooms.held)
-        self._left = {name: _left(nodes[name]) for name in rooms.shared}
+        self._left = {name: left_of(nodes[name]) for name in rooms.shared}
         self._kept = dict(rooms.reserved)  # node -> until when lower jobs may use it
-        self._alike: dict[object, set[str]] = defaultdict(set)  # nodes that differ in nothing but their names
-        for name in rooms.all:
-            row = nodes[name]
-            self._alike[row.partitions, row.features, row.cpus, row.memory_mb, row.gpus].add(name)
-        self._eligible: dict[object, frozenset[str]] = {}
+        self._fit = Fit({name: nodes[name] for name in rooms.all}, partitions)
+        self._line = sorted(rooms.all, key=lambda name: (rooms.rank(name), name))
+        self._ours: dict[object, frozenset[str]] = {}  # what may be claimed, by what is asked for
+        self._room = MOST_CHOICES
         self._failed: set[object] = set()  # what jobs asked for that found no place
         self._claims: list[Claim] = []
         self._taken: dict[str, str] = {}
@@ -113,7 +109,7 @@ class Walk:
 
     def in_vain(self, job: JobRow) -> bool:
         """Whether a job asks for no less than another that found no place."""
-        return not job.planned and _wish(job) in self._failed
+        return not job.planned and wish(job) in self._failed
 
     def start(self, job: JobRow, *, placeable: bool) -> bool:
         """Start the job if it could be; else keep its nodes from those behind it. A job that is not
@@ -130,36 +126,49 @@ class Walk:
         if self._as_planned(job):
             return True
         if not job.planned:
-            self._failed.add(_wish(job))
+            self._failed.add(wish(job))
         if placeable:
             self._block(job)
         return False
 
+    def start_many(self, job: JobRow) -> int:
+        """Start as many tasks of an array as find whole nodes at once; returns how many."""
+        tasks = min(job.tasks, len(self.open) // job.count)
+        several = job.shares or job.required or job.planned or job.id in self._since
+        while tasks > 1 and not several:
+            together = replace(job, count=tasks * job.count, all_cpus=tasks * job.all_cpus)
+            way = ways(job.features)[0]
+            if not way[0].count and self._place(together, way, each=job.count):
+                return tasks
+            tasks //= 2
+        return 0
+
     # three ways to place a job
 
-    def _place(self, job: JobRow, way: tuple[Part, ...]) -> bool:
+    def _place(self, job: JobRow, way: tuple[Part, ...], each: int = 0) -> bool:
         """On nodes that it can use, as far as squeue says what these are."""
         fit = [self._usable(job, part.features) for part in way]
-        usable = set().union(*fit)
+        usable = fit[0].union(*fit[1:]) if len(fit) > 1 else fit[0]
         required = names(job.required)
         if required is None or not required <= usable:
             return False
         chosen = set(required)
-        wishes = [(set(required), set(required))]  # what it takes, of which
+        wishes: list[Wish] = [(set(required), None)]
         for part, room in zip(way, fit, strict=True):
             if part.count:
-                picked = self._ranked(job, room - chosen)[: part.count]
+                picked = set(islice(self._ranked(job, room - chosen), part.count))
                 if len(picked) < part.count:
                     return False
-                wishes.append((set(picked), room - required))
-                chosen.update(picked)
-        rest = self._rest(job, chosen, self._ranked(job, usable - chosen))
+                wishes.append((picked, part.features))
+                chosen |= picked
+        rest = self._rest(job, chosen, self._ranked(job, usable - chosen if chosen else usable))
         if rest is None:
             return False
-        self._use(job, [*wishes, (rest, usable - required)])
+        either = tuple(features for part in way for features in part.features)
+        self._use(job, [*wishes, (rest, either)], each=each)
         return True
 
-    def _rest(self, job: JobRow, chosen: Collection[str], ranked: Collection[str]) -> set[str] | None:
+    def _rest(self, job: JobRow, chosen: Collection[str], ranked: Iterable[str]) -> set[str] | None:
         """The first of `ranked` that it takes beside `chosen`; None if they are not enough."""
         picked: set[str] = set()
         cpus = sum(map(self._cpus, chosen))
@@ -187,31 +196,32 @@ class Walk:
         ours = [self._rooms.ends.get(name, inf) for name in planned & held]
         if ours and job.start > max(ours) + SLACK_S:
             return False
-        self._use(job, [(set(here), here)], late=late)
+        self._use(job, [(here, None)], late=late)
         return True
 
     def _everywhere(self, job: JobRow) -> bool:
         """On every node of its partitions: nobody knows which ones it needs."""
-        room = self._where(job.partitions, ANY, 0, 0, 0) & self._usable_now - self._left.keys()
+        room = self._fit.everywhere(job) & self._usable_now - self._left.keys()
         if len(room) < job.count:
             return False
-        self._use(job, [(set(room), room)], late=True)
+        self._use(job, [(set(room), None)], late=True)
         return True
 
     # what they have in common
 
-    def _use(
-        self, job: JobRow, wishes: Collection[tuple[set[str], Collection[str]]], *, late: bool = False
-    ) -> None:
-        """Take nodes for a job: of each wish the first ones. It claims as many of ours, any of the second.
-        One that is `late` has had others before."""
-        ours = self._rooms.held & self.open
-        used: set[str] = set()
-        for nodes, among in wishes:
-            used |= nodes
+    def _use(self, job: JobRow, wishes: Collection[Wish], *, late: bool = False, each: int = 0) -> None:
+        """Take nodes for a job. It claims as many of ours: these, or any with such features. One that is
+        `late` has had others before. Its tasks need `each` so many, if it has several."""
+        used = set().union(*(nodes for nodes, _ in wishes))
+        each = max(1, each or len(used))
+        ours = used & self.open & self._rooms.held
+        for nodes, features in wishes:
             if mine := nodes & ours:
-                self._claims.append(Claim(job=job.id, nodes=ours.intersection(among), count=len(mine)))
-        free = self._rooms.free & self.open & used
+                among = self._candidates(job, features) if features and self._room else frozenset(mine)
+                for first in range(0, len(mine), each):
+                    count = min(each, len(mine) - first)
+                    self._claims.append(Claim(job=job.id, nodes=among, count=count))
+        free = used & self.open & self._rooms.free
         self._taken.update(dict.fromkeys(sorted(free), job.id))
         self._placed.add(job.id)
         if not late and used & (ours | self._rooms.clearing | self._rooms.foreign):
@@ -225,39 +235,60 @@ class Walk:
             return
         cpus = max(1, job.cpus, ceil(job.all_cpus / max(1, len(used))))
         for name in used:
-            left = self._left.get(name) or _whole(self._nodes[name])
+            left = self._left.get(name) or whole(self._nodes[name])
             if left.cpus <= cpus:
                 self._usable_now.discard(name)
             else:
                 memory, gpus = left.memory_mb - job.memory_mb, left.gpus - job.gpus
-                self._left[name] = _Left(left.cpus - cpus, memory, gpus)
+                self._left[name] = Left(left.cpus - cpus, memory, gpus)
 
     def _block(self, job: JobRow) -> None:
         """Keep the nodes of a job that waits, from its expected start on. Before Slurm has planned it, no job
         behind it starts where this one could."""
         if job.planned and job.start is not None:
+            self._ours.clear()
             for name in self._usable_now.intersection(job.planned):
                 self._kept[name] = min(self._kept.get(name, inf), job.start)
         elif job.reason in PLANNED_SOON:
             for way in ways(job.features):
                 for part in way:
-                    eligible = self._fitting(job, part.features)
+                    eligible = self._fit.nodes(job, part.features)
                     self._usable_now -= eligible
                     self.open -= eligible
 
     def _ends(self, job: JobRow) -> float:
         return self._now + (inf if job.limit_s is None else job.limit_s)
 
-    def _ranked(self, job: JobRow, room: Collection[str]) -> list[str]:
-        first = {name: i for i, name in enumerate(job.planned)}
-        return sorted(room, key=lambda name: (self._rank(name), first.get(name, len(first)), name))
+    def _candidates(self, job: JobRow, features: Features) -> frozenset[str]:
+        """The nodes of ours on which the job may run: one set for all jobs that ask for the same."""
+        ends = self._ends(job) if self._kept and not job.reservation else 0.0
+        key = (job.partitions, features, job.cpus, job.memory_mb, job.gpus, job.excluded, ends)
+        if key not in self._ours:
+            brief = {name for name, moment in self._kept.items() if moment < ends}
+            found = frozenset((self._fit.nodes(job, features) & self._rooms.held) - brief)
+            self._room = max(0, self._room - len(found))
+            self._ours[key] = found
+        return self._ours[key]
 
-    def _rank(self, name: str) -> int:
-        if name in self._left:
-            return 0
-        if name in self._rooms.foreign:
-            return 4  # the other daemon counts likewise: each gives its own, rather than wait for the other
-        return 1 if name in self._rooms.free else 3 if name in self._rooms.held else 2
+    def _ranked(self, job: JobRow, room: set[str]) -> Iterator[str]:
+        """The nodes of a room, those first that the job should take first."""
+        if job.planned:
+            first = {name: i for i, name in enumerate(job.planned)}
+            return iter(
+                sorted(
+                    room,
+                    key=lambda name: (
+                        name not in self._left,
+                        self._rooms.rank(name),
+                        first.get(name, len(first)),
+                        name,
+                    ),
+                )
+            )
+        if 2 * len(self._usable_now) < len(self._line):
+            self._line = [name for name in self._line if name in self._usable_now]
+        shared = sorted(room & self._left.keys()) if job.shares else []
+        return chain(shared, (name for name in self._line if name in room and name not in self._left))
 
     def _cpus(self, name: str) -> int:
         left = self._left.get(name)
@@ -265,50 +296,10 @@ class Walk:
 
     def _usable(self, job: JobRow, features: Features) -> set[str]:
         """Where a job can start now."""
-        room = self._fitting(job, features) & self._usable_now
-        if not job.reservation:
+        room = self._usable_now & self._fit.nodes(job, features)
+        if self._kept and not job.reservation:
             ends = self._ends(job)
             room -= {name for name, moment in self._kept.items() if moment < ends}
-        return room - {name for name, left in self._left.items() if name in room and not left.fits(job)}
-
-    def _fitting(self, job: JobRow, features: Features) -> set[str]:
-        """The nodes on which a job may run at all."""
-        excluded = names(job.excluded)
-        if excluded is None or names(job.required) is None:
-            return set()
-        return set(
-            self._where(job.partitions, features, job.cpus, job.memory_mb, job.gpus).difference(excluded)
-        )
-
-    def _where(
-        self, partitions: Collection[str], features: Features, cpus: int, memory_mb: int, gpus: int
-    ) -> frozenset[str]:
-        key = (partitions, features, cpus, memory_mb, gpus)
-        found = self._eligible.get(key)
-        if found is None:
-            up = {name for name in partitions if name in self._partitions and self._partitions[name].up}
-            alike = (
-                rows
-                for rows in self._alike.values()
-                if not up.isdisjoint((row := self._nodes[next(iter(rows))]).partitions)
-                and any(alternative <= set(row.features) for alternative in features)
-                and row.cpus >= cpus
-                and row.memory_mb >= memory_mb
-                and row.gpus >= gpus
-            )
-            found = self._eligible[key] = frozenset().union(*alike)
-        return found
-
-
-def _wish(job: JobRow) -> object:
-    """All that says where a job can start."""
-    what = (job.count, job.all_cpus, job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
-    return what, job.partitions, job.required, job.excluded, job.reservation, job.limit_s, job.reason
-
-
-def _left(row: NodeRow) -> _Left:
-    return _Left(row.cpus - row.cpus_used, row.memory_mb - row.memory_used_mb, row.gpus - row.gpus_used)
-
-
-def _whole(row: NodeRow) -> _Left:
-    return _Left(row.cpus, row.memory_mb, row.gpus)
+        if self._left:
+            room -= {name for name, left in self._left.items() if name in room and not left.fits(job)}
+        return room

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.slurm import walk
 from bftrainer.schedulers.slurm.claims import claims, in_order, waits_for_nodes
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import Claims, Rooms
@@ -24,7 +25,8 @@ PARTITIONS = {
 
 
 def job(number: int, count: int = 1, **others: object) -> JobRow:
-    return replace(MAIN_JOB, id=str(number), count=count, priority=1000 - number, **others)  # type: ignore[arg-type]
+    given_ = {"priority": 1000 - number, **others}
+    return replace(MAIN_JOB, id=str(number), count=count, **given_)  # type: ignore[arg-type]
 
 
 def nodes(count: int, **others: object) -> dict[str, NodeRow]:
@@ -285,6 +287,29 @@ def test_hopeless_jobs_of_one_user_hide_nobody_elses() -> None:
     flood = [replace(job(i, 9, **asked), priority=5, all_cpus=i) for i in range(2000)]
     mine = replace(job(3000), user="me", priority=1)
     assert ask([*flood, mine], rooms(held=names(0))).jobs == {"3000"}
+
+
+def test_jobs_that_ask_for_the_same_share_one_list_of_nodes() -> None:
+    """A thousand tasks and a thousand nodes of ours would be a million names otherwise."""
+    held = names(*range(1000))
+    machine = nodes(1000)
+    where = Rooms(frozenset(), frozenset(), held)
+    several = [job(i, 1, priority=5) for i in range(400)]
+    for jobs, count in (([job(1, 2, tasks=700)], 1000), (several, 400)):
+        found = claims(jobs, machine, PARTITIONS, where, NOW).claims
+        assert sum(claim.count for claim in found) == count
+        assert len({id(claim.nodes) for claim in found}) == 1
+
+
+def test_lists_of_nodes_are_bounded_where_each_job_asks_for_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "MOST_CHOICES", 1000)
+    several = [job(i, 1, priority=5, excluded=f"n{i}") for i in range(100)]
+    where = Rooms(frozenset(), frozenset(), names(*range(200)))
+    found = claims(several, nodes(200), PARTITIONS, where, NOW).claims
+    assert sum(claim.count for claim in found) == 100
+    assert sum(len(claim.nodes) for claim in found) <= 1000 + 200 + 100
 
 
 @st.composite

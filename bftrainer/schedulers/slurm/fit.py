@@ -1,0 +1,52 @@
+"""On which nodes jobs may run at all. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from bftrainer.schedulers.slurm.constraints import ANY, Features
+from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from bftrainer.schedulers.slurm.values import names
+
+
+class Fit:
+    """Answers for these nodes; those that differ in nothing but their names are looked at once."""
+
+    def __init__(self, nodes: Mapping[str, NodeRow], partitions: Mapping[str, Partition]) -> None:
+        self._nodes, self._partitions = nodes, partitions
+        self._alike: dict[object, set[str]] = defaultdict(set)
+        for name, row in nodes.items():
+            self._alike[row.partitions, row.features, row.cpus, row.memory_mb, row.gpus].add(name)
+        self._known: dict[object, frozenset[str]] = {}
+
+    def nodes(self, job: JobRow, features: Features) -> frozenset[str]:
+        """Those that have what a job needs, with one of these sets of features."""
+        excluded = names(job.excluded)
+        if excluded is None or names(job.required) is None:
+            return frozenset()
+        found = self._where(job.partitions, features, job.cpus, job.memory_mb, job.gpus)
+        return found - excluded if excluded else found
+
+    def everywhere(self, job: JobRow) -> frozenset[str]:
+        """Those of the job's partitions."""
+        return self._where(job.partitions, ANY, 0, 0, 0)
+
+    def _where(
+        self, partitions: Collection[str], features: Features, cpus: int, memory_mb: int, gpus: int
+    ) -> frozenset[str]:
+        key = (partitions, features, cpus, memory_mb, gpus)
+        found = self._known.get(key)
+        if found is None:
+            up = {name for name in partitions if name in self._partitions and self._partitions[name].up}
+            alike = (
+                rows
+                for rows in self._alike.values()
+                if not up.isdisjoint((row := self._nodes[next(iter(rows))]).partitions)
+                and any(alternative <= set(row.features) for alternative in features)
+                and row.cpus >= cpus
+                and row.memory_mb >= memory_mb
+                and row.gpus >= gpus
+            )
+            found = self._known[key] = frozenset().union(*alike)
+        return found

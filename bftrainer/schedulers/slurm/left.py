@@ -1,0 +1,41 @@
+"""What is left of a node that jobs share, and what a job wants of nodes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a node that jobs share."""
+
+    cpus: int
+    memory_mb: int
+    gpus: int
+
+    def fits(self, job: JobRow) -> bool:
+        """Whether a job may have its part of it."""
+        return (
+            job.shares
+            and self.cpus >= max(1, job.cpus)
+            and self.memory_mb >= job.memory_mb
+            and self.gpus >= job.gpus
+        )
+
+
+def wish(job: JobRow) -> object:
+    """All that says where a job can start."""
+    what = (job.count, job.all_cpus, job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
+    return what, job.partitions, job.required, job.excluded, job.reservation, job.limit_s, job.reason
+
+
+def left_of(row: NodeRow) -> Left:
+    """What its jobs leave of a node."""
+    return Left(row.cpus - row.cpus_used, row.memory_mb - row.memory_used_mb, row.gpus - row.gpus_used)
+
+
+def whole(row: NodeRow) -> Left:
+    """All of a node."""
+    return Left(row.cpus, row.memory_mb, row.gpus)
