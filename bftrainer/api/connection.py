@@ -27,6 +27,7 @@ READ_AHEAD = 16 * 1024
 """So much of a body is read before a handler asks for it."""
 LINGER_S = 1.0
 """For so long a body that nobody reads is thrown away, so that its client can take the answer."""
+CONTINUE = "100-continue"
 END_OF_HEAD = b"\r\n\r\n"
 REASONS = {408: "Request Timeout", 429: "Too Many Requests", 431: "Request Header Fields Too Large"}
 RETRIED = frozenset({429, 503})
@@ -166,9 +167,11 @@ def one_request(handle: Handle) -> Handle:
             raise TypeError(f"{type(connection).__name__} is no Connection")
         connection.begin(request)
         try:
-            response = await handle(request)
-        except web.HTTPException as error:  # where the application has not come into play
-            response = refusal(request, error)
+            if request.headers.get("Expect", CONTINUE).lower() == CONTINUE:
+                response = await handle(request)
+            else:  # aiohttp fails at some of them
+                said = f"a request may expect {CONTINUE}, nothing else"
+                response = web.json_response({"error": said}, status=417)
         finally:
             connection.place.rests()
             if connection.place.connected:
@@ -177,13 +180,6 @@ def one_request(handle: Handle) -> Handle:
         return response
 
     return handler
-
-
-def refusal(request: web.BaseRequest, error: web.HTTPException) -> web.Response:
-    """The answer to a request that aiohttp refuses: no such route, or not with this method."""
-    said = f"{request.method} {request.path}: {error.reason}"
-    headers = {key: value for key, value in error.headers.items() if key == "Allow"}
-    return web.json_response({"error": said}, status=error.status, headers=headers)
 
 
 def connection_of(request: web.BaseRequest) -> Connection | None:

@@ -8,7 +8,6 @@ from aiohttp import web
 
 from bftrainer.api.admission import RETRY_S, BusyError
 from bftrainer.api.callers import SCHEME, NotAllowedError, UnauthenticatedError
-from bftrainer.api.connection import refusal
 from bftrainer.errors import BftrainerError, NameTakenError, StoreError, UnstorableError
 
 
@@ -63,4 +62,11 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.RequestPayloadError as error:
         return web.json_response({"error": f"the request's body cannot be read: {error}"}, status=400)
     except web.HTTPException as error:  # no such route, or not with this method
-        return refusal(request, error)
+        return _refusal(request, error)
+
+
+def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
+    """The answer to a request that aiohttp refuses: no such route, or not with this method."""
+    said = f"{request.method} {request.path}: {error.reason}"
+    headers = {key: value for key, value in error.headers.items() if key == "Allow"}
+    return web.json_response({"error": said}, status=error.status, headers=headers)

@@ -71,7 +71,7 @@ class Munge:
         Raises:
             MungeError: The credential is forged, used, too old, or for another payload.
         """
-        if not credential or len(credential) > MAX_LENGTH:
+        if not credential or len(credential) > MAX_LENGTH or not credential.isascii():
             raise MungeError("that is no munge credential")
         code, said = await self._run("unmunge", credential, "--keys", "STATUS,ENCODE_TIME,UID")
         if code:

@@ -145,6 +145,11 @@ def test_what_is_no_credential_is_refused(munge: Munge, shown: str | None) -> No
     assert code == 401 and "munge" in said["error"]
 
 
+def test_bytes_that_are_no_text_are_no_credential(munge: Munge) -> None:
+    with pytest.raises(MungeError, match="no munge credential"):  # as aiohttp hands on such a header
+        asyncio.run(munge.decode(b"\xff".decode(errors="surrogateescape"), digest("GET", "/", b"")))
+
+
 def test_a_credential_of_another_cluster_is_refused(munge: Munge) -> None:
     with running_munge() as other:
         code, said = send(munge, credential(Munge(other)))

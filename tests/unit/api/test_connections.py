@@ -182,7 +182,8 @@ def test_work_is_not_the_clients_time(tmp_path: Path) -> None:
             "no request that can be read",
         ),
         (b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "be read"),
-        (b"GET /v1/wait HTTP/1.1\r\nHost: x\r\nExpect: a miracle\r\n\r\n", 417, "GET"),
+        (b"GET /v1/wait HTTP/1.1\r\nHost: x\r\nExpect: a miracle\r\n\r\n", 417, "nothing else"),
+        (b"GET /v1/wait HTTP/1.1\r\nHost: x\r\nExpect: \xff\r\n\r\n", 417, "nothing else"),
     ],
 )
 def test_what_is_no_request_is_answered_in_json_and_the_connection_ends(
