@@ -64,7 +64,10 @@ class _Market:
 
     def cheapest(self, free: Collection[str], count: int) -> set[str]:
         """Take the `count` cheapest of `free`. A trainer that loses one values the next one anew."""
-        taken = set(islice((node for node in self._unused if node in free), count))
+        if len(free) == count:  # there is no choice
+            taken = set(free)
+        else:
+            taken = set(islice((node for node in self._unused if node in free), count))
         for node in taken & self._owner.keys():
             self._size[self._owner[node]] -= 1
         if len(taken) < count:
