@@ -22,6 +22,8 @@ DESCRIPTORS = 8192
 """A daemon needs one for each connection."""
 COMMAND_S = 10.0
 ALLOWED = ("sbatch", "scancel")
+RULE = re.compile(r"^\s+\(([^)]*)\)\s+(.*)$", re.MULTILINE)
+"""A rule as `sudo -l` lists it: as whom, and which commands."""
 UNIT = (
     "LoadState",
     "ActiveState",
@@ -77,7 +79,7 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
             not_checked(check, f"only root and {account.pw_name} can ask", "run the check as one of them")
         ]
     code, listed = await _run([prefix[0], "-n", "-l", *whose])
-    if code:
+    if code or not RULE.search(listed):  # sudo says with exit code 0, too, that there is none
         remedy = "write /etc/sudoers.d/bftrainer as docs/site-mode.md has it"
         return [wrong(check, f"sudo lists nothing for {account.pw_name}: {_last(listed)}", remedy)]
     found = too_much(listed, account.pw_name)
@@ -100,7 +102,7 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
 def too_much(listed: str, account: str) -> list[Finding]:
     """What `sudo -l` lists beyond the two commands, and whom it lets the account be beyond a group. Pure."""
     found = []
-    for whom, commands in re.findall(r"^\s+\(([^)]*)\)\s+(.*)$", listed, re.MULTILINE):
+    for whom, commands in RULE.findall(listed):
         bare = [word.strip() for word in re.sub(r"\b[A-Z_]+:\s*", "", commands).split(",")]
         more = [word for word in bare if Path(word.split(" ")[0]).name not in ALLOWED]
         if more:

@@ -92,12 +92,16 @@ def test_the_rule_is_asked_for_a_user_of_the_site(tmp_path: Path) -> None:
     assert [one.level for one in asyncio.run(machine.sudo(own, ""))] == [Level.NOT_CHECKED]
 
 
-def test_a_site_without_its_rule_is_wrong(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [("a password is required", 1), ("User bftrainer is not allowed to run sudo on login1.", 0)],
+)
+def test_a_site_without_its_rule_is_wrong(tmp_path: Path, said: str, code: int) -> None:
     sudo = tmp_path / "sudo"
-    sudo.write_text("#!/bin/sh\necho 'a password is required' >&2\nexit 1\n")
+    sudo.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit {code}\n")
     sudo.chmod(0o755)
-    (found,) = asyncio.run(machine.sudo(site(tmp_path, sudo), "alice"))
-    assert (found.level, "a password is required" in found.found) == (Level.WRONG, True)
+    (found,) = asyncio.run(machine.sudo(site(tmp_path, sudo), ""))
+    assert (found.level, said in found.found) == (Level.WRONG, True)
     assert asyncio.run(machine.sudo(site(tmp_path, "doas"), "alice"))[0].level is Level.NOT_CHECKED
     assert asyncio.run(machine.sudo(settings(tmp_path), "alice")) == []
 
