@@ -361,6 +361,24 @@ def test_the_daemons_secrets_cannot_be_read(site: Site, users: tuple[str, str]) 
     assert refused(site.run(users[0], "cat", f"/proc/{site.daemon.pid}/environ"))
 
 
+def test_the_check_of_the_site_finds_it_safe(site: Site, users: tuple[str, str]) -> None:
+    def checked(user: str) -> dict[str, str]:
+        config = str(site.place / "daemon.yaml")
+        command = [sys.executable, "-m", "bftrainer", "admin", "check", "--json", "--user", user]
+        done = subprocess.run(
+            [*command, "--config", config], capture_output=True, text=True, check=False, env=site.bed.env
+        )
+        return {one["check"]: one["level"] for one in json.loads(done.stdout)}
+
+    found = checked(users[0])
+    safe = ("sudo rule", "munge", "state directory", "socket", "slurm", f"settings {site.place}/daemon.yaml")
+    assert {name: found[name] for name in safe} == dict.fromkeys(safe, "ok"), found
+    assert checked("nobody")["sudo rule"] == "wrong", "the rule does not cover this one"
+    (site.place / "daemon.yaml").chmod(0o666)
+    assert checked(users[0])[f"settings {site.place}/daemon.yaml"] == "wrong"
+    (site.place / "daemon.yaml").chmod(0o644)
+
+
 def test_a_pilots_secret_is_nowhere_to_be_found(site: Site, users: tuple[str, str]) -> None:
     alice, bob = users
     job, _, agent = site.pilot(bob)
