@@ -161,15 +161,19 @@ class World(Site):
 
     def ready(self) -> list[str]:
         """Why the daemon is not ready; empty if it is."""
+        found: list[str] = json.loads(self.ask("/readyz")[1])["reasons"]
+        return found
 
-        async def ask() -> list[str]:
+    def ask(self, path: str) -> tuple[int, str]:
+        """Status and text of what the daemon answers."""
+
+        async def ask() -> tuple[int, str]:
             connector = aiohttp.UnixConnector(path=str(self.socket))
             async with (
                 aiohttp.ClientSession(connector=connector) as http,
-                http.get("http://bftrainer/readyz") as answer,
+                http.get(f"http://bftrainer{path}") as answer,
             ):
-                found: list[str] = (await answer.json())["reasons"]
-                return found
+                return answer.status, await answer.text()
 
         return asyncio.run(ask())
 
@@ -261,6 +265,8 @@ class Watch:
         world.until(lambda: world.samples() > self.samples, 30, "the good trainer goes on")
         assert world.memory_mb() <= memory_mb
         assert world.get("status")["pid"] == self.pid
+        for path in ("/v1/trainers", "/v1/events", "/v1/pool", "/v1/reports", "/metrics", "/healthz"):
+            assert world.ask(path)[0] == 200, (path, world.ask(path))
 
     def slowest(self, count: int = 5) -> str:
         """The longest turns of the daemon's loop, in words."""
