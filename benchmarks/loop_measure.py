@@ -76,7 +76,8 @@ class Readiness:
                     aiohttp.ClientSession(connector=connector, timeout=timeout) as http,
                     http.get("http://bftrainer/readyz") as answer,
                 ):
-                    self.said.update((await answer.json())["reasons"])
+                    told = await answer.json()
+                    self.said.update(told.get("reasons", [f"refused with {answer.status}"]))
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 self.said[f"no answer ({type(error).__name__})"] += 1
             await asyncio.sleep(ASK_S)
