@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from bftrainer.store import tables as t
 from tests.support.hostile.attacks import attacking
-from tests.support.hostile.world import NODES, World
+from tests.support.hostile.world import GOOD, NODES, World
 from tests.support.site import SCRIPTS
 
 LOCKED_S = 40.0
@@ -143,17 +143,19 @@ def many_events(world: World, options: Options) -> Iterator[None]:
 
 
 def _fill(world: World, trainers: int, events: int, kept: Path | None) -> None:
-    """Fill the store; trainers that have not ended run `steady.py`, behind the one that behaves."""
+    """Fill the store; trainers that wait run `steady.py`, and the first is the one that behaves."""
     database = world.state / "bftrainer.db"
     if kept is not None and kept.exists():
         shutil.copyfile(kept, database)
         return
     growth.fill(database, 1000, trainers, events, days=20.0)
     with sa.create_engine(f"sqlite:///{database}").begin() as c:
-        rows = c.execute(sa.select(t.trainers.c.id, t.trainers.c.spec).where(t.trainers.c.ended_at.is_(None)))
-        for id_, spec in rows.all():
+        unfinished = sa.select(t.trainers.c.id, t.trainers.c.spec).where(t.trainers.c.ended_at.is_(None))
+        for place, (id_, spec) in enumerate(c.execute(unfinished.order_by(t.trainers.c.id)).all()):
             own = {**spec, "command": ["python", str(SCRIPTS / "steady.py")], "workdir": "/", "samples": None}
-            c.execute(t.trainers.update().where(t.trainers.c.id == id_).values(spec=own))
+            row = {"spec": {**own, "name": GOOD} if place == 0 else own}
+            row |= {"name": GOOD} if place == 0 else {}
+            c.execute(t.trainers.update().where(t.trainers.c.id == id_).values(**row))
     if kept is not None:
         shutil.copyfile(database, kept)
 
