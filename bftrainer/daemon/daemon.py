@@ -82,6 +82,7 @@ class Daemon:
         self.index = Index()
         self.lanes = Lanes(own, self.telemetry)
         self.runner = Runner(self.mailbox, self.journal, self.launcher, own, self.telemetry, self.index)
+        self.journal.late = self.index.reported
         self.nodes = Nodes(
             settings=own,
             clock=clock,

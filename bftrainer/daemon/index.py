@@ -103,20 +103,29 @@ class Index:
         if not own:
             del self._by_user[before.user]
         self._ended.setdefault(before.user, Counter())[ended.status] += 1
-        said = latest or before
-        self._recent[before.id] = replace(
-            before,
-            step=said.step,
-            samples=said.samples,
-            epoch=said.epoch,
-            metrics=said.metrics,
-            status=ended.status,
-            reason=ended.reason,
-            ended_at=time,
-            rate=None,
-        )
+        came = before if latest is None else _reported(before, latest)
+        over = replace(came, status=ended.status, reason=ended.reason, ended_at=time, rate=None)
+        self._recent[before.id] = over
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
+
+    def reported(self, report: Progress) -> None:
+        """A trainer that has ended lately came so far, as its last worker has told. Others are ignored."""
+        over = self._recent.get(report.trainer)
+        if over is not None:
+            self._recent[over.id] = _reported(over, report)
+
+
+def _reported(before: TrainerSummary, last: Progress) -> TrainerSummary:
+    """A trainer with what it last reported."""
+    return replace(
+        before,
+        step=last.step,
+        samples=last.samples,
+        epoch=last.epoch,
+        rate=last.rate,
+        metrics=last.metrics,
+    )
 
 
 def _new(trainer: int, spec: TrainerSpec, time: float) -> TrainerSummary:

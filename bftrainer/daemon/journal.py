@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from bftrainer.daemon.writer import Writer
 from bftrainer.daemon.writes import (
@@ -52,6 +53,8 @@ class Journal:
         self._unfinished: set[int] = set()
         self._told_of = 0  # events and pauses that were left out
         self._over: set[int] = set()  # trainers that have ended, with a report that may not be stored yet
+        self.late: Callable[[Progress], None] = lambda report: None
+        """Called with each report of a trainer that has ended: its last workers tell how far they came."""
 
     def begin(self, trainer: int) -> None:
         """Keep this trainer's latest report in memory until the trainer has ended."""
@@ -89,6 +92,7 @@ class Journal:
         self._latest[progress.trainer] = progress
         if progress.trainer not in self._unfinished:
             self._over.add(progress.trainer)
+            self.late(progress)
         self._writer.report(progress)
 
     def pause(self, pause: Pause) -> None:

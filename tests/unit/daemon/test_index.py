@@ -75,6 +75,17 @@ class StoreAndIndex(RuleBasedStateMachine):
         self.progress[id_] = Progress(time=self.now(), trainer=id_, metrics={"loss": self.time}, **told)
         self.store.progress([self.progress[id_]])
 
+    @precondition(lambda self: self.index.recent(None))
+    @rule(which=st.integers(0, 20))
+    def report_late(self, which: int) -> None:
+        over = self.index.recent(None)
+        told = {"generation": 1, "size": 0, "step": int(self.time), "samples": 8, "epoch": 1, "rate": 0.0}
+        report = Progress(
+            time=self.now(), trainer=over[which % len(over)].id, metrics={"loss": self.time}, **told
+        )
+        self.store.progress([report])
+        self.index.reported(report)
+
     @rule()
     def restart(self) -> None:
         """A new daemon begins with the store."""
