@@ -238,8 +238,12 @@ CONDITIONS: dict[str, Condition] = {
     "hellos": Condition(says="10 clients without a secret, each of which says 15 MB", attack=hellos),
     "script": Condition(says="a script floods its agent", attack=script_flood, nodes=MORE_NODES),
     "agent": Condition(says="an agent floods the daemon", attack=agent_flood, nodes=MORE_NODES),
-    "trainers": Condition(says="10,000 trainers wait", prepared=many_trainers),
-    "events": Condition(says="1,000,000 events are stored", prepared=many_events),
+    "trainers": Condition(
+        says="10,000 trainers wait, and the same is asked as in `asked`", prepared=many_trainers, attack=asked
+    ),
+    "events": Condition(
+        says="1,000,000 events are stored, and the same is asked", prepared=many_events, attack=asked
+    ),
     "asked": Condition(says="status and metrics are asked 20 times a second each", attack=asked),
     "all": Condition(says="all of these at once", attack=everything, prepared=all_prepared, nodes=MORE_NODES),
 }
