@@ -191,10 +191,11 @@ def script_flood(world: World, options: Options) -> Iterator[None]:
 @contextlib.contextmanager
 def agent_flood(world: World, options: Options) -> Iterator[None]:
     """A process with a pilot's secret says to the daemon whatever it likes, as fast as it can."""
-    world.submit("theirs", str(SCRIPTS / "steady.py"), n_max=1, weight=4)
-    world.until(lambda: world.trainer("theirs")["samples"], 60, "the other trainer trains")
-    found = world.trainer("theirs")
-    (node,) = found["members"]
+    if not (others := _others(world)):
+        world.other("theirs")
+        others = _others(world)
+    found = world.trainer(others[0])
+    node = found["members"][0]
     tag, secret = world.secret(node)
     joined = {"type": "joined", "generation": 9, "step": 1, "size": 1, "survivor": True, "pause_s": 0.1}
     messages = [
@@ -204,6 +205,12 @@ def agent_flood(world: World, options: Options) -> Iterator[None]:
     ]
     with attacking("agent_flood", at=world.agents_at, node=node, tag=tag, secret=secret, messages=messages):
         yield
+
+
+def _others(world: World) -> list[str]:
+    """The names of trainers that run beside the one that behaves."""
+    running = world.get("status")["running"]
+    return [trainer["name"] for trainer in running if trainer["name"] != GOOD and trainer["members"]]
 
 
 # all of it
