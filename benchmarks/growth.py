@@ -171,7 +171,7 @@ def daemon(root: Path, **settings: object) -> Iterator[tuple[int, dict[str, floa
     words = [sys.executable, "-m", "bftrainer", "daemon", "--scheduler", "local", "--state-dir", str(root)]
     words += ["--log", str(log), "--nodes", "1", "--from", "1970-01-01T00:00:00"]
     environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_")}
-    settings = {"requests_per_second": 100_000, **settings}  # what asks here asks faster than users may
+    settings = {"max_requests_per_second": 100_000, **settings}  # what asks here asks faster than users may
     environ |= {f"BFTRAINER_{k.upper()}": str(v) for k, v in settings.items()}
     environ |= {"XDG_CONFIG_HOME": str(root), "BFTRAINER_SITE_CONFIG": str(root / "none")}
     began = time.perf_counter()

@@ -233,10 +233,10 @@ class Admission:
             self._pruned_at = now
             self._buckets = {other: b for other, b in self._buckets.items() if now - b.at < BURST_S}
         if bucket.tokens < 1:
-            self._tell("requests_per_second", owner)
+            self._tell("max_requests_per_second", owner)
             raise BusyError(
-                f"you send more than {rate:g} requests in a second (requests_per_second); send fewer, and "
-                "try again in a moment",
+                f"you send more than {rate:g} requests in a second (max_requests_per_second); send fewer, "
+                "and try again in a moment",
                 429,
             )
         bucket.tokens -= 1

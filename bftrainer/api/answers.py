@@ -59,7 +59,7 @@ class Answers:
                         await response.write(piece)
                     await response.write_eof()
             except TimeoutError:
-                self._bounded("answer_s", user)
+                self._bounded("answer_timeout_s", user)
                 if request.transport is not None:
                     request.transport.abort()
             return response
@@ -69,12 +69,14 @@ class Answers:
         """While an answer of so many bytes is under way."""
         # one answer is always possible: its own size has a bound
         if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
-            self._bounded("answers_mb_max", user)
-            raise BusyError("read the large answers that you have asked for first (answers_mb_max)", 429)
-        if self._bytes and self._bytes.total() + size > self._most:
-            self._bounded("answers_mb_max", user)
+            self._bounded("max_answers_waiting_mb", user)
             raise BusyError(
-                "large answers are under way to others; try again in a minute (answers_mb_max)", 503
+                "read the large answers that you have asked for first (max_answers_waiting_mb)", 429
+            )
+        if self._bytes and self._bytes.total() + size > self._most:
+            self._bounded("max_answers_waiting_mb", user)
+            raise BusyError(
+                "large answers are under way to others; try again in a minute (max_answers_waiting_mb)", 503
             )
         self._bytes[user] += size
         try:

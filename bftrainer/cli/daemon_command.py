@@ -92,7 +92,7 @@ def command(
             if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = "from" if name == "start" else name
                 raise click.UsageError(f"--{option} is for --scheduler {here}; it is {settings.scheduler}")
-    limit = LogLimit(settings.log_lines_per_minute, settings.log_kb_per_minute)
+    limit = LogLimit(settings.max_log_lines_per_minute, settings.max_log_kb_per_minute)
     configure(settings.log_format, verbose=verbose, limit=limit)
     faulthandler.enable()  # systemd ends a daemon that is stuck by SIGABRT: its stacks are worth having
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
@@ -100,7 +100,7 @@ def command(
     shared = settings.state_dir_on_network
     make_state_dir(settings.state_dir, private=settings.mode == "site", on_network=shared, say=_say)
     with exclusively(settings.state_dir, on_network=shared):
-        store = SqlStore(settings.database, query_s=settings.read_s / 2)
+        store = SqlStore(settings.database, query_s=settings.read_timeout_s / 2)
         try:
             played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
             daemon = compose(settings, store, played, _say)

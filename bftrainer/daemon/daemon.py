@@ -143,7 +143,7 @@ class Daemon:
             history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
             lanes=self.lanes,
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
-            answers=Answers(own.answers_mb_max * MB, own.answer_s, self.telemetry.bounded),
+            answers=Answers(own.max_answers_waiting_mb * MB, own.answer_timeout_s, self.telemetry.bounded),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -248,7 +248,7 @@ class Daemon:
 def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:
     """The journal, and its writer, which has the store to itself as far as writing goes."""
     backlog = Backlog(
-        bound=lambda: own.current.queued_writes, row_every_s=lambda: own.current.keep_reports_every_s
+        bound=lambda: own.current.max_writes_waiting, row_every_s=lambda: own.current.keep_reports_every_s
     )
     return Journal(
         Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
@@ -259,8 +259,8 @@ def _hub_limits(settings: LiveSettings) -> HubLimits:
     own = settings.current
     return HubLimits(
         message=own.max_message_kb * 1000,
-        per_second=own.max_message_rate,
-        queue=own.max_queue_kb * 1000,
+        per_second=own.max_messages_per_second,
+        queue=own.max_unsent_kb * 1000,
         newcomers=own.max_newcomers,
     )
 
@@ -308,14 +308,14 @@ def _launchers(
         nodes_see_us_at=own.address,
         state_dir=own.state_dir,
         orphan_s=own.orphan_s,
-        helper_memory_mb=own.helper_memory_mb,
-        helper_connections=own.helper_connections,
+        max_helper_memory_mb=own.max_helper_memory_mb,
+        max_helper_connections=own.max_helper_connections,
         warm_pool=own.warm_pool,
         trainer_dir=own.trainer_dir,
         store_id=_store_id(store),
         grace_s=own.stop_grace_s,
         clock=clock.now,
-        limits=Limits(start_s=own.start_limit_s, progress_s=own.progress_limit_s),
+        limits=Limits(start_s=own.start_timeout_s, progress_s=own.progress_timeout_s),
         bounds=Bounds(metrics=own.max_metrics, hit=hit),
     )
 

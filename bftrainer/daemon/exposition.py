@@ -51,7 +51,7 @@ class Exposition:
         return await asyncio.shield(self._made[key][1])
 
     async def _make(self, caller: Caller, status: Mapping[str, Any], trainers: Trainers) -> Answer:
-        registry, most = self._telemetry.metrics.registry, self._settings.current.metrics_series_max
+        registry, most = self._telemetry.metrics.registry, self._settings.current.max_metrics_series
 
         def make() -> Answer:
             return Answer(render(registry, status, trainers(), most), {}, METRICS_TYPE)

@@ -47,7 +47,7 @@ class History:
     def _answer(
         self, what: str, limit: int, trainer: int | None, user: str | None, before: int | None
     ) -> Answer:
-        most, size, step = self.settings.current.answer_mb_max * MB, 0, FIRST
+        most, size, step = self.settings.current.max_answer_mb * MB, 0, FIRST
         texts = list[bytes]()
         while len(texts) < limit:
             asked = min(step, limit - len(texts))

@@ -161,7 +161,7 @@ class Journal:
         more = own.events_left_out + own.pauses_left_out - self._told_of
         if more:
             self._told_of += more
-            self._telemetry.bounded("queued_writes", times=more)
+            self._telemetry.bounded("max_writes_waiting", times=more)
         for trainer in [id_ for id_ in self._over if not self._writer.has_report(id_)]:
             self._over.remove(trainer)
             self._latest.pop(trainer, None)

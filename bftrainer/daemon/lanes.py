@@ -34,7 +34,7 @@ class Lane:
 
         Raises:
             BusyError: as many requests wait as may, of the user or of all users.
-            LateError: there is no answer after `read_s`.
+            LateError: there is no answer after `read_timeout_s`.
         """
         self._admit(user)
         given_up = began = False
@@ -48,12 +48,12 @@ class Lane:
 
         future = asyncio.wrap_future(self._thread.submit(unless_given_up))
         future.add_done_callback(lambda done: self._done(user, done))
-        limit_s = self._settings.current.read_s
+        limit_s = self._settings.current.read_timeout_s
         done, _ = await asyncio.wait({future}, timeout=limit_s)
         if done:
             return future.result()
         given_up = True
-        self._telemetry.bounded("read_s", user)
+        self._telemetry.bounded("read_timeout_s", user)
         if not began:  # each request before it has its own limit
             raise LateError(f"others' requests keep {self._work} busy for {limit_s:g} s; try again later")
         self._telemetry.happened("reads", f"{self._work} takes more than {limit_s:g} s")
@@ -64,13 +64,13 @@ class Lane:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _admit(self, user: str) -> None:
-        most = self._settings.current.reads_waiting_max
+        most = self._settings.current.max_reads_waiting
         own = max(1, most // SHARE)
         if self._waiting[user] >= own:
-            self._telemetry.bounded("reads_waiting_max", user)
+            self._telemetry.bounded("max_reads_waiting", user)
             raise BusyError(f"{own} of your requests wait for {self._work}; ask one after the other", 429)
         if self._waiting.total() >= most:
-            self._telemetry.bounded("reads_waiting_max", user)
+            self._telemetry.bounded("max_reads_waiting", user)
             self._telemetry.happened("reads", f"{most} requests wait for {self._work}: more are refused")
             raise BusyError(f"{most} requests wait for {self._work}; try again in a few seconds", 503)
         self._waiting[user] += 1

@@ -60,7 +60,7 @@ class Listeners:
         await self._to_prometheus(stack, own)
 
     async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
-        places = self._admission(own, room.users, own.max_connections_per_user, own.requests_per_second)
+        places = self._admission(own, room.users, own.max_connections_per_user, own.max_requests_per_second)
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
@@ -71,7 +71,7 @@ class Listeners:
     async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
-            rate = AGENTS_RATE * own.requests_per_second
+            rate = AGENTS_RATE * own.max_requests_per_second
             places = self._admission(own, room.agents, own.max_connections_per_user, rate)
             await _serve(stack, app, self.tcp, places)
         else:  # nobody but our own user can connect
@@ -84,7 +84,7 @@ class Listeners:
         if own.metrics_port is None:
             return
         reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
-        places = self._admission(own, METRICS_CONNECTIONS, METRICS_CONNECTIONS, own.requests_per_second)
+        places = self._admission(own, METRICS_CONNECTIONS, METRICS_CONNECTIONS, own.max_requests_per_second)
         await _serve(
             stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
         )
@@ -103,7 +103,7 @@ class Listeners:
             site=own.mode == "site",
             admins=lambda: self.settings.current.admins,
             munge=munge,
-            lookup_s=own.user_lookup_s,
+            lookup_s=own.user_lookup_timeout_s,
         )
 
 

@@ -1,4 +1,4 @@
-"""Deletes what the store holds for longer than `keep_events_days`, or beyond `store_max_mb`: step by step."""
+"""Deletes what the store holds for longer than `keep_events_days`, or beyond `max_store_mb`: step by step."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Pruning:
             StoreError: nothing was deleted.
         """
         own = self._settings.current
-        trimmed = self._store.trim(own.store_max_mb * 1_000_000, STEP_ROWS)
+        trimmed = self._store.trim(own.max_store_mb * 1_000_000, STEP_ROWS)
         if trimmed is not None:
             kind, count = trimmed
-            self._telemetry.bounded("store_max_mb", kind, times=count)
+            self._telemetry.bounded("max_store_mb", kind, times=count)
             return 0.0
         before = oldest_kept(own, self._clock.now())
         deleted = 0 if before is None else self._store.prune(before, STEP_ROWS)

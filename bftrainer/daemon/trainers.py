@@ -125,7 +125,7 @@ class Trainers:
         ids = {t.id for t in holding}
         every = self.index.of(user)
         rest = every[bisect_right(every, after, key=lambda t: t.id) :]
-        most = self.settings.current.list_max
+        most = self.settings.current.max_listed
         waiting = list(islice((t for t in rest if t.id not in ids), most))
         left = len(rest) - sum(id_ > after for id_ in ids) - len(waiting)
         return Page(holding=() if after else holding, waiting=waiting, left=left)
@@ -154,7 +154,7 @@ class Trainers:
 
     def _answer(self, page: Page, ended: Sequence[TrainerSummary], moment: Moment, total: int) -> Answer:
         """The answer with these trainers, as many as fit; `total` have ended, those of pages before aside."""
-        most = self.settings.current.answer_mb_max * MB // 3
+        most = self.settings.current.max_answer_mb * MB // 3
 
         def lines(some: Sequence[TrainerSummary], most: float) -> list[tuple[int, bytes]]:
             texts = encoded((listed_view(self.view(t, moment)) for t in some), most)

@@ -43,8 +43,8 @@ class Launchers:
         nodes_see_us_at: str,
         state_dir: Path,
         orphan_s: float,
-        helper_memory_mb: int,
-        helper_connections: int,
+        max_helper_memory_mb: int,
+        max_helper_connections: int,
         trainer_dir: str,
         store_id: str,
         **options: Any,
@@ -57,7 +57,7 @@ class Launchers:
         Each helper through which one trainer's workers find each other has its own bounds.
         """
         folders = Folders(trainer_dir=trainer_dir, store_id=store_id)
-        bounds = {"memory_mb": helper_memory_mb, "connections": helper_connections}
+        bounds = {"memory_mb": max_helper_memory_mb, "connections": max_helper_connections}
         drivers = DriverProcesses(nodes_see_us_at, state_dir / "horovod", orphan_s=orphan_s, **bounds)
         stores = StoreHost(nodes_see_us_at, **bounds)
         by_name: dict[str, AgentLauncher[Any]] = {

@@ -46,21 +46,21 @@ class AgentLimits(Section):
             told="the log and status",
         ),
     ] = 64
-    max_message_rate: Annotated[
+    max_messages_per_second: Annotated[
         float,
         Field(ge=1, le=10_000, allow_inf_nan=False),
         Setting(
             help="messages of one agent in a second, over a while",
             more="An agent that was quiet may send twenty times as many at once. A message counts once more "
-            "for every 4 KiB. Agents merge reports of progress, and let a worker wait that says too much.",
-            unit="1/s",
+            "for every 4 kB. Agents merge reports of progress, and let a worker wait that says too much.",
+            unit="messages",
             live=True,
             at_bound="the daemon reads no more until it is time; after 30 s of this it ends the pilot, and "
             "leaves the node alone for a while",
             told="the log and status, and the reason why the node is left alone",
         ),
     ] = 20.0
-    max_queue_kb: Annotated[
+    max_unsent_kb: Annotated[
         int,
         Field(ge=256, le=1_000_000),
         Setting(

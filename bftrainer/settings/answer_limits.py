@@ -12,7 +12,7 @@ from bftrainer.settings.setting import Section, Setting
 class AnswerLimits(Section):
     """What the daemon's answers may take at most."""
 
-    list_max: Annotated[
+    max_listed: Annotated[
         int,
         Field(ge=10, le=100_000),
         Setting(
@@ -23,7 +23,7 @@ class AnswerLimits(Section):
             told="the caller learns how many are left out; list --all asks for all, page by page",
         ),
     ] = 1000
-    answer_mb_max: Annotated[
+    max_answer_mb: Annotated[
         int,
         Field(ge=1, le=1000),
         Setting(
@@ -34,7 +34,7 @@ class AnswerLimits(Section):
             told="a header of the answer leads to the rest, and the commands follow it",
         ),
     ] = 8
-    answers_mb_max: Annotated[
+    max_answers_waiting_mb: Annotated[
         int,
         Field(ge=1, le=10_000),
         Setting(
@@ -45,7 +45,7 @@ class AnswerLimits(Section):
             told="status 429 or 503; admins see it in status",
         ),
     ] = 64
-    answer_s: Annotated[
+    answer_timeout_s: Annotated[
         float,
         Field(gt=0, le=3600),
         Setting(
@@ -55,7 +55,7 @@ class AnswerLimits(Section):
             told="admins see it in status",
         ),
     ] = 60.0
-    reads_waiting_max: Annotated[
+    max_reads_waiting: Annotated[
         int,
         Field(ge=4, le=10_000),
         Setting(
@@ -67,7 +67,7 @@ class AnswerLimits(Section):
             told="status 429 or 503; readiness says so, and admins see it in status",
         ),
     ] = 64
-    read_s: Annotated[
+    read_timeout_s: Annotated[
         float,
         Field(gt=0, le=3600),
         Setting(
@@ -78,7 +78,7 @@ class AnswerLimits(Section):
             told="status 503 with the reason; readiness says so for a minute if it is the store that is slow",
         ),
     ] = 10.0
-    metrics_series_max: Annotated[
+    max_metrics_series: Annotated[
         int,
         Field(ge=100, le=1_000_000),
         Setting(

@@ -21,7 +21,7 @@ class UserLimits(Section):
         Setting(
             help="largest spec",
             more="`bftrainer submit` reads no more than that of a file.",
-            unit="KB",
+            unit="kB",
             live=True,
             set_by=SetBy.USER,
             at_bound=AT_SUBMIT,
@@ -87,7 +87,7 @@ class UserLimits(Section):
             told="its user (status 503), to try later",
         ),
     ] = 20_000
-    start_limit_s: Annotated[
+    start_timeout_s: Annotated[
         Positive | None,
         Setting(
             help="time in which a worker has to be ready, and to join the other members; never: no limit",
@@ -98,7 +98,7 @@ class UserLimits(Section):
             told="the user, in `show` and in the worker's log",
         ),
     ] = 1800.0
-    progress_limit_s: Annotated[
+    progress_timeout_s: Annotated[
         Positive | None,
         Setting(
             help="time in which a trainer that has told of progress has to do so again, and in which its "

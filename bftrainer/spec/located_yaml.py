@@ -44,7 +44,7 @@ class SpecError(BftrainerError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How large a text of YAML may be: in KB (1024 bytes), and in values, keys included."""
+    """How large a text of YAML may be: in kB (1000 bytes), and in values, keys included."""
 
     kb: int
     values: int
@@ -52,7 +52,7 @@ class Bounds:
 
 SPEC = Bounds(kb=32, values=4096)
 """One spec, of anybody."""
-SPECS = Bounds(kb=16 * 1024, values=2**22)
+SPECS = Bounds(kb=16_000, values=2**22)
 """A list of specs, which only its user's own processes read."""
 
 Location = tuple[int | str, ...]
@@ -90,8 +90,8 @@ def compose(text: str, name: str, bounds: Bounds = SPEC) -> Document:
     """
     try:
         size = len(text.encode())
-        if size > bounds.kb * 1024:
-            raise SpecError(f"{name}: {size} bytes; a spec has at most {bounds.kb} KB: shorten it")
+        if size > bounds.kb * 1000:
+            raise SpecError(f"{name}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
         reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values)
         return Document(name, reader.document(), reader.lines)
     except yaml.YAMLError as error:

@@ -25,10 +25,10 @@ def read(path: Path, bounds: Bounds = SPEC) -> str:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise SpecError(f"{path}: not a regular file; write the spec to one, and name that")
-            found = file.read(bounds.kb * 1024 + 1)
+            found = file.read(bounds.kb * 1000 + 1)
             size = max(len(found), os.fstat(file.fileno()).st_size)
-        if len(found) > bounds.kb * 1024:
-            raise SpecError(f"{path}: {size} bytes; a spec has at most {bounds.kb} KB: shorten it")
+        if len(found) > bounds.kb * 1000:
+            raise SpecError(f"{path}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
         return found.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: {error}") from error

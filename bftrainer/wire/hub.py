@@ -243,7 +243,7 @@ class Hub:
                 agent.cut()
                 return
             if wait_s and not was_short:
-                events.at_bound("max_message_rate", node, per_second)
+                events.at_bound("max_messages_per_second", node, per_second)
             was_short = rate.is_short
             await asyncio.sleep(wait_s)  # what it sends meanwhile waits on its side
 
@@ -261,7 +261,7 @@ class Hub:
         agent.is_cut = True
         agent.cut()
         if self._events is not None:
-            self._events.at_bound("max_queue_kb", node, self._limits().queue / 1000)
+            self._events.at_bound("max_unsent_kb", node, self._limits().queue / 1000)
 
     def _forget(self, node: str, agent: _Agent) -> bool:
         """Drop a node's connection; whether it was the present one."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-PART = 4096
+PART = 4000
 """A message costs one token, and one more for so many bytes."""
 SLICE_S = 0.005
 """After so much work the event loop does something else, for as long."""

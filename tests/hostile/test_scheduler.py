@@ -33,7 +33,7 @@ class MadSlurm(World):
     """A daemon whose Slurm is a folder of stand-ins."""
 
     def __init__(self) -> None:
-        super().__init__(("n1",), poll_s=0.2, command_timeout_s=COMMAND_S, max_queue_mb=16)
+        super().__init__(("n1",), poll_s=0.2, command_timeout_s=COMMAND_S, max_squeue_mb=16)
         folder = self.root / "slurm"
         folder.mkdir()
         self.slurm = Commands(folder)

@@ -21,7 +21,12 @@ MEMORY_MB = 32
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    settings = {"poll_s": 0.05, "t_fwd_s": 60, "helper_memory_mb": MEMORY_MB, "helper_connections": 256}
+    settings = {
+        "poll_s": 0.05,
+        "t_fwd_s": 60,
+        "max_helper_memory_mb": MEMORY_MB,
+        "max_helper_connections": 256,
+    }
     with running_at_will("a", "b", "c", "d", **settings) as site:
         yield site
 

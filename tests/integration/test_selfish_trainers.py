@@ -16,7 +16,7 @@ def submit(site: Site, name: str, command: list[str], **nodes: int) -> Any:
 
 
 def test_a_script_that_never_trains_loses_its_nodes() -> None:
-    with running(always("n1", "n2"), start_limit_s=3, max_failures=0) as site:
+    with running(always("n1", "n2"), start_timeout_s=3, max_failures=0) as site:
         submit(site, "sleeper", ["sleep", "1000"], max=2)
         ended = site.until_ended("sleeper")
         assert ended["status"] == "failed"

@@ -39,7 +39,7 @@ def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Sl
         claim_patience_s=settings.claim_patience_s,
         clock=clock,
         cloud=settings.slurm_cloud,
-        most_bytes=1_000_000 * settings.max_queue_mb,
+        most_bytes=1_000_000 * settings.max_squeue_mb,
     )
 
 

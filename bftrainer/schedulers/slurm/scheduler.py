@@ -259,7 +259,7 @@ class SlurmScheduler:
             raise SchedulerError(reason(done, "squeue failed"))
         if done.cut:
             log.warning(
-                "squeue printed more than %d MB (max_queue_mb): the jobs of lowest priority are not seen",
+                "squeue printed more than %d MB (max_squeue_mb): the jobs of lowest priority are not seen",
                 self._most_bytes // 1_000_000,
             )
         try:

@@ -31,8 +31,8 @@ T = TypeVar("T")
 NODES = frozenset(f"n{n}" for n in range(300))
 """Many: one whose agent has misbehaved is left alone for a while."""
 PLENTY: dict[str, object] = {
-    "max_message_rate": 10_000,
-    "requests_per_second": 10_000,
+    "max_messages_per_second": 10_000,
+    "max_requests_per_second": 10_000,
     "max_submits_per_minute": 100_000,
     "submissions_per_minute": 6000,
     "max_failures": 1000,

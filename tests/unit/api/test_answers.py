@@ -76,7 +76,7 @@ def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
 
             assert await status("/large", "ann") == 429, "a quarter of all is under way for ann"
             assert (await status("/small", "ann"), await status("/large", "bob")) == (200, 200)
-            assert served.hit == [("answers_mb_max", "ann")]
+            assert served.hit == [("max_answers_waiting_mb", "ann")]
             for user in ("bob", "bob", "eve", "eve", "joe", "joe"):
                 writers.append(await stalled(server, user))
             await until_true(lambda: served.answers._bytes.total() == 64 * MB)
@@ -94,7 +94,7 @@ def test_a_client_that_does_not_take_its_answer_in_time_is_cut_off() -> None:
         async with served.running() as server:
             reader, writer = await asyncio.open_connection(server.host, server.port, limit=2)
             writer.write(b"GET /large?user=ann HTTP/1.1\r\nHost: x\r\n\r\n")
-            await until_true(lambda: served.hit == [("answer_s", "ann")])
+            await until_true(lambda: served.hit == [("answer_timeout_s", "ann")])
             assert not served.answers._bytes
             got = 0
             while piece := await reader.read(MB):

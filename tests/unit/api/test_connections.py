@@ -282,7 +282,7 @@ def test_who_asks_too_often_is_told_when_to_come_again(tmp_path: Path) -> None:
         found = [await said_to(at, GET) for _ in range(10)]
         assert [status for status, _, _ in found[:4]] == [200] * 4
         status, headers, said = found[-1]
-        assert (status, headers["retry-after"]) == (429, "1") and "requests_per_second" in said["error"]
+        assert (status, headers["retry-after"]) == (429, "1") and "max_requests_per_second" in said["error"]
 
     story(tmp_path, replace(PLENTY, per_second=1.0), tell)
 

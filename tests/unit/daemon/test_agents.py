@@ -110,10 +110,10 @@ def test_a_goodbye_is_the_agents_own_and_all_else_the_launchers(desk: Desk) -> N
 
 def test_an_agent_that_floods_loses_its_pilot_and_a_bound_is_told_with_its_user(desk: Desk) -> None:
     reports, _, heard, _ = desk
-    reports.at_bound("max_message_rate", "n0", 20.0)
+    reports.at_bound("max_messages_per_second", "n0", 20.0)
     reports.at_bound("max_newcomers", "", 512)
     assert [hits.text for hits in reports._telemetry.bounds.last_hour()] == [
-        "max_message_rate: once, most by ann",
+        "max_messages_per_second: once, most by ann",
         "max_newcomers: once",
     ]
     reports.flooded("n0", "too much")

@@ -47,7 +47,7 @@ class StuckStore(SqlStore):
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     """Bob's last trainer has the only node, and one has ended; 30 of Ann and Bob wait."""
-    own = settings_in(tmp_path, list_max=10, read_s=60.0)
+    own = settings_in(tmp_path, max_listed=10, read_timeout_s=60.0)
     StuckStore.goes_on = threading.Event()
     StuckStore.goes_on.set()
     store = StuckStore(own.database)
@@ -71,7 +71,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 def stand_still(daemon: Daemon) -> None:
     """From now on the store does not answer, and nobody waits long for it."""
     StuckStore.goes_on.clear()
-    daemon.settings.current = daemon.settings.current.model_copy(update={"read_s": 0.05})
+    daemon.settings.current = daemon.settings.current.model_copy(update={"read_timeout_s": 0.05})
 
 
 def page(daemon: Daemon, caller: Caller, **how: int) -> tuple[list[int], dict[str, str]]:
@@ -111,7 +111,7 @@ def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> No
     asyncio.run(ask())
     assert "reading" in daemon.service.readiness_problems()[-1]
     StuckStore.goes_on.set()
-    daemon.settings.current = daemon.settings.current.model_copy(update={"read_s": 60.0})
+    daemon.settings.current = daemon.settings.current.model_copy(update={"read_timeout_s": 60.0})
     assert asyncio.run(daemon.service.show(ADMIN, "t4"))["id"] == 4
 
 

@@ -23,7 +23,7 @@ class Held:
 
     def __init__(self, folder: Path, **settings: float) -> None:
         self.telemetry = Telemetry()
-        own = settings_in(folder, **{"reads_waiting_max": 8, "read_s": 60.0, **settings})
+        own = settings_in(folder, **{"max_reads_waiting": 8, "read_timeout_s": 60.0, **settings})
         self.lane = Lane("test", "reading", LiveSettings(own), self.telemetry)
         self.go, self.ran = threading.Event(), list[str]()
 
@@ -71,7 +71,7 @@ def test_so_many_wait_and_no_user_takes_all_places(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="2 of your requests wait for reading"):
             await held.lane.run("ann", held.work("more"))
-        assert held.bounds() == ["reads_waiting_max"] and held.problems() == []
+        assert held.bounds() == ["max_reads_waiting"] and held.problems() == []
         asked += [asyncio.create_task(held.lane.run("joe", held.work("joe"))) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="8 requests wait"):
@@ -96,7 +96,7 @@ def test_an_answer_that_does_not_come_is_told(tmp_path: Path) -> None:
         held.go.set()
         await until_true(lambda: not held.lane._waiting)
 
-    held = run(tmp_path, story, read_s=0.01)
+    held = run(tmp_path, story, read_timeout_s=0.01)
     assert held.ran == ["first"], "nobody waits for the second any more"
 
 

@@ -167,7 +167,7 @@ def test_paths_are_checked(desk: Callable[..., Desk], changes: dict[str, str], s
 
 def test_the_size_is_a_setting(desk: Callable[..., Desk]) -> None:
     own = desk(max_spec_kb=1)
-    assert asyncio.run(own.submit(ANN, SPEC + "#" * 2000)).endswith("a spec has at most 1 KB: shorten it")
+    assert asyncio.run(own.submit(ANN, SPEC + "#" * 2000)).endswith("a spec has at most 1 kB: shorten it")
 
 
 def test_specs_are_read_in_a_thread_of_their_own_and_few_wait_for_it(

@@ -334,7 +334,7 @@ def test_a_queue_without_end_is_read_as_far_as_the_bound(
         "squeue", f'mark=$(echo "$SQUEUE_FORMAT" | cut -c1-16); sed "s/^{MARK}/$mark/" queue; {flood}'
     )
     assert asyncio.run(commands.scheduler().poll()).idle == {"n6", "n9", "n10", "n11", "n12"}
-    assert caplog.messages[0].startswith("squeue printed more than 1 MB (max_queue_mb)")
+    assert caplog.messages[0].startswith("squeue printed more than 1 MB (max_squeue_mb)")
 
 
 def test_other_commands_without_end_are_failures(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

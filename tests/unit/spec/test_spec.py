@@ -230,9 +230,9 @@ def test_all_errors_come_at_once_in_the_order_of_lines() -> None:
 
 
 def test_too_big() -> None:
-    most = SPEC.kb * 1024
+    most = SPEC.kb * 1000
     (told,) = refused(GOOD + "#" * most)
-    assert told == f"spec.yaml: {len(GOOD) + most} bytes; a spec has at most 32 KB: shorten it"
+    assert told == f"spec.yaml: {len(GOOD) + most} bytes; a spec has at most 32 kB: shorten it"
     assert read(GOOD + "#" * (most - len(GOOD))).name == "digits-8"
 
 
@@ -267,9 +267,9 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**40)
     with pytest.raises(SpecError) as error:
         load(huge)
-    assert str(error.value) == f"{huge}: {2**40} bytes; a spec has at most 32 KB: shorten it"
+    assert str(error.value) == f"{huge}: {2**40} bytes; a spec has at most 32 kB: shorten it"
     full = tmp_path / "full.yaml"
-    full.write_text(GOOD + "#" * (SPEC.kb * 1024 - len(GOOD)))
+    full.write_text(GOOD + "#" * (SPEC.kb * 1000 - len(GOOD)))
     assert load(full).name == "digits-8"
 
 

@@ -162,7 +162,7 @@ def test_an_agent_that_does_not_read_is_cut_off_and_comes_again() -> None:
             await desk.until("up", "down", "up")
 
     at(desk, story)
-    assert desk.bounds == ["max_queue_kb"], "told once"
+    assert desk.bounds == ["max_unsent_kb"], "told once"
     assert desk.hub._waiting.bytes == 0
 
 
@@ -200,7 +200,7 @@ def test_an_agent_is_read_no_faster_than_it_may_speak_and_cut_off_if_it_goes_on(
     heard = [kind for kind, _ in desk.reports].count("said")
     burst = SMALL.per_second * BURST_S
     assert burst <= heard <= burst + 10, "then one at a time"
-    assert desk.bounds == ["max_message_rate"] and ("flooded", "n") in desk.reports
+    assert desk.bounds == ["max_messages_per_second"] and ("flooded", "n") in desk.reports
 
 
 def test_an_agent_that_connects_again_and_again_is_asked_to_come_later() -> None:
