@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bftrainer.errors import BftrainerError
+from bftrainer.wire.rates import Bucket
 
 Owner = tuple[str, int | str]
 """To whom connections are counted: ("user", uid) where that is known, else ("address", IP address)."""
@@ -89,12 +90,6 @@ class Place:
 
 
 @dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
-@dataclass(slots=True)
 class _Hits:
     """How often an owner has hit a bound since that was told."""
 
@@ -117,7 +112,7 @@ class Admission:
     now: Callable[[], float] = time.monotonic
     _places: dict[Owner, dict[Place, None]] = field(default_factory=dict)
     _exempt: set[Place] = field(default_factory=set)
-    _buckets: dict[Owner, _Bucket] = field(default_factory=dict)
+    _buckets: dict[Owner, Bucket] = field(default_factory=dict)
     _hits: dict[tuple[str, Owner], _Hits] = field(default_factory=dict)
     _pruned_at: float = 0.0
     taken: int = 0
@@ -226,20 +221,18 @@ class Admission:
         rate, now = self.bounds.per_second, self.now()
         if rate is None:
             return
-        bucket = self._buckets.setdefault(owner, _Bucket(rate * BURST_S, now))
-        bucket.tokens = min(rate * BURST_S, bucket.tokens + (now - bucket.at) * rate)
-        bucket.at = now
+        if owner not in self._buckets:
+            self._buckets[owner] = Bucket(rate, rate * BURST_S, self.now)
         if len(self._buckets) > MAX_QUIET and now - self._pruned_at > BURST_S:
             self._pruned_at = now
-            self._buckets = {other: b for other, b in self._buckets.items() if now - b.at < BURST_S}
-        if bucket.tokens < 1:
+            self._buckets = {other: b for other, b in self._buckets.items() if other == owner or not b.full}
+        if self._buckets[owner].take_if_enough():
             self._tell("max_requests_per_second", owner)
             raise BusyError(
                 f"you send more than {rate:g} requests in a second (max_requests_per_second); send fewer, "
                 "and try again in a moment",
                 429,
             )
-        bucket.tokens -= 1
 
 
 def _name(owner: Owner) -> str:

@@ -21,6 +21,7 @@ from bftrainer.settings.values import Settings
 from bftrainer.spec.located_yaml import SPEC
 from bftrainer.spec.parse import parse
 from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.wire.rates import Bucket
 
 MAX_PATH = 4096
 """Characters of a path, as in Linux."""
@@ -45,7 +46,7 @@ class Submissions:
         self._settings, self._telemetry, self._state, self._now = settings, telemetry, state, now
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="specs")
         self._waiting: Counter[int] = Counter()  # specs to be read, by uid
-        self._paid: dict[int, tuple[float, float]] = {}  # uid -> tokens, and when
+        self._rates: dict[tuple[int, int], Bucket] = {}  # of those that have submitted, by uid and bound
         self._unseen: dict[int, tuple[str, float]] = {}  # trainer -> user, and when it was stored
 
     async def read(self, caller: Caller, text: str, name: str, base: str) -> TrainerSpec:
@@ -88,21 +89,19 @@ class Submissions:
     def _check_rate(self, caller: Caller, own: Settings) -> None:
         if caller.admin:
             return
-        most, now = float(own.max_submits_per_minute), self._now()
-        tokens, at = self._paid.get(caller.uid, (most, now))
-        tokens = min(most, tokens + (now - at) * most / 60.0)
-        if tokens < 1.0:
-            wait = (1.0 - tokens) * 60.0 / most
+        most = own.max_submits_per_minute
+        self._rates = {key: bucket for key, bucket in self._rates.items() if not bucket.full}
+        bucket = self._rates.setdefault((caller.uid, most), Bucket(most / 60.0, float(most), self._now))
+        wait = bucket.take_if_enough()
+        if wait:
             raise self._beyond(
                 TooManyError(
-                    f"more than {own.max_submits_per_minute} trainers submitted in a minute; try again in "
+                    f"more than {most} trainers submitted in a minute; try again in "
                     f"{wait:.0f} s (max_submits_per_minute)"
                 ),
                 "max_submits_per_minute",
                 caller,
             )
-        self._paid = {uid: (t, a) for uid, (t, a) in self._paid.items() if now - a < 60.0}  # others are full
-        self._paid[caller.uid] = tokens - 1.0, now
 
     def _check_counts(self, caller: Caller, own: Settings) -> None:
         state, now = self._state(), self._now()

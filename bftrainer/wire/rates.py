@@ -1,4 +1,4 @@
-"""How much of the event loop, and how many messages a second, one side of a connection may use."""
+"""How much of the event loop, and how many messages or requests in a time, one client or agent may use."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ class Bucket:
         if self._level < 0 and self._short_since is None:
             self._short_since = now
         return max(0.0, -self._level / self.rate)
+
+    def take_if_enough(self, cost: float = 1.0) -> float:
+        """Take tokens unless there are too few. Returns for how many seconds to wait then, else 0."""
+        self._fill()
+        if self._level < cost:
+            return (cost - self._level) / self.rate
+        self._level -= cost
+        return 0.0
 
     def short_s(self) -> float:
         """For how long there have been too few tokens, without a time of rest; 0: there are enough."""
