@@ -106,7 +106,7 @@ class Agent:
         that fails ends its worker, and nothing else."""
         try:
             self._carry_out(order)
-        except Exception as error:
+        except Exception as error:  # a bug, or an order that nobody has thought of
             log.exception("an order of the kind %.20r fails", order.get("type"))
             self._fail(order, f"an order failed: {error!r}")
 
@@ -178,7 +178,7 @@ class Agent:
             await worker.start()
             if "go" in worker.order:
                 worker.go(worker.order["go"])
-        except Exception as error:
+        except Exception as error:  # a bug, or a program that cannot be started: the daemon has to hear of it
             log.exception("cannot start %s", worker.order["command"][:1])
             self._failed(worker, error)
 

@@ -78,7 +78,7 @@ class Runner:
         try:
             estimated = estimates_of(active, self.state.programs)
             return {t.id: found[None].points for t, found in zip(active, estimated, strict=True)}
-        except Exception:
+        except Exception:  # a bug, or observations that nobody has thought of
             log.exception("the speeds of trainers cannot be estimated")
             return {t.id: linear(1.0, t.spec.n_max) for t in active}
 
@@ -161,7 +161,7 @@ class Runner:
         for action in actions:
             try:
                 self._launcher.perform((action,))
-            except Exception:
+            except Exception:  # a bug in a launcher
                 log.exception("cannot carry out %r", action)
                 self._telemetry.happened("engine", "an action could not be carried out; see the log")
 
@@ -170,7 +170,9 @@ class Runner:
         own = self._settings.current.engine
         try:
             plan = decide(problem, own)
-        except Exception as error:
+        except (
+            Exception
+        ) as error:  # a bug, or a solver that raises what it likes; told as the plan's fallback
             log.exception("the allocator %s fails", own.allocator)
             plan = decide(problem, replace(own, allocator="knapsack"))
             plan = replace(plan, fallback=f"{type(error).__name__}: {error}"[:MOST])

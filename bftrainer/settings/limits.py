@@ -26,6 +26,7 @@ class LimitSettings(StoreLimits, AnswerLimits, AgentLimits, ConnectionLimits, Us
         Setting(
             help="lines of one kind in the daemon's log in a minute",
             more="A kind is an event, or one place of the program that writes a message.",
+            unit="lines",
             at_bound="the daemon leaves out further lines of this kind until the minute is over",
             told="a line `lines_left_out` tells how many",
         ),
@@ -72,7 +73,8 @@ class LimitSettings(StoreLimits, AnswerLimits, AgentLimits, ConnectionLimits, Us
             help="size of Slurm's queue, as squeue prints it, of which the daemon reads the rest no more",
             more="A job takes 0.2 kB, and more where its user names many nodes.",
             unit="MB",
-            at_bound="waiting jobs of the lowest priorities are not seen: no node is given back for them",
+            at_bound="waiting jobs of the lowest priorities are not seen: no node is given back for "
+            "them before Slurm preempts or a pilot's time is over",
             told="the log says so",
         ),
     ] = 64

@@ -31,6 +31,7 @@ class StoreLimits(Section):
         Field(ge=8, le=1_000_000),
         Setting(
             help="writes that wait in memory while the store does not answer",
+            unit="writes",
             live=True,
             at_bound="the oldest pauses, then the oldest events with their plans and actions are left out of "
             "the history; the latest state of each trainer is always stored",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
+from bftrainer.model.text import shown
 from bftrainer.schedulers.slurm import values
 from bftrainer.schedulers.slurm.rows import End, JobRow, Machine, NodeRow, Partition, Reservation
 from bftrainer.schedulers.slurm.values import TextError
@@ -206,7 +207,7 @@ def _job(line: str) -> JobRow:
         values.gpus(values.plain(tres)),
         values.count(all_cpus),
         shares in SHARING,
-        "".join(letter if letter.isprintable() else "?" for letter in reason),
+        shown(reason),
         name.rstrip(" "),
     )
 
