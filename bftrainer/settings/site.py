@@ -66,7 +66,7 @@ class SiteSettings(Section):
     metrics_trainers: Annotated[
         bool,
         Setting(
-            help="metrics_port shows every trainer's metrics to all who can read it",
+            help="all who can read metrics_port see every trainer's metrics",
             more="With users and names. Every user of the daemon's machine can read the port.",
         ),
     ] = False
