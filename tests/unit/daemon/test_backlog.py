@@ -184,6 +184,42 @@ def write_one(
         backlog.put_back([write])
 
 
+def test_what_gives_way_is_merged_before_what_stays_in_order() -> None:
+    """A name may be submitted again after the end of its trainer: the store must have the end first."""
+    backlog, bound = Backlog(lambda: 7, lambda: 0.0), 7
+    backlog.add(decided(1, 1, ends=True))
+    for name in ("first", "second"):
+        spec = TrainerSpec(name=name, command=(), n_min=1, n_max=1)
+        backlog.add(SubmissionWrite(since=2.0, spec=spec, time=0.0))
+    for number in range(3, bound + 1):
+        backlog.add(decided(number, 2))
+    taken = [backlog.take(100.0) for _ in range(4)]
+    assert [str(write) for write in taken] == [
+        "the state of trainer 2, 1",
+        "the trainer 'first' of this user",
+        "the trainer 'second' of this user",
+        "the event PolicyChanged",
+    ]
+    assert backlog.events_left_out == 2
+
+
+def test_a_later_state_replaces_an_earlier_one_and_parts_have_everything() -> None:
+    states, later = StatesWrite(since=1.0), StatesWrite(since=2.0)
+    for number, trainer in ((1, 1), (2, 2), (3, 3)):
+        states.add(decided(number, trainer).decision)
+    later.add(decided(4, 2).decision)
+    later.add(decided(5, 3, ends=True).decision)
+    states.take_in(later)
+    assert {id_: t.generation for id_, t in states.trainers.items()} == {1: 1, 2: 4}
+    assert states.ended.keys() == {3}
+    assert [str(part) for part in states.smaller()] == [f"the state of trainer {id_}" for id_ in (1, 2, 3)]
+    pauses = PausesWrite(since=1.0, pauses=(pause(1), pause(2)))
+    assert [part.pauses for part in pauses.smaller() if isinstance(part, PausesWrite)] == [
+        (pause(1),),
+        (pause(2),),
+    ]
+
+
 def test_many_decisions_in_a_row_do_not_keep_pauses_and_reports_waiting_for_ever() -> None:
     backlog = Backlog(lambda: 1000, lambda: 0.0)
     backlog.pause(pause(1))

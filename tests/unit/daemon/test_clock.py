@@ -67,6 +67,14 @@ def test_a_clock_that_was_plainly_wrong_is_not_approached_for_years() -> None:
     assert machine.clock.now() == machine.wall
 
 
+def test_a_clock_set_back_by_years_takes_ours_not_back() -> None:
+    machine = Machine()
+    before = machine.clock.now()
+    machine.wall -= 20 * 365 * DAY_S
+    assert machine.clock.now() == before
+    assert machine.wait(100.0) >= (1 - CORRECTION) * 100.0 - 1e-3
+
+
 def test_small_differences_are_none() -> None:
     machine = Machine()
     machine.wall += 0.3

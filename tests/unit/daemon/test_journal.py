@@ -6,15 +6,17 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from bftrainer.daemon import journal as journal_
+from bftrainer.daemon import writer as writer_
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.writer import Writer
-from bftrainer.daemon.writes import Decision, DecisionWrite
+from bftrainer.daemon.writes import Decision, DecisionWrite, SubmissionWrite
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
@@ -169,6 +171,31 @@ def test_what_a_full_disk_refused_is_stored_in_order_when_there_is_room(made: Ma
     run(scenario)
 
 
+def test_a_write_that_fails_is_tried_again_after_pauses_that_grow_up_to_a_bound(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_, "MOST_RETRY_S", 2 * writer_.RETRY_S)
+    tries: list[float] = []
+
+    def progress(reports: Sequence[Progress], rows: Collection[int]) -> None:
+        tries.append(time.monotonic())
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(made.disk, "progress", progress)
+
+    async def scenario() -> None:
+        made.journal.progressed(report(1, 1))
+        await until_true(lambda: len(tries) >= 4)
+        first, *others = (after - before for before, after in pairwise(tries[:4]))
+        assert first >= writer_.RETRY_S and min(others) >= 2 * writer_.RETRY_S
+        assert made.writer._retry_s == 2 * writer_.RETRY_S
+        failing_since = made.writer.standing().behind_since
+        assert failing_since is not None and failing_since < tries[1], "since the first try"
+        assert made.telemetry.metrics.store_failures._value.get() >= 3
+
+    run(scenario)
+
+
 def test_a_store_that_hangs_is_waited_for_once_and_a_moment(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +220,22 @@ def test_a_store_that_hangs_is_waited_for_once_and_a_moment(
             [10 * trainer] for trainer in range(1, 101)
         ]
         assert made.problems() == []
+
+    run(scenario)
+
+
+def test_a_store_that_hangs_on_one_write_is_told_though_nothing_else_waits(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_, "SLOW_S", 0.02)
+
+    async def scenario() -> None:
+        made.disk.answers.clear()
+        made.journal.remember("key", "value")
+        await until_true(made.problems, 20)
+        assert "has not taken anything for" in made.problems()[0]
+        made.disk.answers.set()
+        await made.all_written()
 
     run(scenario)
 
@@ -364,6 +407,21 @@ def test_a_submission_that_is_stored_too_late_is_cancelled_in_the_store(
     run(scenario)
 
 
+def test_a_submission_that_was_answered_when_its_client_had_gone_is_cancelled_in_the_store(
+    made: Made,
+) -> None:
+    async def scenario() -> None:
+        submission = SubmissionWrite(since=0.0, spec=SPEC, time=1.0)
+        made.writer.add(submission)
+        await until_true(submission.answer.done)
+        assert not made.writer.withdraw(submission), "its user is told that it is stored"
+        assert made.writer.withdraw(submission, anyway=True)
+        await made.journal.close()
+        assert made.disk.written == [("trainer", "t"), ("states", [-77])]
+
+    run(scenario)
+
+
 # --- what the store will never take --------------------------------------------------------------
 
 
@@ -424,6 +482,8 @@ def test_a_store_that_never_answers_does_not_keep_the_daemon_from_ending(
 
     run(scenario)
     assert "not_stored" in caplog.text
+    thread = made.writer._thread
+    assert thread is not None and thread.daemon, "nor does a thread that waits for the disk"
 
 
 def test_what_is_old_is_tidied_up_when_nothing_else_is_to_be_done(made: Made) -> None:
@@ -434,6 +494,28 @@ def test_what_is_old_is_tidied_up_when_nothing_else_is_to_be_done(made: Made) ->
         for trainer in range(20):
             await made.journal.decided(decision(trainer))
         assert made.tidied == 1
+
+    run(scenario)
+
+
+def test_what_is_overdue_is_tidied_up_before_the_next_write(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_, "OVERDUE_S", 0.0)
+    written_before = list[int]()
+
+    def tidy_up() -> float:
+        written_before.append(len(made.disk.written))
+        return 1000.0
+
+    monkeypatch.setattr(made.writer, "_tidy_up", tidy_up)
+
+    async def scenario() -> None:
+        with made.writer._changed:  # the thread finds all of them at once
+            for trainer in range(20):
+                made.writer.add(DecisionWrite(since=0.0, decision=decision(trainer)))
+        await made.all_written()
+        assert (written_before, len(made.disk.written)) == ([0], 20)
 
     run(scenario)
 

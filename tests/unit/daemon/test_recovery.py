@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.daemon.daemon import Daemon
+from bftrainer.model.events import Drain
 from bftrainer.model.machine import Operation, Pilot
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
@@ -50,6 +51,24 @@ def test_a_restart_changes_nothing_about_a_pause(site: Site) -> None:
         await again.recovery.run(again.agents)
         assert again.nodes.state.operation is Operation.PAUSED
         assert again.agents.is_open() and not again.recovery.active
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("stored", "found", "events"),
+    [("draining", Operation.DRAINING, [Drain(time=1e9)]), ("unheard of", Operation.RUNNING, [])],
+)
+def test_what_the_site_allowed_last_holds_if_it_can_be_read(
+    site: Site, stored: str, found: Operation, events: list[Drain]
+) -> None:
+    async def scenario() -> None:
+        site.store.put("operation", stored)
+        daemon = site.daemon()
+        await daemon.recovery.load()
+        await daemon.recovery.run(daemon.agents)
+        assert daemon.nodes.state.operation is found
+        assert list(daemon.mailbox.waiting()) == events
 
     run(scenario)
 

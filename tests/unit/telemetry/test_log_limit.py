@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from bftrainer.telemetry.log import Text, note
-from bftrainer.telemetry.log_limit import ALWAYS, LimitedHandler, LogLimit
+from bftrainer.telemetry.log_limit import ALWAYS, MAX_KINDS, QUEUED, LimitedHandler, LogLimit
 
 
 class Written:
@@ -81,6 +81,21 @@ def test_all_lines_together_are_bounded_and_rare_kinds_are_written_all_the_same(
     written.now = 60.0
     note(written.log, "degraded", logging.ERROR, part="scheduler")
     assert len(written.lines("part=scheduler")) == 1
+    before = len(written.lines("long"))
+    for _ in range(1000):
+        note(written.log, "long", reason="z" * 1000)
+    assert len(written.lines("long")) > before + 2 * ALWAYS, "a new minute, with its own bytes"
+
+
+def test_kinds_without_end_take_bounded_memory_and_the_last_ones_are_limited_together() -> None:
+    now = [0.0]
+    limit = LogLimit(20, 1000, lambda: now[0])
+    for n in range(MAX_KINDS + 50):
+        if limit.admits(f"kind {n}"):
+            limit.admits_size(f"kind {n}", 10)
+    assert len(limit._windows) == MAX_KINDS + 1
+    now[0] = 60.0
+    assert limit.over() == [("other", 30)] and not limit._windows
 
 
 def test_a_stream_that_takes_nothing_keeps_nobody_waiting() -> None:
@@ -98,6 +113,55 @@ def test_a_stream_that_takes_nothing_keeps_nobody_waiting() -> None:
         stream.close()
         drained.join(60)
         assert not drained.is_alive()
+
+
+class Stuck(io.StringIO):
+    """A stream that takes nothing until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.go_on.wait(60)
+        return super().write(text)
+
+
+def test_lines_that_a_stuck_stream_did_not_take_are_counted() -> None:
+    written, stuck = Written(), Stuck()
+    written.handler = LimitedHandler(stuck, LogLimit(2 * QUEUED, 10_000, lambda: written.now))
+    written.handler.setFormatter(Text())
+    written.log.handlers = [written.handler]
+    for _ in range(QUEUED + 100):
+        note(written.log, "x")
+    stuck.go_on.set()
+    written.handler.flush()
+    came = stuck.getvalue().count("\n")
+    written.now = 60.0
+    written.handler.tell_left_out()
+    written.handler.flush()
+    assert f"lines_left_out kind=x count={QUEUED + 100 - came} " in stuck.getvalue()
+
+
+class Full(io.StringIO):
+    """A stream on a disk that is full for its first line."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            self.full = False
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_after_a_line_that_could_not_be_written_the_next_ones_are() -> None:
+    written, out = Written(), Full()
+    written.log.handlers = [LimitedHandler(out, LogLimit(20, 1000))]
+    for text in ("lost", "came"):
+        written.log.warning(text)
+        written.log.handlers[0].flush()
+    assert out.getvalue() == "came\n"
 
 
 def test_a_stream_that_fails_is_no_failure(written: Written) -> None:
