@@ -9,6 +9,7 @@ from typing import Any
 from bftrainer.launch.folders import Folders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.model.actions import Regroup
+from bftrainer.model.backoff import backoff_s
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.messages.from_agent import Report
@@ -56,7 +57,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
 
 def delay_s(view: WorkerView) -> float:
     """How long an agent waits before it starts a worker: the longer, the more attempts have failed."""
-    return float(min(MAX_DELAY_S, 2.0 ** (view.attempt - 1))) if view.attempt else 0.0
+    return backoff_s(1.0, view.attempt - 1, MAX_DELAY_S) if view.attempt else 0.0
 
 
 def go(trainer: int, view: WorkerView, env: Mapping[str, str]) -> Message:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.model.backoff import backoff_s
 from bftrainer.model.machine import Pilot
 from bftrainer.ports import Clock, Scheduler
 from bftrainer.wire import seal
@@ -56,7 +57,7 @@ class Refusals:
     def more(self, now: float, reason: str) -> None:
         """It was refused once more."""
         self.count += 1
-        self.until = now + min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self.count - 1))
+        self.until = now + backoff_s(BACKOFF_S, self.count - 1, MAX_BACKOFF_S)
         self.reason = reason
 
 

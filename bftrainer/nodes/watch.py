@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from bftrainer.errors import SchedulerError
+from bftrainer.model.backoff import backoff_s
 from bftrainer.model.events import PollFailed
 from bftrainer.model.machine import Snapshot
 from bftrainer.ports import Clock, Emit, Scheduler
@@ -77,7 +78,7 @@ class Watch:
         if self._failed >= own.failed_polls:
             self._telemetry.condition("scheduler", f"{self._failed} polls failed: {error}")
         self._emit(PollFailed(time=self._clock.now(), reason=str(error)))
-        return min(MAX_POLL_S, own.poll_s * 2.0 ** min(self._failed, 16))
+        return backoff_s(own.poll_s, self._failed, MAX_POLL_S)
 
     async def fresh_poll(self) -> bool:
         """Wait for a poll that begins from now on; all that ask before it begins share it. Returns whether

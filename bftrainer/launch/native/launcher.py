@@ -15,6 +15,7 @@ from bftrainer.launch import orders
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.model.actions import Regroup
+from bftrainer.model.backoff import backoff_s
 from bftrainer.model.events import Resync
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.messages.from_agent import Running
@@ -135,5 +136,5 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         now = self._clock()
         launched.breaks = launched.breaks + 1 if now - launched.broke_at < 2 * RESYNC_MOST_S else 1
         launched.broke_at = now
-        later = now + min(RESYNC_MOST_S, RESYNC_AFTER_S * 2.0 ** max(0, launched.breaks - AT_ONCE))
+        later = now + backoff_s(RESYNC_AFTER_S, launched.breaks - AT_ONCE, RESYNC_MOST_S)
         self._emit(Resync(time=later, trainer=launched.id, generation=launched.published))
