@@ -142,7 +142,11 @@ class Hub:
             log.warning("no agent's request from %s: %s", request.remote, said)
             return answer or web.Response(status=503)
         ws = web.WebSocketResponse(
-            heartbeat=HEARTBEAT_S, max_msg_size=limits.message, compress=False, decode_text=False
+            heartbeat=HEARTBEAT_S,
+            max_msg_size=limits.message,
+            compress=False,
+            decode_text=False,
+            autoping=False,  # aiohttp would answer a flood of pings in one turn of the loop
         )
         with self._newcomers.one(cut, limits.newcomers) as has_room:
             if not has_room:
@@ -228,14 +232,17 @@ class Hub:
         async for frame in ws:
             if self._agents.get(node) is not agent:
                 return
-            if frame.type is not aiohttp.WSMsgType.TEXT:
-                if getattr(frame.data, "code", None) == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-                    events.at_bound("max_message_kb", node, self._limits().message / 1000)
-                continue
-            async with self._turns.turn():
-                _take(events, node, theirs, frame.data)
+            cost = 1
+            if frame.type is aiohttp.WSMsgType.TEXT:
+                async with self._turns.turn():
+                    _take(events, node, theirs, frame.data)
+                cost += len(frame.data) // PART
+            elif frame.type is aiohttp.WSMsgType.PING:
+                await ws.pong(frame.data)
+            elif getattr(frame.data, "code", None) == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                events.at_bound("max_message_kb", node, self._limits().message / 1000)
             rate, per_second = self._rates_of(agent.tag).messages, self._limits().per_second
-            wait_s = rate.take(1 + len(frame.data) // PART)
+            wait_s = rate.take(cost)
             if rate.short_s() > FLOOD_S:
                 events.flooded(
                     node, f"its agent sent over {per_second:g} messages a second for {FLOOD_S:g} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -201,6 +202,44 @@ def test_an_agent_is_read_no_faster_than_it_may_speak_and_cut_off_if_it_goes_on(
     burst = SMALL.per_second * BURST_S
     assert burst <= heard <= burst + 10, "then one at a time"
     assert desk.bounds == ["max_messages_per_second"] and ("flooded", "n") in desk.reports
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kind", ["ping", "pong"])
+def test_frames_that_are_no_messages_are_counted_too(
+    monkeypatch: pytest.MonkeyPatch, kind: str, known: bool
+) -> None:
+    """They cost the loop as much. One that has not proven to be an agent may send none at all."""
+    monkeypatch.setattr(hub_module, "FLOOD_S", 0.3)
+    desk = Desk(SMALL)
+
+    async def story() -> None:
+        async with desk.socket() as ws:
+            if known:
+                await desk.say_hello(ws)
+                await desk.until("up")
+            with contextlib.suppress(ConnectionError):  # it may be cut off before the last
+                for _ in range(1000):
+                    await getattr(ws, kind)()
+            await end_of(ws)
+
+    at(desk, story)
+    assert (("flooded", "n") in desk.reports) is known
+    assert desk.bounds == (["max_messages_per_second"] if known else [])
+
+
+def test_an_agent_that_pings_is_answered() -> None:
+    desk = Desk()
+
+    async def story() -> None:
+        async with desk.socket() as ws:
+            await desk.say_hello(ws)
+            ws._autoping = False
+            await ws.ping(b"there?")
+            frame = await ws.receive(timeout=10)
+            assert (frame.type, frame.data) == (aiohttp.WSMsgType.PONG, b"there?")
+
+    at(desk, story)
 
 
 def test_an_agent_that_connects_again_and_again_is_asked_to_come_later() -> None:
