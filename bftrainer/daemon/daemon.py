@@ -174,6 +174,7 @@ class Daemon:
             stack.callback(self.launcher.close)
             stack.callback(self.submissions.close)
             stack.callback(self.runner.close)
+            stack.callback(self.nodes.close)
             stack.callback(self.lanes.close)
             ready()
             await self._serve()

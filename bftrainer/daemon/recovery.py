@@ -197,6 +197,5 @@ class Recovery:
 
     def _still_present(self) -> frozenset[str]:
         """The nodes whose agents have not gone again meanwhile."""
-        for node in [n for n in self.pilots.held if not self.pilots.connected(n)]:
-            self.nodes.release.drop(node)
+        self.nodes.release.drop([node for node in self.pilots.held if not self.pilots.connected(node)])
         return frozenset(self.pilots.held)

@@ -69,12 +69,12 @@ class Runner:
         """The trainers that may hold nodes, as the last decision left them."""
         return tuple(self.state.active.values())
 
-    def curves(self) -> dict[int, Points]:
-        """Trainer -> its estimated samples/s by nodes, of each of `trainers`.
+    def curves(self, trainers: Sequence[Trainer]) -> dict[int, Points]:
+        """Trainer -> its estimated samples/s by nodes; any thread may ask.
 
         If that fails, all are taken to be as fast: nodes are given back in any case.
         """
-        active = self.trainers()
+        active = tuple(trainers)
         try:
             estimated = estimates_of(active, self.state.programs)
             return {t.id: found[None].points for t, found in zip(active, estimated, strict=True)}

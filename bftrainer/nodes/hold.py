@@ -64,8 +64,7 @@ class Hold:
     async def check(self) -> None:
         """End the pilots that can go, and have the missing ones submitted."""
         wanted = self._wanted()
-        for node in self._pilots.to_cancel(wanted, self._workers.busy):
-            self._release.drop(node)
+        self._release.drop(self._pilots.to_cancel(wanted, self._workers.busy))
         if (
             self._state.operation is Operation.RUNNING
             and not self._troubles.has("scheduler")
@@ -88,5 +87,5 @@ class Hold:
         }
 
     async def _submit(self, pilots: Sequence[Pilot]) -> None:
-        for node in await self._pilots.order(pilots, self._state.hole_s):
-            self._state.lose(node, "no pilot can be had there")
+        refused = await self._pilots.order(pilots, self._state.hole_s)
+        self._state.lose(refused, "no pilot can be had there")

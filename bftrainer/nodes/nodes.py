@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.background import Background
+from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.hold import Hold
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
@@ -34,13 +35,14 @@ class Nodes:
         link: Link,
         workers: Workers,
         trainers: Callable[[], Sequence[Trainer]],
-        curves: Callable[[], Mapping[int, Points]],
+        curves: Callable[[Sequence[Trainer]], Mapping[int, Points]],
         user_of: Callable[[TrainerSpec], str],
         emit: Emit,
         telemetry: Telemetry,
     ) -> None:
         self._settings, self._pilots = settings, pilots
         self.background = Background()
+        self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
         self.watch = Watch(
             settings=settings,
@@ -58,8 +60,7 @@ class Nodes:
             pilots=pilots,
             link=link,
             workers=workers,
-            trainers=trainers,
-            curves=curves,
+            claimed=self._claimed,
             telemetry=telemetry,
             state=self.state,
             watch=self.watch,
@@ -89,19 +90,23 @@ class Nodes:
         self._pilots.per_minute = own.submissions_per_minute
         self.wake()
 
+    def close(self) -> None:
+        """Let go of the thread that chooses nodes for main jobs; nothing polls any more."""
+        self._claimed.close()
+
     async def _take_in(self, snapshot: Snapshot) -> bool:
         """Act on what a poll has shown. Returns whether the pool has changed."""
+        claimed = await self.release.claimed(snapshot)
         snapshot = with_our_nodes_idle(snapshot, self._pilots.held)
         self.state.seen = snapshot.nodes
         self.state.clearing.observe(snapshot)
         # before any pilot is dropped below: that cancels it
         strays = self._pilots.strays(snapshot.pilots, snapshot.time)
         self.background.start(self._pilots.cancel(strays))
-        change = self.state.observe(snapshot, self.release.to_give_up(snapshot))
+        change = self.state.observe(snapshot, self.release.to_give_up(snapshot, claimed))
         if change is not None:
             self.release.vacate(change.vacated, [claim.job for claim in snapshot.claims])
-            for node in change.left - change.vacated:
-                self.release.drop(node)
+            self.release.drop(change.left - change.vacated)
         self.release.lost(snapshot)
         self.hold.wake()
         return change is not None

@@ -154,11 +154,12 @@ class Pilots:
     def lost(self, listed: Collection[Pilot], time: float) -> dict[str, str]:
         """The nodes whose pilots are gone or never began, as of a poll at `time`, with the reason."""
         found: dict[str, str] = {}
+        shown = frozenset(listed)
         for node, held in self.held.items():
             age = time - held.since
             if self.connected(node):
                 continue
-            if held.pilot not in listed and (held.listed or age > LISTED_S):
+            if held.pilot not in shown and (held.listed or age > LISTED_S):
                 found[node] = GONE if held.listed else "its pilot was lost on its way"
             elif age > self.start_s:
                 why = held.pilot.pending or "its agent did not report; do nodes reach `address`?"

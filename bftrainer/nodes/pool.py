@@ -7,7 +7,7 @@ failed poll the pool stays as it was.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from bftrainer.model.events import NodesChanged
@@ -69,12 +69,12 @@ def observe(
 
 
 def lose(
-    pool: Pool, node: str, time: float, reason: str, *, vacated: bool = False
+    pool: Pool, nodes: Collection[str], time: float, reason: str, *, vacated: bool = False
 ) -> tuple[Pool, NodesChanged | None]:
-    """Take a node out before a poll shows that it is gone. `vacated`: it is about to be gone, and its workers
-    can still be told. It may join again like any other node."""
-    if node not in pool.nodes:
+    """Take nodes out before a poll shows that they are gone. `vacated`: they are about to be gone, and their
+    workers can still be told. They may join again like any other node."""
+    gone = pool.nodes.intersection(nodes)
+    if not gone:
         return pool, None
-    after = replace(pool, nodes=pool.nodes - {node})
-    gone = frozenset({node})
+    after = replace(pool, nodes=pool.nodes - gone)
     return after, NodesChanged(time=time, left=gone, vacated=gone if vacated else frozenset(), reason=reason)

@@ -4,13 +4,13 @@ trainers where it only could."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Operation, Pilot, Snapshot
-from bftrainer.model.trainer import Points, Trainer
-from bftrainer.nodes import vacate
 from bftrainer.nodes.background import Background
+from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.pilots import GONE, Held, Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.nodes.watch import Watch
@@ -26,10 +26,7 @@ EXIT = {"type": "exit"}
 
 
 class Release:
-    """Decides which nodes must go, and ends their pilots.
-
-    `trainers` are those that may hold nodes, `curves` their estimated samples/s by nodes.
-    """
+    """Decides which nodes must go, and ends their pilots. `claimed` chooses those for main jobs."""
 
     def __init__(
         self,
@@ -40,22 +37,35 @@ class Release:
         pilots: Pilots,
         link: Link,
         workers: Workers,
-        trainers: Callable[[], Sequence[Trainer]],
-        curves: Callable[[], Mapping[int, Points]],
+        claimed: ClaimedNodes,
         telemetry: Telemetry,
         state: NodesState,
         watch: Watch,
         background: Background,
     ) -> None:
         self._settings, self._clock, self._scheduler, self._pilots = settings, clock, scheduler, pilots
-        self._link, self._workers, self._trainers, self._curves = link, workers, trainers, curves
+        self._link, self._workers, self._claimed = link, workers, claimed
         self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
         self._asked: set[Pilot] = set()  # why they failed
 
     # which nodes must go
 
-    def to_give_up(self, snapshot: Snapshot) -> frozenset[str]:
-        """The nodes that could be ours and must not: the main scheduler can use them, or soon will."""
+    async def claimed(self, snapshot: Snapshot) -> frozenset[str]:
+        """The nodes to give up for main jobs that could start on them."""
+        if not snapshot.claims:
+            return frozenset()
+        # the scheduler may still show nodes that we have begun to release
+        found = await self._claimed.choose(snapshot.claims, self._ours, frozenset(self._pilots.releasing))
+        return found & self._ours  # others have gone meanwhile
+
+    @property
+    def _ours(self) -> frozenset[str]:
+        """The nodes that we hold or have begun to release."""
+        return frozenset(self._pilots.held) | self._pilots.releasing.keys()
+
+    def to_give_up(self, snapshot: Snapshot, claimed: frozenset[str]) -> frozenset[str]:
+        """The nodes that could be ours and must not: they are `claimed`, or will soon be the main
+        scheduler's."""
         own, pilots, state = self._settings.current, self._pilots, self._state
         listed = {pilot.node for pilot in snapshot.pilots}
         pilots.releasing = {
@@ -73,28 +83,21 @@ class Release:
             over |= state.nodes - pilots.held.keys()
         elif state.operation is Operation.DRAINING:
             over |= {node for node in state.nodes if not self._workers.busy(node)}
-        return frozenset(over) | self._claimed(snapshot)
-
-    def _claimed(self, snapshot: Snapshot) -> frozenset[str]:
-        """The nodes to give up for main jobs that could start on them."""
-        if not snapshot.claims:
-            return frozenset()
-        # the scheduler may still show nodes that we have begun to release
-        releasing = self._pilots.releasing.keys()
-        held = frozenset(self._pilots.held) | releasing
-        return vacate.choose(snapshot.claims, held, self._trainers(), self._curves(), releasing)
+        return claimed | over
 
     def lost(self, snapshot: Snapshot) -> None:
         """Give up nodes whose pilots are gone or never began. The scheduler may know why pilots failed whose
         agents never came; the next poll does not wait for that."""
         lost = self._pilots.lost(snapshot.pilots, snapshot.time)
         unheard: dict[str, tuple[Held, str]] = {}
+        known: dict[str, tuple[str, str]] = {}
         for node, reason in lost.items():
             held = self._pilots.held[node]
             if held.reported:
-                self._lose(node, held, reason, reason)
+                known[node] = reason, reason
             elif held.pilot not in self._asked:
                 unheard[node] = held, reason
+        self._lose(known)
         if unheard:
             self._background.start(self._ask(unheard))
 
@@ -109,27 +112,41 @@ class Release:
             self._telemetry.trouble("scheduler", error)
         finally:
             self._asked.difference_update(pilots)
-        for node, (held, reason) in unheard.items():
-            if self._pilots.held.get(node) is held and not held.reported:  # neither released, nor late
-                self._lose(node, held, reason, failed.get(held.pilot, reason))
+        self._lose(
+            {
+                node: (reason, failed.get(held.pilot, reason))
+                for node, (held, reason) in unheard.items()
+                if self._pilots.held.get(node) is held and not held.reported  # neither released, nor late
+            }
+        )
 
-    def _lose(self, node: str, held: Held, reason: str, why: str) -> None:
-        self._telemetry.pilot("lost", [held.pilot], why)
-        if why != GONE:
-            self._pilots.refuse(node, why)
-        self._state.lose(node, reason)
-        self.drop(node)
+    def _lose(self, lost: Mapping[str, tuple[str, str]]) -> None:
+        """Give up nodes that are held; of each, the reason that is told to all, and the one for admins."""
+        told: dict[str, list[str]] = defaultdict(list)
+        logged: dict[str, list[Pilot]] = defaultdict(list)
+        for node, (reason, why) in lost.items():
+            told[reason].append(node)
+            logged[why].append(self._pilots.held[node].pilot)
+            if why != GONE:
+                self._pilots.refuse(node, why)
+        for why, pilots in logged.items():
+            self._telemetry.pilot("lost", pilots, why)
+        for reason, nodes in told.items():
+            self._state.lose(nodes, reason)
+        self.drop(lost)
 
     # giving them back
 
-    def drop(self, node: str) -> None:
-        """End a node's pilot at once: the node is gone, or nobody needs the pilot."""
-        self._workers.agent_down(node)
-        self._link.send(node, EXIT)
-        pilot = self._pilots.forget(node)
-        if pilot is not None and not self._state.closing:
-            self._state.clearing.begins([node], self._clock.now())
-            self._background.start(self._pilots.cancel([pilot]))
+    def drop(self, nodes: Collection[str]) -> None:
+        """End the pilots of nodes at once: the nodes are gone, or nobody needs the pilots."""
+        for node in nodes:
+            self._workers.agent_down(node)
+            self._link.send(node, EXIT)
+        forgotten = [self._pilots.forget(node) for node in nodes]
+        pilots = [pilot for pilot in forgotten if pilot is not None]
+        if pilots and not self._state.closing:
+            self._state.clearing.begins([pilot.node for pilot in pilots], self._clock.now())
+            self._background.start(self._pilots.cancel(pilots))
 
     def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
         """End the pilots of nodes that have left the pool, for these main jobs if any, as soon as their
@@ -166,7 +183,7 @@ class Release:
     def agent_leaves(self, node: str) -> None:
         """An agent says that its pilot has been told to end: its workers can still leave in order."""
         self._pilots.told_to_end(node)
-        self._state.lose(node, "its pilot was told to end", vacated=True)
+        self._state.lose([node], "its pilot was told to end", vacated=True)
         self._pilots.releasing[node] = self._clock.now()
         self._pilots.forget(node)
 
@@ -180,8 +197,8 @@ class Release:
     def misbehaves(self, node: str, reason: str) -> None:
         """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""
         self._pilots.refuse(node, reason)
-        self._state.lose(node, reason)
-        self.drop(node)
+        self._state.lose([node], reason)
+        self.drop([node])
 
     async def _after_loss(self, node: str, held: Held) -> None:
         """Find out what happened to an agent whose connection is gone. Usually its pilot is gone too, which
@@ -199,8 +216,8 @@ class Release:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
         if not self._pilots.connected(node) and self._pilots.held.get(node) is held:
-            self._state.lose(node, "its agent is gone")
-            self.drop(node)
+            self._state.lose([node], "its agent is gone")
+            self.drop([node])
 
     async def close(self, deadline: float) -> None:
         """End all pilots, and wait until the scheduler lists none, until `deadline`."""

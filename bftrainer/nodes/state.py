@@ -67,9 +67,10 @@ class NodesState:
             self._counted = counted
             self._emit(MachineChanged(time=self._clock.now(), nodes=dict(counted)))
 
-    def lose(self, node: str, reason: str, *, vacated: bool = False) -> None:
-        """A node leaves the pool before a poll shows it; `vacated`: its agent is still there."""
-        self._pool, change = pool.lose(self._pool, node, self._clock.now(), reason, vacated=vacated)
+    def lose(self, nodes: Collection[str], reason: str, *, vacated: bool = False) -> None:
+        """Nodes leave the pool before a poll shows it, in one event; `vacated`: their agents are still
+        there."""
+        self._pool, change = pool.lose(self._pool, nodes, self._clock.now(), reason, vacated=vacated)
         if change is not None:
             self._emit(change)
 

@@ -42,7 +42,10 @@ def choose(
 
 
 class _Market:
-    """The nodes of each trainer in the order in which it gives them, and what the next of them costs."""
+    """The nodes of each trainer in the order in which it gives them, and what the next of them costs.
+
+    What is taken is removed, and prices are kept until they change: thousands of claims come at once.
+    """
 
     def __init__(
         self,
@@ -52,15 +55,17 @@ class _Market:
         releasing: Collection[str],
     ) -> None:
         self._trainers = tuple(trainers)
-        self._owner = {node: t.id for t in self._trainers for node in t.nodes}
-        self._size = {t.id: len(t.nodes) for t in self._trainers}
+        self._owner = {node: at for at, t in enumerate(self._trainers) for node in t.nodes}
+        self._size = [len(t.nodes) for t in self._trainers]
         self._curves = curves
+        self._prices = [self._price(at) for at in range(len(self._trainers))]
         going = held.intersection(releasing)
-        self._unused = [*sorted(going), *sorted(held - going - self._owner.keys())]
-        self._stock = {}  # those that train go last
+        self._unused = dict.fromkeys([*sorted(going), *sorted(held - going - self._owner.keys())])
+        self._stock: list[dict[str, bool]] = []  # node -> whether it trains; those that do go last
         for t in self._trainers:
             train = frozenset(t.members)
-            self._stock[t.id] = sorted((node in train, node) for node in (t.nodes & held) - going)
+            ordered = sorted((node in train, node) for node in (t.nodes & held) - going)
+            self._stock.append({node: trains for trains, node in ordered})
 
     def cheapest(self, free: Collection[str], count: int) -> set[str]:
         """Take the `count` cheapest of `free`. A trainer that loses one values the next one anew."""
@@ -68,21 +73,25 @@ class _Market:
             taken = set(free)
         else:
             taken = set(islice((node for node in self._unused if node in free), count))
-        for node in taken & self._owner.keys():
-            self._size[self._owner[node]] -= 1
+        for node in taken:
+            self._count_out(node)
         if len(taken) < count:
             taken |= self._from_trainers(free, count - len(taken))
+        for node in taken:
+            self._unused.pop(node, None)
+            if node in self._owner:
+                self._stock[self._owner[node]].pop(node, None)
         return taken
 
     def _from_trainers(self, free: Collection[str], count: int) -> set[str]:
         """Each trainer offers its next node, and the cheapest offer is taken, again and again."""
         offers: list[tuple[float, bool, str, int]] = []
-        rest = [iter(self._stock[t.id]) for t in self._trainers]
+        rest = [iter(stock.items()) for stock in self._stock]
 
         def offer(at: int) -> None:
-            found = next(((train, node) for train, node in rest[at] if node in free), None)
+            found = next(((trains, node) for node, trains in rest[at] if node in free), None)
             if found is not None:
-                heapq.heappush(offers, (self._price(self._trainers[at]), *found, at))
+                heapq.heappush(offers, (self._prices[at], *found, at))
 
         for at in range(len(rest)):
             offer(at)
@@ -90,12 +99,18 @@ class _Market:
         while len(taken) < count:
             _, _, node, at = heapq.heappop(offers)
             taken.add(node)
-            self._size[self._trainers[at].id] -= 1
+            self._count_out(node)
             offer(at)
         return taken
 
-    def _price(self, t: Trainer) -> float:
-        size = self._size[t.id]
+    def _count_out(self, node: str) -> None:
+        at = self._owner.get(node)
+        if at is not None:
+            self._size[at] -= 1
+            self._prices[at] = self._price(at)
+
+    def _price(self, at: int) -> float:
+        t, size = self._trainers[at], self._size[at]
         return self._worth(t, size) - self._worth(t, size - 1)
 
     def _worth(self, t: Trainer, nodes: int) -> float:

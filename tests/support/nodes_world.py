@@ -101,7 +101,7 @@ class World:
             link=self.link,
             workers=self.workers,
             trainers=self.trainers,
-            curves=lambda: dict.fromkeys(self.state.active, CURVE),
+            curves=lambda trainers: {t.id: CURVE for t in trainers},
             user_of=lambda spec: spec.user,
             emit=self.events.append,
             telemetry=self.telemetry,

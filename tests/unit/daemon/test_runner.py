@@ -140,7 +140,7 @@ def test_the_trainer_that_no_plan_can_be_made_with_ends_and_the_others_go_on(tmp
         seen = Observations(speeds=((None, 1, Observed(1, ("fast",))),))  # type: ignore[arg-type]
         poison: Trainer = replace(state.active[odd], observed=seen)
         stage.runner.state = replace(state, active={**state.active, odd: poison})
-        assert stage.runner.curves() == {first: ((2, 2.0),), odd: ((2, 2.0),)}
+        assert stage.runner.curves(stage.runner.trainers()) == {first: ((2, 2.0),), odd: ((2, 2.0),)}
         await stage.take(joined("a"))
         assert list(stage.runner.state.active) == [first]
         assert stage.runner.state.active[first].nodes == {"a"}

@@ -67,10 +67,10 @@ def test_leaves_and_joins_of_one_poll_are_one_event() -> None:
 
 
 def test_a_lost_node_is_out_at_once_and_joins_again_like_any_other() -> None:
-    pool, event = lose(Pool(nodes=frozenset("ab")), "a", 4.0, "agent died")
+    pool, event = lose(Pool(nodes=frozenset("ab")), ["a"], 4.0, "agent died")
     assert pool.nodes == {"b"}
     assert event == NodesChanged(time=4.0, left=frozenset("a"), reason="agent died")
-    assert lose(pool, "a", 5.0, "agent died") == (pool, None)
+    assert lose(pool, ["a"], 5.0, "agent died") == (pool, None)
     pool, event = observe(pool, snapshot(6.0, "ab"), 2.0)
     assert event is None
     _, event = observe(pool, snapshot(8.0, "ab"), 2.0)
@@ -121,7 +121,7 @@ def test_nothing_is_told_of_nodes_that_are_not_ours_yet() -> None:
 
 def test_a_lost_node_that_joins_again_brings_its_expected_end_anew() -> None:
     pool, _ = observe(Pool(), expecting(0.0, a=90.0))
-    pool, _ = lose(pool, "a", 1.0, "agent died")
+    pool, _ = lose(pool, ["a"], 1.0, "agent died")
     pool, event = observe(pool, expecting(2.0, a=90.0))
     assert event is not None
     assert event.joined == {"a"}
@@ -164,7 +164,7 @@ def test_a_hole_that_ends_soon_is_left_alone_until_it_is_longer() -> None:
 
 def test_a_node_lost_while_its_agent_can_still_be_told_is_vacated() -> None:
     pool, _ = observe(Pool(), snapshot(0.0, "a"))
-    after, event = lose(pool, "a", 3.0, "told to end", vacated=True)
+    after, event = lose(pool, ["a"], 3.0, "told to end", vacated=True)
     assert event is not None and event.vacated == {"a"} and after.nodes == frozenset()
 
 

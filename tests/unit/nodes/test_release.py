@@ -97,7 +97,7 @@ def test_a_dropped_node_is_dropped_everywhere(make: Make) -> None:
     async def scenario() -> None:
         world = make()
         await trained(world)
-        world.nodes.release.drop("n1")
+        world.nodes.release.drop(["n1"])
         await world.nodes.background.wait()
         assert world.workers.gone == ["n1"] and world.link.messages == [("n1", EXIT)]
         assert world.held() == "n0 n2" and world.pilots.held.keys() == {"n0", "n2"}
