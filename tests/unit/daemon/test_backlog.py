@@ -22,8 +22,8 @@ from bftrainer.daemon.writes import (
 )
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import PolicyChanged
-from bftrainer.model.reports import Pause, PauseKind, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+from tests.support.reported import pause, report
 
 SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=1)
 
@@ -41,26 +41,6 @@ def decided(number: int, trainer: int, *, ends: bool = False) -> DecisionWrite:
             ended=Ended(trainer=trainer, status=TrainerStatus.CANCELLED) if ends else None,
             pool=frozenset(),
         ),
-    )
-
-
-def report(trainer: int, step: int) -> Progress:
-    return Progress(
-        time=0.0, trainer=trainer, generation=1, size=1, step=step, samples=0, epoch=0, rate=None, metrics={}
-    )
-
-
-def pause(number: int) -> Pause:
-    return Pause(
-        time=0.0,
-        trainer=1,
-        generation=number,
-        node="n",
-        kind=PauseKind.JOIN,
-        size=1,
-        step=0,
-        pause_s=0.1,
-        lost_steps=0,
     )
 
 

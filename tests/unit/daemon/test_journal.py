@@ -20,10 +20,11 @@ from bftrainer.daemon.writes import Decision, DecisionWrite, SubmissionWrite
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
-from bftrainer.model.reports import Pause, PauseKind, Progress
+from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.telemetry.telemetry import Telemetry
 from tests.support.nodes_world import run
+from tests.support.reported import pause, report
 from tests.support.waiting import until_true
 
 SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=1)
@@ -85,34 +86,6 @@ def decision(trainer: int, *, ends: bool = False) -> Decision:
         actions=[StopWorker(trainer=trainer, generation=1, node="n1")],
         ended=Ended(trainer=trainer, status=TrainerStatus.CANCELLED) if ends else None,
         pool=frozenset(),
-    )
-
-
-def report(trainer: int, step: int) -> Progress:
-    return Progress(
-        time=1.0,
-        trainer=trainer,
-        generation=1,
-        size=1,
-        step=step,
-        samples=step,
-        epoch=0,
-        rate=None,
-        metrics={},
-    )
-
-
-def pause(generation: int) -> Pause:
-    return Pause(
-        time=1.0,
-        trainer=1,
-        generation=generation,
-        node="n1",
-        kind=PauseKind.JOIN,
-        size=1,
-        step=1,
-        pause_s=0.1,
-        lost_steps=0,
     )
 
 

@@ -5,52 +5,28 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bftrainer.daemon import journal as journal_
-from bftrainer.daemon.clock import WallClock
-from bftrainer.daemon.daemon import Daemon
 from bftrainer.errors import StoreError
-from bftrainer.model.actions import Action
 from bftrainer.model.events import NodesChanged, TrainerSubmitted
 from bftrainer.model.trainer import TrainerSpec
-from bftrainer.store.sql import SqlStore
-from tests.support.no_nodes import NoNodes
-from tests.support.nodes_world import run, settings_in
+from tests.support.fed_daemon import FedDaemon
+from tests.support.nodes_world import run
 from tests.support.waiting import until_true
 
 SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=8, curve=((1, 10.0), (8, 80.0)))
 
 
-class Acts:
-    """A launcher that sees what it is to do."""
-
-    def __init__(self) -> None:
-        self.actions: list[Action] = []
-
-    def perform(self, actions: Sequence[Action]) -> None:
-        self.actions += actions
-
-    def add(self, trainer: int, spec: TrainerSpec) -> None:
-        """Known."""
-
-    def forget(self, trainer: int) -> None:
-        """Forgotten."""
-
-
-class Stage:
-    """A daemon whose runner is fed by hand, and another process's connection to its database."""
+class Stage(FedDaemon):
+    """The daemon, and another process's connection to its database."""
 
     def __init__(self, folder: Path) -> None:
-        own = settings_in(folder)
-        self.store = SqlStore(own.database)
-        self.daemon = Daemon(own, NoNodes(), self.store, WallClock())  # type: ignore[arg-type]
-        self.acts = Acts()
-        self.daemon.runner._launcher = self.acts  # type: ignore[assignment]
-        self.other = sqlite3.connect(own.database, isolation_level=None)
+        super().__init__(folder)
+        self.other = sqlite3.connect(self.own.database, isolation_level=None)
 
     async def change(self, node: str) -> float:
         """A node joins. Returns how long it took until the decision was acted on."""
@@ -73,9 +49,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     made = Stage(tmp_path)
     yield made
     made.other.close()
-    made.daemon.runner.close()
-    made.daemon.journal._writer.give_up()
-    made.store.close()
+    made.close()
 
 
 async def turns(longest: list[float]) -> None:
