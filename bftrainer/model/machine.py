@@ -70,13 +70,15 @@ class Snapshot:
     """The whole machine at one poll.
 
     `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
-    including those whose submission was never confirmed.
+    including those whose submission was never confirmed. `asked_s`: for how long the scheduler worked for
+    this poll; None: all the time that the poll took.
     """
 
     time: float
     nodes: tuple[Node, ...]
     claims: tuple[Claim, ...] = ()
     pilots: tuple[Pilot, ...] = ()
+    asked_s: float | None = field(default=None, compare=False)
 
     @property
     def idle(self) -> frozenset[str]:

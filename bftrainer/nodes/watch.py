@@ -17,7 +17,8 @@ from bftrainer.telemetry.telemetry import Telemetry
 
 MAX_POLL_S = 30.0
 POLL_SHARE = 0.2
-"""Polls take at most this share of the time, however slow the scheduler is and however many ask for one."""
+"""Polls keep the scheduler busy for at most this share of the time, however slow it is and however many ask
+for one. Our own reading of what it printed is no load for it."""
 
 
 class Watch:
@@ -95,11 +96,7 @@ class Watch:
         async with self._polling:
             await asyncio.sleep(self._rests_until - time.monotonic())
             self._next = None
-            began = time.monotonic()
-            changed = await self.poll()
-            rest = (time.monotonic() - began) * (1 / POLL_SHARE - 1)
-            self._rests_until = time.monotonic() + min(MAX_POLL_S, rest)
-            return changed
+            return await self.poll()
 
     async def poll(self) -> bool:
         """Poll once, at once. Returns whether anything has changed.
@@ -107,6 +104,10 @@ class Watch:
         Raises:
             SchedulerError: the scheduler does not answer.
         """
+        began = time.monotonic()
         with self._telemetry.polling():
             snapshot = await self._scheduler.poll()
+        now = time.monotonic()
+        asked_s = now - began if snapshot.asked_s is None else snapshot.asked_s
+        self._rests_until = now + min(MAX_POLL_S, asked_s * (1 / POLL_SHARE - 1))
         return await self._take_in(snapshot)

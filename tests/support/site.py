@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.api.client import Client, DaemonError
-from tests.support.processes import parent, pids, read
+from tests.support.processes import alive, parent, pids, read
 from tests.support.waiting import LONG_S, until
 
 HERE = Path(__file__).parent
@@ -193,10 +193,20 @@ class Site:
         ]
 
     def worker_on(self, node: str) -> int:
-        """The process that trains on a node, not what it may have forked just now to run something else."""
-        found = set(self.workers_on(node))
-        (pid,) = (pid for pid in found if parent(pid) not in {*found, None})
-        return pid
+        """The process that trains on a node, not what it may have forked just now to run something else.
+
+        What a worker forked belongs to the agent once that worker has ended, and takes a moment to end as
+        well: this waits until there is one process.
+        """
+        found: list[int] = []
+
+        def one() -> bool:
+            there = set(self.workers_on(node))
+            found[:] = [pid for pid in there if alive(pid) and parent(pid) not in {*there, None}]
+            return len(found) == 1
+
+        self.until(one, LONG_S, f"one process trains on {node}")
+        return found[0]
 
     def warm_on(self, node: str) -> int | None:
         """The process that workers are forked from on a node, if it is there yet."""

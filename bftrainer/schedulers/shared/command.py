@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,12 +23,14 @@ MOST_SAID = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command left: its exit code and what it printed. `cut`: it printed more than we read."""
+    """What a command left: its exit code and what it printed, after so many seconds. `cut`: it printed more
+    than we read."""
 
     code: int
     raw: bytes
     err: str
     cut: bool = False
+    took_s: float = 0.0
 
     @property
     def out(self) -> str:
@@ -59,6 +62,7 @@ async def run(
     Raises:
         SchedulerError: it cannot be run, or takes too long.
     """
+    began = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
@@ -85,7 +89,7 @@ async def run(
         raise SchedulerError(explain(unfinished, f"{words[0]} took more than {timeout_s:g} s")) from None
     finally:
         await _end(process)
-    return Output(code, out, said.decode(errors="replace"), cut)
+    return Output(code, out, said.decode(errors="replace"), cut, time.monotonic() - began)
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes, most: int) -> tuple[bytes, bool]:

@@ -15,6 +15,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
@@ -105,7 +106,7 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
-        jobs = await self._queue()
+        jobs, asked_s = await self._queue()
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
         lapsed = self._patience.lapsed(now)
         ready = {job: since + behind_s for job, since in self._patience.ready.items()}
@@ -120,11 +121,11 @@ class SlurmScheduler:
         view = view.shifted(-behind_s)
         self._remember(view)
         self._sees_all = True
-        return view.snapshot
+        return replace(view.snapshot, asked_s=shown.took_s + asked_s)
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
-        jobs = await self._queue()
+        jobs, _ = await self._queue()
         pilots = slurm_view.pilots(jobs, self._ours)
         self._note(pilots)
         return pilots
@@ -250,7 +251,8 @@ class SlurmScheduler:
             unknown = str(error)
         raise SchedulerError(private.complaint(hidden, user, unknown))
 
-    async def _queue(self) -> tuple[JobRow, ...]:
+    async def _queue(self) -> tuple[tuple[JobRow, ...], float]:
+        """The jobs, and for how long Slurm worked for that."""
         mark = secrets.token_hex(8)
         environ = {**self._environ, "SQUEUE_FORMAT": text.squeue_format(mark)}
         words = ["squeue", "-h", "-a", f"--sort={text.ORDER}"]
@@ -268,7 +270,7 @@ class SlurmScheduler:
             raise SchedulerError(str(error)) from error
         for line in odd:
             log.debug("squeue: a job that cannot be read: %s", line)
-        return jobs
+        return jobs, done.took_s
 
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)

@@ -28,6 +28,7 @@ class Scheduler:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Any, **given: object) -> None:
         self.answers: list[bool | str] = []
         self.holding = False
+        self.asked_s: float | None = None
         self.events: list[Event] = []
         self.waits: list[float] = []
         self.telemetry = Telemetry()
@@ -48,7 +49,7 @@ class Scheduler:
     async def poll(self) -> Snapshot:
         if isinstance(self.answers[0], str):
             raise SchedulerError(self.answers.pop(0))
-        return Snapshot(time=1.0, nodes=())
+        return Snapshot(time=1.0, nodes=(), asked_s=self.asked_s)
 
     async def take_in(self, snapshot: Snapshot) -> bool:
         return bool(self.answers.pop(0))
@@ -92,3 +93,22 @@ def test_polls_are_rare_only_while_nothing_is_held_and_nothing_changes(
     assert site.waited(True, False) == [1.0, 1.5]
     site.holding = True
     assert site.waited(False, False) == [1.0, 1.0]
+
+
+def test_polls_rest_for_the_time_that_the_scheduler_worked_and_not_for_our_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    site = Scheduler(monkeypatch, tmp_path)
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr("bftrainer.nodes.watch.asyncio.sleep", rest)
+    site.asked_s = 5.0
+    site.waited(False, False)
+    site.asked_s = 0.0
+    site.waited(False, False)
+    _, after_five, again, after_none = rests
+    assert after_five > 19 and again > 19
+    assert after_none <= 0

@@ -65,6 +65,21 @@ def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands)
     assert mark not in " ".join(calls), "other users can read command lines"
 
 
+def test_a_poll_says_how_long_slurm_worked_for_it_without_our_own_reading(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpret = slurm.slurm_view.interpret
+
+    def slow(*args: object, **given: object) -> object:
+        time.sleep(0.1)
+        return interpret(*args, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(slurm.slurm_view, "interpret", slow)
+    began = time.monotonic()
+    asked_s = asyncio.run(commands.scheduler().poll()).asked_s
+    assert asked_s is not None and 0 < asked_s <= time.monotonic() - began - 0.1
+
+
 def test_what_the_pilot_inherits_is_the_daemons_environment(commands: Commands) -> None:
     asyncio.run(commands.scheduler(LANG="de", SLURM_JOB_ID="7").submit(PILOT, "secret", 600.0))
     said = (commands.folder / "sbatch.env").read_text().splitlines()
