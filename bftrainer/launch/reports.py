@@ -112,8 +112,10 @@ class Reports:
 
         A node tells one pause of a membership, or a few where a runtime met twice in it; further ones are
         made up, and dropped."""
+        if generation > launched.published:
+            return
         launched.pauses[generation, node] += 1
-        if launched.pauses[generation, node] > MAX_PAUSES or generation > launched.published:
+        if launched.pauses[generation, node] > MAX_PAUSES:
             return
         now = self._clock()
         self._journal.pause(

@@ -174,7 +174,8 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
 
     def _heard(self, launched: TorchrunTrainer, node: str, view: WorkerView, what: said.FromWorker) -> None:
         if isinstance(what, said.Resumed):
-            self._resumed(launched, node, what)
+            if what.generation <= launched.published:  # else it is made up, and nothing is to be kept of it
+                self._resumed(launched, node, what)
         elif isinstance(what, said.Standing) and what.at is not None:
             launched.last_step_at = what.at
         super()._heard(launched, node, view, what)

@@ -13,7 +13,7 @@ from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Resync, TrainerEnded, WorkerLost, WorkersReady
-from bftrainer.model.reports import Message
+from bftrainer.model.reports import Message, PauseKind
 from bftrainer.model.trainer import TrainerSpec
 from tests.support.messages import report, worker
 from tests.support.remembering_ports import FOLDERS, RememberingPorts
@@ -352,3 +352,15 @@ def test_a_script_that_says_again_and_again_that_it_goes_on_causes_few_events() 
     for _ in range(10 * MAX_PAUSES):
         world.said("n", "resumed", 2, generation=2, size=2, step=1, at=5.0)
     assert len(world.pauses) == MAX_PAUSES
+
+
+def test_of_memberships_that_a_script_makes_up_nothing_is_kept() -> None:
+    world = World()
+    world.begin("n", "m")
+    launched = world.launcher.known[1]
+    launched.kinds[2] = PauseKind.LOSS
+    kept = len(launched.kinds), len(launched.pauses)
+    for generation in range(1000, 1100):
+        world.said("n", "resumed", 2, generation=generation, size=2, step=1, at=5.0)
+    assert (len(launched.kinds), len(launched.pauses)) == kept
+    assert world.pauses == [] and launched.last_step_at is None
