@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
 
+from bftrainer.ports import Clock
+from bftrainer.telemetry.telemetry import Telemetry
+
 CORRECTION = 0.1
 """After the machine's clock was set, a second of ours is so much longer or shorter until both agree again."""
-AT_ONCE_S = 86_400.0
-"""If the machine's clock is ahead by more than this, it was plainly wrong: its time is taken at once."""
+DAY_S = 86_400.0
+AGREED_S = 600.0
+"""If the machine's clock has been ahead by over a day for so long, it was wrong before: its time is taken at
+once. A shorter glitch moves nothing: what is older than `keep_events_days` would be deleted for it."""
+TOLD_S = 60.0
+"""A difference of so much is told."""
+CHECK_S = 5.0
 AGREE_S = 1.0
 """Clocks that differ by less than this agree."""
 
@@ -32,6 +41,7 @@ class WallClock:
         self._wall, self._steady = wall, steady
         self._lock = threading.Lock()
         self._seen, self._told = steady(), wall()
+        self._ahead_s = 0.0  # for how long the machine's clock has been ahead by over a day
 
     def now(self) -> float:
         """The present time, in seconds since the Unix epoch; it never goes back."""
@@ -51,5 +61,25 @@ class WallClock:
         self._seen = seen
         self._told += passed
         behind, most = wall - self._told, CORRECTION * passed
-        self._told += behind if behind > AT_ONCE_S else min(most, max(-most, behind))
+        self._ahead_s = self._ahead_s + passed if behind > DAY_S else 0.0
+        self._told += behind if self._ahead_s >= AGREED_S else min(most, max(-most, behind))
         return self._told
+
+
+async def watch(clock: Clock, telemetry: Telemetry) -> None:
+    """Tell, for ever, while the machine's clock differs from ours by over `TOLD_S`."""
+    while True:
+        telemetry.condition("clock", difference(clock.behind_s()))
+        await asyncio.sleep(CHECK_S)
+
+
+def difference(behind_s: float) -> str:
+    """What is wrong if our clock is so far behind the machine's; empty: nothing."""
+    if abs(behind_s) < TOLD_S:
+        return ""
+    amount = f"{abs(behind_s) / DAY_S:.1f} days" if abs(behind_s) > DAY_S else f"{abs(behind_s):.0f} s"
+    return (
+        f"the machine's clock was set: it is {amount} {'ahead of' if behind_s > 0 else 'behind'} the "
+        f"daemon's, which follows by {CORRECTION:.0%}; if it is right and that takes too long, start the "
+        "daemon anew"
+    )

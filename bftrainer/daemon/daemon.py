@@ -19,6 +19,7 @@ from bftrainer.api.answers import Answers
 from bftrainer.daemon.agents import AgentLink, AgentReports
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
+from bftrainer.daemon.clock import watch as watch_clock
 from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
@@ -208,6 +209,7 @@ class Daemon:
             "events": self.runner.run,
             "polls": self.nodes.watch.run,
             "pilots": self.nodes.hold.run,
+            "clock": lambda: watch_clock(self.clock, self.telemetry),
             "disk": Disk(self.settings.current.state_dir, self.settings, self.telemetry).run,
             "store": self.journal.watch,
         }

@@ -13,6 +13,7 @@ Part = Literal[
     "scheduler",
     "store",
     "disk",
+    "clock",
     "reads",
     "connections",
     "pilots",
@@ -21,9 +22,9 @@ Part = Literal[
     "allocator",
     "descriptors",  # in this order
 ]
-DECIDES_ALL_THE_SAME = frozenset({"agents", "solver", "allocator", "descriptors"})
+DECIDES_ALL_THE_SAME = frozenset({"clock", "agents", "solver", "allocator", "descriptors"})
 """The parts without which the daemon does its work all the same: another allocator makes the plans, other
-agents go on, and fewer connections are served."""
+agents go on, fewer connections are served, and the daemon's own clock goes on."""
 PASSES_S = 60.0
 """What happened once is over after so long."""
 

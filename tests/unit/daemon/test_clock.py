@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.clock import CORRECTION, WallClock
+from bftrainer.daemon.clock import AGREED_S, CORRECTION, WallClock, difference
 from bftrainer.model.machine import NodeState
 from bftrainer.nodes.pilots import Refusals
 from tests.support.nodes_world import World
@@ -64,7 +64,26 @@ def test_a_clock_that_was_plainly_wrong_is_not_approached_for_years() -> None:
     machine = Machine()
     machine.clock.now()
     machine.wall += 20 * 365 * DAY_S
+    assert machine.clock.now() < 1.7e9 + 1.0, "this may be a glitch"
+    machine.wait(AGREED_S)
     assert machine.clock.now() == machine.wall
+
+
+def test_a_clock_that_is_wrong_for_a_moment_moves_ours_not() -> None:
+    """Events that are no older than `keep_events_days` would be deleted."""
+    machine = Machine()
+    for _ in range(3):
+        machine.wall += 10 * 365 * DAY_S
+        machine.wait(AGREED_S / 2)
+        machine.wall -= 10 * 365 * DAY_S
+        machine.wait(1.0)
+    assert abs(machine.clock.now() - machine.wall) < AGREED_S
+
+
+def test_a_clock_that_differs_is_told() -> None:
+    assert difference(0.0) == difference(-59.0) == ""
+    assert "it is 3600 s ahead of the daemon's" in difference(3600.0)
+    assert "it is 2.5 days behind the daemon's" in difference(-2.5 * DAY_S)
 
 
 def test_a_clock_set_back_by_years_takes_ours_not_back() -> None:
