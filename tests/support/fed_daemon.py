@@ -22,6 +22,7 @@ class Acts:
     def __init__(self) -> None:
         self.actions: list[Action] = []
         self.fails_on = ""
+        self.forgotten: list[int] = []
 
     def perform(self, actions: Sequence[Action]) -> None:
         """Note actions, up to one on the node that fails."""
@@ -34,7 +35,8 @@ class Acts:
         """Known."""
 
     def forget(self, trainer: int) -> None:
-        """Forgotten."""
+        """Note that a trainer has ended."""
+        self.forgotten.append(trainer)
 
 
 class FedDaemon:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -84,6 +85,23 @@ def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
             for writer in writers:
                 writer.close()
             await until_true(lambda: not served.answers._bytes)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_one_answer_is_always_possible(others: int) -> None:
+    """However large it is: of all that may be under way, or of what one user may have."""
+
+    async def story() -> None:
+        served = Served(4 * MB if not others else 20 * MB, 60.0)
+        async with served.running() as server, aiohttp.ClientSession() as http:
+            writers = [await stalled(server, "ann") for _ in range(others)]
+            await until_true(lambda: served.answers._bytes.total() == others * 8 * MB)
+            async with http.get(server.make_url("/large"), params={"user": "bob"}) as answer:
+                assert (answer.status, len(await answer.read())) == (200, 8 * MB)
+            for writer in writers:
+                writer.close()
 
     asyncio.run(story())
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.backlog import IN_A_ROW, Backlog
+from bftrainer.daemon.backlog import FLUSH_S, IN_A_ROW, Backlog
 from bftrainer.daemon.writes import (
     Decision,
     DecisionWrite,
@@ -212,6 +212,26 @@ def test_many_decisions_in_a_row_do_not_keep_pauses_and_reports_waiting_for_ever
         if isinstance(write, ReportsWrite):
             backlog.stored(write.reports)
     assert {PausesWrite, ReportsWrite} <= {*kinds}
+
+
+def test_a_report_that_comes_while_an_earlier_one_is_stored_is_stored_too_and_moves_nothing_on() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    for tenth in range(20):
+        backlog.report(report(1, tenth), tenth / 10)
+    write = backlog.take(FLUSH_S)
+    assert isinstance(write, ReportsWrite), "so long after the first, however often it reports"
+    backlog.report(report(1, 20), FLUSH_S)
+    backlog.stored(write.reports)
+    assert backlog.has_report(1)
+
+
+def test_a_trainers_end_waits_for_the_reports_of_others_once() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog.add(decided(1, 1, ends=True))
+    for step in (1, 2):
+        backlog.report(report(2, step), 0.0)
+        write = backlog.take(0.0)
+        assert isinstance(write, ReportsWrite if step == 1 else DecisionWrite)
 
 
 def test_a_trainer_that_reports_all_the_time_gets_a_row_now_and_then() -> None:

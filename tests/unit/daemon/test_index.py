@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -138,3 +139,14 @@ def test_what_the_store_cannot_take_at_the_moment_is_listed_all_the_same() -> No
     (over,) = latest(index.recent("ann"), 10)
     assert (over.status, over.ended_at, over.reason) == (TrainerStatus.FAILED, 5.0, "x")
     assert index.recent("bob") == [] and index.of(None) == [] and index.get(1) is None
+
+
+def test_of_those_that_ended_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bftrainer.daemon.index.RECENT", 3)
+    index = Index()
+    for id_ in range(1, 6):
+        index.submitted(id_, replace(SPEC, user="ann"), float(id_))
+        index.end(Ended(trainer=id_, status=TrainerStatus.CANCELLED), 10.0 + id_, None)
+    assert [summary.id for summary in index.recent("ann")] == [3, 4, 5]
+    assert index.over(2) is None and index.count_ended("ann").total() == 5
+    assert not index._by_user, "users come and go"

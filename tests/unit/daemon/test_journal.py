@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -124,6 +125,8 @@ def test_a_decision_is_stored_before_it_is_acted_on(made: Made) -> None:
         made.journal.performed(write)
         await made.journal.close()
         assert made.disk.written[1:] == [("performed", [10])]
+        made.journal.performed(DecisionWrite(since=0.0, decision=replace(decision(2), actions=())))
+        assert made.writer._backlog.waiting() == 0, "there is nothing to be stored"
 
     run(scenario)
 
@@ -222,7 +225,10 @@ def test_at_the_bound_events_give_way_and_no_state_is_lost(made: Made) -> None:
             made.journal.pause(pause(trainer))
         assert len(made.writer._backlog._queue) <= 9
         told = "".join(made.problems())
-        assert "the history lacks" in told
+        assert "the history lacks" in told and made.problems()
+        (hits,) = made.telemetry.bounds.last_hour()
+        own = made.writer.standing()
+        assert hits.times == own.events_left_out + own.pauses_left_out, "each is counted once"
         made.disk.full = False
         await made.all_written()
         known: set[int] = set()
@@ -350,6 +356,7 @@ def test_a_submission_that_the_store_refuses_for_too_long_is_not_carried_out(
         for _ in range(3):  # the last is refused at once
             with pytest.raises(StoreError, match="does not answer: disk full; nothing was submitted"):
                 await made.journal.submit(SPEC, 1.0)
+        assert len(made.writer._backlog._queue) <= 1, "and does not wait in memory"
         made.disk.full = False
         await made.all_written()
         assert made.disk.written == []

@@ -100,6 +100,17 @@ def test_an_answer_that_does_not_come_is_told(tmp_path: Path) -> None:
     assert held.ran == ["first"], "nobody waits for the second any more"
 
 
+def test_a_request_that_was_given_up_keeps_its_place_until_the_thread_has_come_to_it(tmp_path: Path) -> None:
+    async def story(held: Held) -> None:
+        for _ in range(2):
+            with pytest.raises(LateError):
+                await held.lane.run("ann", held.work("late"))
+        with pytest.raises(BusyError, match="2 of your requests wait"):
+            await held.lane.run("ann", held.work("more"))
+
+    run(tmp_path, story, read_timeout_s=0.01)
+
+
 def test_an_error_is_the_callers(tmp_path: Path) -> None:
     async def story(held: Held) -> None:
         held.go.set()

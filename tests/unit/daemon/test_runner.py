@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,12 @@ import pytest
 
 from bftrainer.daemon import runner as runner_
 from bftrainer.model.actions import StartWorker
-from bftrainer.model.events import NodesChanged
+from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import Observations, Observed, Trainer, TrainerSpec
 from tests.support.fed_daemon import FedDaemon
-from tests.support.nodes_world import run
+from tests.support.nodes_world import run, settings_in
 
 SPEC = TrainerSpec(name="t", command=("true",), n_min=1, n_max=2, curve=((2, 2.0),), user="ann")
 
@@ -111,6 +112,31 @@ def test_one_action_that_fails_keeps_none_of_the_others(tmp_path: Path) -> None:
         await stage.take(joined("a", "b"))
         assert [a.node for a in stage.acts.actions if isinstance(a, StartWorker)] == ["b"]
         assert "an action could not be carried out; see the log" in stage.troubles()
+        stage.close()
+
+    run(story)
+
+
+def test_the_engine_has_a_thread_and_the_settings_of_the_moment_and_what_it_decides_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocate, seen = runner_.decide, set[tuple[str, str]]()
+
+    def decide(problem: Problem, own: EngineSettings) -> Plan:
+        seen.add((threading.current_thread().name.partition("_")[0], own.allocator))
+        return allocate(problem, own)
+
+    monkeypatch.setattr(runner_, "decide", decide)
+
+    async def story() -> None:
+        stage = Stage(tmp_path)
+        stage.daemon.settings.current = settings_in(tmp_path, allocator="equal")
+        id_ = await stage.submit(SPEC)
+        await stage.take(joined("a"))
+        assert seen == {("engine", "equal")}
+        assert stage.daemon.index.count("ann") == 1
+        await stage.take(TrainerCancelled(time=time.time(), trainer=id_), left("a"))
+        assert (stage.daemon.index.count("ann"), stage.acts.forgotten) == (0, [id_])
         stage.close()
 
     run(story)

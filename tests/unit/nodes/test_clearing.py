@@ -44,8 +44,17 @@ def test_one_node_that_hangs_counts_little() -> None:
     assert clearing.lead_s == 1.0
     clearing.begins(["n1"], 0.0)
     clearing.observe(poll(MOST_S + 1, n1="completing"))
+    assert not clearing._since, "it is waited for no longer"
     clearing.observe(poll(MOST_S + 2, n1=""))
     assert clearing.lead_s == 1.0, "it was not cleared but mended"
+
+
+def test_what_was_long_ago_counts_no_more() -> None:
+    clearing = Clearing()
+    for took_s in (10.0, 1.0):
+        for _ in range(REMEMBERED):
+            cleared(took_s, clearing)
+        assert clearing.lead_s == took_s
 
 
 def test_a_long_time_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

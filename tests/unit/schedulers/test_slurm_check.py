@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import dataclass
 
 import pytest
 
-from bftrainer.model.finding import Finding, Level
+from bftrainer.model.finding import Finding, Level, ok
 from bftrainer.schedulers.slurm import check
 from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
 from bftrainer.settings.sources import load
@@ -143,3 +145,36 @@ def test_a_clock_that_differs_is_wrong() -> None:
     assert check.clock_finding(config, 1_000_060.0).level is Level.WRONG
     assert check.clock_finding("Configuration data as of 1000000\n", 1_000_060.0).level is Level.WRONG
     assert check.clock_finding("", 0.0).level is Level.NOT_CHECKED
+
+
+def test_power_saving_that_is_switched_off_costs_nothing() -> None:
+    config = of_config(CONFIG.replace("SuspendProgram          = (null)", "SuspendProgram = /sbin/sleep"))
+    assert bad(check.config_findings(config)) == []
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a command of Slurm has answered."""
+
+    out: str
+    code: int = 0
+    words: str = "no contact to the controller"
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [("config", ("slurm", Level.WRONG)), ("reservation", ("slurm reservations", Level.NOT_CHECKED))],
+)
+def test_a_question_that_fails_is_told_and_ends_no_check(
+    monkeypatch: pytest.MonkeyPatch, fails: str, told: tuple[str, Level]
+) -> None:
+    async def run(words: list[str], *others: object) -> Answered:
+        what = words[-1]
+        out = {"config": CONFIG, "partition": f"{BATCH}\n{BACKFILL}\n"}.get(what, "")
+        return Answered("" if what == fails else out, int(what == fails))
+
+    monkeypatch.setattr(check, "run", run)
+    monkeypatch.setattr(check, "clock_finding", lambda config, now: ok("clock", "as it should be"))
+    findings = asyncio.run(check.check(settings()))
+    (one,) = (finding for finding in findings if finding.level is not Level.OK)
+    assert (one.check, one.level) == told and "no contact to the controller" in one.found

@@ -34,7 +34,7 @@ def test_what_slurm_understands(text: str, found: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a*2|b*1", "a*2&b", "((a)", "a&", "&", "()", "[a|b", "a]b", "!a", "*", "[]"]
+    "text", ["a*2|b*1", "a*2&b", "((a)", "a&", "&", "()", "[a|b", "a]b", "a)b", "!a", "*", "[]"]
 )
 def test_what_is_not_understood_may_be_any_node(text: str) -> None:
     assert ways(text) == ((Part(ANY),),)

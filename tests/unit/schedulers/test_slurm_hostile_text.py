@@ -147,6 +147,12 @@ def test_of_one_users_many_jobs_those_count_that_can_matter() -> None:
     assert [row.id for row in rows[MOST_OF_USER:]] == ["9001", "9002", "9003", "9004"]
 
 
+def test_jobs_that_run_take_no_place_of_those_that_wait() -> None:
+    running = [pending(number, b"eve", T=b"RUNNING") for number in range(MOST_OF_USER)]
+    rows, _ = slurm_text.jobs(b"\n".join([*running, pending(9001, b"eve")]), MARK)
+    assert rows[-1].id == "9001"
+
+
 def test_lists_of_users_are_not_expanded_before_they_matter() -> None:
     """Ten thousand jobs that name all nodes would be 50 million names."""
     rows, _ = slurm_text.jobs(pending(1, b"eve", n=b"n[1-5000]", x=b"n[5001-9999]"), MARK)

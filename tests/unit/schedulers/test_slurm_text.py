@@ -159,3 +159,10 @@ def test_gpus(text: str, count: int) -> None:
 )
 def test_durations(text: str, seconds: float | None) -> None:
     assert values.duration_s(text) == seconds
+
+
+def test_of_a_flexible_reservation_it_is_known_that_its_jobs_may_be_elsewhere() -> None:
+    line = "ReservationName={} StartTime=100 EndTime=200 Nodes=n1 Flags={}\n"
+    told = scontrol_22() + line.format("soft", "MAINT,FLEX") + line.format("hard", "MAINT")
+    found = {own.name: own.flex for own in slurm_text.machine(told).reservations}
+    assert (found["soft"], found["hard"]) == (True, False)
