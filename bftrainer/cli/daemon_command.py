@@ -73,7 +73,8 @@ def command(
     the end of an idle interval everything on the node is killed.
     """
     from bftrainer.daemon.compose import compose
-    from bftrainer.daemon.serve import serve, try_solver
+    from bftrainer.daemon.reloading import try_solver
+    from bftrainer.daemon.serve import serve
     from bftrainer.daemon.systemd import Systemd
     from bftrainer.schedulers.shared.context import Log
     from bftrainer.settings.schedulers import SCHEDULERS

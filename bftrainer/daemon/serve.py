@@ -7,14 +7,12 @@ import logging
 import signal
 from collections.abc import Callable
 
-from bftrainer.allocate import check_solver
 from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.reloading import Reloading, note_solver, try_solver
 from bftrainer.daemon.systemd import Systemd, report
-from bftrainer.errors import BftrainerError
 from bftrainer.settings.values import Settings
 from bftrainer.spec.located_yaml import FAST
 from bftrainer.telemetry.log import note, tell_left_out
-from bftrainer.telemetry.troubles import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +43,21 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
         systemd.stopping()
         daemon.stop()
 
-    def reload() -> None:
-        systemd.reloading()
-        _reload(daemon, read)
+    def is_reloaded() -> None:
         if ready:  # systemd takes it for the end of the start, too
             systemd.ready()
+
+    reloading = Reloading(daemon, read, is_reloaded)
+
+    def reload() -> None:
+        systemd.reloading()
+        reloading.ask()
 
     loop = asyncio.get_running_loop()
     for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
         loop.add_signal_handler(sign, handler)
     background.add(asyncio.create_task(report(systemd, daemon.runner.pulse, lambda: _told(daemon))))
+    background.add(asyncio.create_task(reloading.run(), name="settings"))
     try:
         await daemon.run(is_ready)
     finally:
@@ -62,55 +65,9 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
             task.cancel()
 
 
-def _reload(daemon: Daemon, read: Callable[[], Settings]) -> None:
-    """Take over what may change; say what may not. A file that cannot be read changes nothing."""
-    before = daemon.settings.current
-    try:
-        asked = read()
-        if (asked.allocator, asked.solver) != (before.allocator, before.solver):
-            _note_solver(daemon, try_solver(asked))
-        refused = daemon.reload(asked)
-    except BftrainerError as error:
-        note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
-        return
-    after = {name: getattr(daemon.settings.current, name) for name in Settings.model_fields}
-    note(log, "reloaded", **{name: value for name, value in after.items() if value != getattr(before, name)})
-    for name, (kept, wanted) in refused.items():
-        note(
-            log,
-            "setting_refused",
-            logging.WARNING,
-            name=name,
-            kept=kept,
-            wanted=wanted,
-            why="needs a restart",
-        )
-
-
 async def _try_solver_of(daemon: Daemon) -> None:
     """Try the solver without keeping the daemon waiting."""
-    _note_solver(daemon, await asyncio.to_thread(try_solver, daemon.settings.current))
-
-
-def _note_solver(daemon: Daemon, wrong: str) -> None:
-    """Show in the status, until settings are read again, that `auto` has to do without its solver."""
-    daemon.telemetry.troubles.set(
-        "solver", Trouble(f"auto decides without the MILP: {wrong}") if wrong else None
-    )
-
-
-def try_solver(settings: Settings) -> str:
-    """Have the allocator's solver solve something; warn if `auto` has to do without it.
-
-    Returns why it does not work; empty if it does, or if the allocator asks none.
-
-    Raises:
-        SolverError: the allocator is `milp`, and its solver does not work.
-    """
-    wrong = check_solver(settings.engine)
-    if wrong:
-        note(log, "solver_failed", logging.WARNING, reason=wrong, allocator=settings.allocator)
-    return wrong
+    note_solver(daemon, await asyncio.to_thread(try_solver, daemon.settings.current))
 
 
 def _told(daemon: Daemon) -> str:

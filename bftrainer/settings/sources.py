@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from bftrainer.files import read_text
 from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.values import NO_VALUE, Settings
 
@@ -21,6 +22,8 @@ NO_SETTINGS = frozenset({"BFTRAINER_WORKER", SITE_VARIABLE})
 """Variables with our prefix that are no settings: what agents are told, what they tell their workers, and
 where the site's file is."""
 SITE_FILE = "/etc/bftrainer/config.yaml"
+MOST_KB = 1000
+"""A file with settings is no larger."""
 
 
 def load(
@@ -89,8 +92,10 @@ def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tup
 
 def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        values = yaml.safe_load(read_text(path, MOST_KB))
+    except RecursionError:
+        raise SettingsError(f"{path}: nested too deeply; expected lines of 'name: value'") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no text, or a date that there is not
         raise SettingsError(f"{path}: {error}") from error
     if values is None:
         return str(path), {}

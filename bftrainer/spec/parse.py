@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from bftrainer.files import read_text
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.spec.explain import explain
@@ -22,14 +22,7 @@ def read(path: Path, bounds: Bounds = SPEC) -> str:
         SpecError: the file is unreadable, not a regular one, or too large.
     """
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise SpecError(f"{path}: not a regular file; write the spec to one, and name that")
-            found = file.read(bounds.kb * 1000 + 1)
-            size = max(len(found), os.fstat(file.fileno()).st_size)
-        if len(found) > bounds.kb * 1000:
-            raise SpecError(f"{path}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
-        return found.decode("utf-8")
+        return read_text(path, bounds.kb)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: {error}") from error
 

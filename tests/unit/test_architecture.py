@@ -18,34 +18,35 @@ TOPS = {path.stem for path in ROOT.glob("*.py")} | {path.name for path in ROOT.i
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "files": set(),
     "model": set(),
     "ports": {"errors", "model"},
     "performance": {"errors", "model"},
     "allocate": {"errors", "model", "performance"},
     "engine": {"errors", "model", "performance", "allocate"},
-    "wire": {"errors", "model"},
+    "wire": {"errors", "files", "model"},
     "nodes": {"errors", "model", "ports", "performance", "wire", "settings", "telemetry"},
-    "schedulers": {"errors", "model", "ports", "settings", "traces"},
+    "schedulers": {"errors", "files", "model", "ports", "settings", "traces"},
     "launch": {"errors", "model", "ports", "wire"},
     "agent": {"errors", "model", "wire"},
     "elastic": set(),
     "state_dir": {"errors"},
     "store": {"errors", "model"},
-    "settings": {"errors", "model", "allocate"},
-    "spec": {"errors", "model", "performance"},
+    "settings": {"errors", "files", "model", "allocate"},
+    "spec": {"errors", "files", "model", "performance"},
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "wire"},
-    "traces": {"errors", "model"},
+    "traces": {"errors", "files", "model"},
     "replay": {
         *("errors", "model", "ports", "performance", "allocate", "engine"),
-        *("spec", "settings", "store", "traces"),
+        *("files", "spec", "settings", "store", "traces"),
     },
     "daemon": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),
         *("launch", "store", "spec", "settings", "state_dir", "telemetry", "api", "traces"),
     },
     "sitecheck": {"errors", "model", "settings", "state_dir", "api"},
-    "demo": {"errors", "settings", "api"},
+    "demo": {"errors", "files", "settings", "api"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and
 `testing` stand above all others, which none of these imports."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -368,3 +369,22 @@ def test_nodes_to_keep_out_are_a_range_or_a_list(nowhere: dict[str, str]) -> Non
         assert load({"exclude_nodes": given}, environ=nowhere).excluded == {"n1", "n2", "gpu"}
     with pytest.raises(SettingsError, match="n\\[01-08\\]"):
         load({"exclude_nodes": "n[1-"}, environ=nowhere)
+
+
+def test_a_file_that_is_none_or_of_no_use_ends_in_one_message(tmp_path: Path) -> None:
+    fifo, huge, deep, odd = (tmp_path / name for name in ("fifo", "huge", "deep", "odd"))
+    os.mkfifo(fifo)
+    with huge.open("wb") as file:
+        file.truncate(2**40)
+    deep.write_text("[" * 100_000)
+    odd.write_text("state_dir: 2021-99-99\n")
+    for path, why in (
+        (fifo, "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (huge, "at most 1000 kB are read"),
+        (deep, "nested too deeply"),
+        (odd, "month"),
+    ):
+        with pytest.raises(SettingsError, match=f"{path}: .*{why}"):
+            load({}, file=path, environ={})

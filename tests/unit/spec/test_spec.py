@@ -255,9 +255,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo.yaml"
     os.mkfifo(fifo)
     for path in (fifo, Path("/dev/zero"), tmp_path):
-        with pytest.raises(
-            SpecError, match=f"{path}: .*(not a regular file; write the spec to one|directory)"
-        ):
+        with pytest.raises(SpecError, match=f"{path}: .*(not a regular file; write it to one|directory)"):
             load(path)
 
 
@@ -267,7 +265,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(2**40)
     with pytest.raises(SpecError) as error:
         load(huge)
-    assert str(error.value) == f"{huge}: {2**40} bytes; a spec has at most 32 kB: shorten it"
+    assert str(error.value) == f"{huge}: {2**40} bytes; at most 32 kB are read: shorten it"
     full = tmp_path / "full.yaml"
     full.write_text(GOOD + "#" * (SPEC.kb * 1000 - len(GOOD)))
     assert load(full).name == "digits-8"

@@ -1,0 +1,143 @@
+"""Settings that are read again on SIGHUP, in a thread: their file may lie where nothing answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from bftrainer.allocate import check_solver
+from bftrainer.daemon.daemon import Daemon
+from bftrainer.errors import BftrainerError
+from bftrainer.settings.values import Settings
+from bftrainer.telemetry.log import note
+from bftrainer.telemetry.troubles import Trouble
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 20.0
+"""So long (s) a reload may take; what comes later is dropped."""
+
+
+class Reloading:
+    """Reads settings whenever it is asked to, one reload at a time; `read` returns them as they are now.
+
+    `over` is called at the end of each reload, whether or not anything has changed.
+    """
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        read: Callable[[], Settings],
+        over: Callable[[], None],
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._daemon, self._read, self._over, self._patience_s = daemon, read, over, patience_s
+        self._asked = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """Have the settings read; one that comes while they are read has them read once more."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Reload as often as it is asked for."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._reload()
+            except BftrainerError as error:
+                note(log, "reload_failed", logging.ERROR, reason=error, kept="the old settings")
+            self._over()
+
+    async def _reload(self) -> None:
+        """Take over what may change; say what may not. A file that cannot be read changes nothing."""
+        daemon = self._daemon
+        before = daemon.settings.current
+        asked, wrong = await self._read_in_thread(before)
+        if wrong is not None:
+            note_solver(daemon, wrong)
+        refused = daemon.reload(asked)
+        after = {name: getattr(daemon.settings.current, name) for name in Settings.model_fields}
+        changed = {name: value for name, value in after.items() if value != getattr(before, name)}
+        note(log, "reloaded", **changed)
+        for name, (kept, wanted) in refused.items():
+            note(
+                log,
+                "setting_refused",
+                logging.WARNING,
+                name=name,
+                kept=kept,
+                wanted=wanted,
+                why="needs a restart",
+            )
+
+    async def _read_in_thread(self, before: Settings) -> tuple[Settings, str | None]:
+        """The settings, and what `try_solver` says where another allocator or solver is asked for.
+
+        The thread is left alone if it comes to no end, so that it keeps neither the loop waiting nor the end.
+
+        Raises:
+            BftrainerError: they cannot be read, or not in time.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            raise BftrainerError("an earlier reload still reads the settings: does their file system answer?")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[tuple[Settings, str | None]] = loop.create_future()
+
+        def tell(found: tuple[Settings, str | None] | None, error: Exception | None) -> None:
+            if done.cancelled():
+                return
+            if found is not None:
+                done.set_result(found)
+            elif error is not None:
+                done.set_exception(error)
+
+        def read() -> None:
+            found, failed = None, None
+            try:
+                found = _read(self._read, before)
+            except Exception as error:  # noqa: BLE001  it is raised where the settings are waited for
+                failed = error
+            with suppress(RuntimeError):  # the daemon has ended meanwhile
+                loop.call_soon_threadsafe(tell, found, failed)
+
+        self._thread = threading.Thread(target=read, name="settings", daemon=True)
+        self._thread.start()
+        try:
+            return await asyncio.wait_for(done, self._patience_s)
+        except TimeoutError:
+            raise BftrainerError(
+                f"no settings were read within {self._patience_s:g} s: does their file system answer?"
+            ) from None
+
+
+def _read(read: Callable[[], Settings], before: Settings) -> tuple[Settings, str | None]:
+    asked = read()
+    same = (asked.allocator, asked.solver) == (before.allocator, before.solver)
+    return asked, None if same else try_solver(asked)
+
+
+def note_solver(daemon: Daemon, wrong: str) -> None:
+    """Show in the status, until settings are read again, that `auto` has to do without its solver."""
+    daemon.telemetry.troubles.set(
+        "solver", Trouble(f"auto decides without the MILP: {wrong}") if wrong else None
+    )
+
+
+def try_solver(settings: Settings) -> str:
+    """Have the allocator's solver solve something; warn if `auto` has to do without it.
+
+    Returns why it does not work; empty if it does, or if the allocator asks none.
+
+    Raises:
+        SolverError: the allocator is `milp`, and its solver does not work.
+    """
+    wrong = check_solver(settings.engine)
+    if wrong:
+        note(log, "solver_failed", logging.WARNING, reason=wrong, allocator=settings.allocator)
+    return wrong
