@@ -55,13 +55,10 @@ class Release:
         if not snapshot.claims:
             return frozenset()
         # the scheduler may still show nodes that we have begun to release
-        found = await self._claimed.choose(snapshot.claims, self._ours, frozenset(self._pilots.releasing))
-        return found & self._ours  # others have gone meanwhile
-
-    @property
-    def _ours(self) -> frozenset[str]:
-        """The nodes that we hold or have begun to release."""
-        return frozenset(self._pilots.held) | self._pilots.releasing.keys()
+        releasing = frozenset(self._pilots.releasing)
+        held = releasing.union(self._pilots.held)
+        # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
+        return await self._claimed.choose(snapshot.claims, held, releasing)
 
     def to_give_up(self, snapshot: Snapshot, claimed: frozenset[str]) -> frozenset[str]:
         """The nodes that could be ours and must not: they are `claimed`, or will soon be the main

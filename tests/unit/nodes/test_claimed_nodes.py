@@ -88,6 +88,21 @@ def test_what_goes_while_nodes_are_chosen_is_not_given_back_twice(make: Make) ->
     run(scenario)
 
 
+def test_a_node_whose_pilot_ends_while_nodes_are_chosen_gets_no_other_pilot(make: Make) -> None:
+    async def scenario() -> None:
+        world, curves = make()
+        await claimed(world, 3)
+        poll = asyncio.create_task(world.nodes.watch.poll())
+        await curves.until_asked()
+        world.nodes.release.drop(["n1"])
+        curves.go.set()
+        await poll
+        world.decide()
+        assert world.pool == frozenset() and world.pilots.to_submit({"n1": ""}) == []
+
+    run(scenario)
+
+
 def test_a_trainer_that_comes_while_nodes_are_chosen_has_no_part_in_it(make: Make) -> None:
     async def scenario() -> None:
         world, curves = make()
