@@ -353,13 +353,29 @@ def test_a_submission_that_the_store_refuses_for_too_long_is_not_carried_out(
 
     async def scenario() -> None:
         made.disk.full = True
-        for _ in range(3):  # the last is refused at once
+        for _ in range(3):
             with pytest.raises(StoreError, match="does not answer: disk full; nothing was submitted"):
                 await made.journal.submit(SPEC, 1.0)
-        assert len(made.writer._backlog._queue) <= 1, "and does not wait in memory"
         made.disk.full = False
         await made.all_written()
         assert made.disk.written == []
+
+    run(scenario)
+
+
+def test_a_submission_to_a_store_that_has_failed_for_long_is_refused_at_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        made.disk.full = True
+        await made.journal.decided(decision(1))
+        await until_true(made.problems)
+        monkeypatch.setattr(journal_, "ANSWER_S", 0.0)
+        added = list[object]()
+        monkeypatch.setattr(made.writer, "add", added.append)
+        with pytest.raises(StoreError, match="does not answer: disk full; nothing was submitted"):
+            await made.journal.submit(SPEC, 1.0)
+        assert not added, "nothing of it waits in memory"
 
     run(scenario)
 

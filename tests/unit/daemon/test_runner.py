@@ -133,7 +133,7 @@ def test_the_engine_has_a_thread_and_the_settings_of_the_moment_and_what_it_deci
         stage.daemon.settings.current = settings_in(tmp_path, allocator="equal")
         id_ = await stage.submit(SPEC)
         await stage.take(joined("a"))
-        assert seen == {("engine", "equal")}
+        assert seen == {("engine", "equal")} and stage.runner.state.settings.allocator == "equal"
         assert stage.daemon.index.count("ann") == 1
         await stage.take(TrainerCancelled(time=time.time(), trainer=id_), left("a"))
         assert (stage.daemon.index.count("ann"), stage.acts.forgotten) == (0, [id_])

@@ -90,6 +90,32 @@ def test_a_flood_costs_its_own_kind_only(store: SqlStore, kind: str) -> None:
     assert [t.id for t in store.unfinished()] == [own]
 
 
+def test_where_nothing_is_left_to_delete_it_ends(store: SqlStore) -> None:
+    own = store.submit(replace(SPEC, user="alice"), 0.0)
+    done = store.submit(replace(SPEC, user="bob"), 0.0)
+    end(store, done, 1.0)
+    for _ in range(3):
+        store.trim(1, 100)
+    assert store.trim(1, 100) is None
+    assert [t.id for t in store.unfinished()] == [own]
+    assert store.count_ended_by_user() == {}, "of users that have no trainer any more nothing stays"
+
+
+def test_what_an_event_led_to_counts_as_its_own(store: SqlStore) -> None:
+    flood(store, "reports", 50)
+    starts = [StartWorker(trainer=1, generation=1, node="n" * 2000)] * 20
+    for time in range(10):
+        store.record(NodesChanged(time=float(time)), [], None, starts, None, frozenset())
+    assert store.trim(1, 1) == ("events", 1)
+
+
+def test_rows_that_became_larger_count_as_large(store: SqlStore) -> None:
+    store.progress([replace(PROGRESS, metrics={})] * 2 * pruning.SAMPLE)
+    flood(store, "reports", 2 * pruning.SAMPLE)
+    flood(store, "pauses", pruning.SAMPLE)
+    assert store.trim(1, 1) == ("reports", 1)
+
+
 def test_the_file_does_not_outgrow_the_bound(store: SqlStore, path: Path) -> None:
     for _ in range(6):
         flood(store, "reports", 300)
@@ -120,7 +146,7 @@ def test_the_log_is_brought_into_the_database_when_there_is_time(
     before = database.log_bytes(path)
     store.tidy()
     flood(store, "reports", 100)
-    assert database.log_bytes(path) < 2 * before, "the log's space is used again"
+    assert database.log_bytes(path) < 1.5 * before, "the log's space is used again"
 
 
 def test_a_log_that_somebody_reads_for_ever_has_a_bound(
