@@ -23,11 +23,16 @@ def hidden(config: str, uid: int) -> tuple[str, ...]:
     private = re.search(r"^PrivateData\s*=\s*(\S+)", config, re.MULTILINE)
     if not private:
         raise TextError("scontrol showed no configuration")
-    user = re.search(r"^SlurmUser\s*=.*\((\d+)\)", config, re.MULTILINE)
-    if uid == 0 or (user and uid == int(user[1])):
+    if is_slurms_own(config, uid):
         return ()
     words = private[1].lower().split(",")
     return NEEDED if "all" in words else tuple(word for word in NEEDED if word in words)
+
+
+def is_slurms_own(config: str, uid: int) -> bool:
+    """Whether an account is root or Slurm's own user, which may see and end all users' jobs."""
+    user = re.search(r"^SlurmUser\s*=.*\((\d+)\)", config, re.MULTILINE)
+    return uid == 0 or (user is not None and uid == int(user[1]))
 
 
 def complaint(what: tuple[str, ...], user: str, unknown: str) -> str:

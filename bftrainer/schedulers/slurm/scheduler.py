@@ -26,6 +26,7 @@ from bftrainer.schedulers.slurm import command, private, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
+from bftrainer.schedulers.slurm.ending import Ending
 from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
@@ -88,7 +89,9 @@ class SlurmScheduler:
             cloud=cloud,
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
+        self._ending = Ending(self._run, self._as)
         self._warned = False
+        self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
@@ -184,7 +187,7 @@ class SlurmScheduler:
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        return await asyncio.gather(*(self._scancel(user, jobs) for user, jobs in numbers.items() if jobs))
+        return await asyncio.gather(*(self._ending.end(user, jobs) for user, jobs in numbers.items() if jobs))
 
     async def _cancel_unknown(self, pilots: Collection[Pilot]) -> Collection[str]:
         """Cancel pilots whose submissions were never confirmed: their names tell their numbers."""
@@ -214,20 +217,12 @@ class SlurmScheduler:
     async def close(self) -> None:
         """End the thread that reads; commands do not outlive their calls."""
         self._reader.shutdown(wait=False, cancel_futures=True)
+        if self._learns is not None:
+            self._learns.cancel()
 
     async def _apart(self, work: Callable[[], Found]) -> Found:
         """Read what a command printed, in a thread of our own: users can make it long."""
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
-
-    async def _scancel(self, user: str, jobs: Collection[str]) -> str:
-        """End a user's jobs; returns why that failed, "" if it did not."""
-        try:
-            done = await self._run(self._as(user, ["scancel", *sorted(jobs)]))
-        except SchedulerError as error:
-            return str(error)
-        if done.code == 0 or "Invalid job id" in done.err:
-            return ""
-        return reason(done, f"scancel as {user} failed" if user else "scancel failed")
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
         return slurm_pilot.as_user(self._job, user, words)
@@ -239,17 +234,26 @@ class SlurmScheduler:
             hidden = private.hidden(done.out, os.geteuid())
         except TextError as error:
             raise SchedulerError(reason(done, str(error))) from error
+        self._ending.own = private.is_slurms_own(done.out, os.geteuid())
         if not hidden:
+            if self._job.exec_prefix and not self._ending.own:  # no poll waits for slurmdbd
+                self._learns = asyncio.create_task(self._learn())
             return
-        user, unknown = self._ours.user, ""
+        if unknown := await self._learn():
+            raise SchedulerError(private.complaint(hidden, self._ours.user, unknown.strip()))
+
+    async def _learn(self) -> str:
+        """Ask whether our account is an operator: it may see and end all users' jobs then. Returns "" if it
+        is; else why that is not known, or a space."""
+        words = ["sacctmgr", "-n", "-P", "show", "user", self._ours.user, "format=AdminLevel"]
         try:
-            asked = await self._run(["sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"])
-            if asked.out.strip() in private.SEES_ALL:
-                return
-            unknown = asked.words if asked.err.strip() else ""
+            asked = await self._run(words)
         except SchedulerError as error:
-            unknown = str(error)
-        raise SchedulerError(private.complaint(hidden, user, unknown))
+            return str(error)
+        self._ending.own = asked.out.strip() in private.SEES_ALL
+        if self._ending.own:
+            return ""
+        return asked.words if asked.err.strip() else " "
 
     async def _queue(self) -> tuple[tuple[JobRow, ...], float]:
         """The jobs, and for how long Slurm worked for that."""

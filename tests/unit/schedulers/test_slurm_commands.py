@@ -265,7 +265,8 @@ def test_several_pilots_are_cancelled_by_number_in_one_command(commands: Command
         await scheduler.cancel([PILOT, Pilot(tag=U, node="n1", job="12")])
 
     asyncio.run(scenario())
-    assert commands.calls()[-1] == "scancel 12 4711"
+    killed = "scancel --batch --signal=KILL 12 4711"
+    assert commands.calls()[-2:] == [killed, "scancel 12 4711"], "nothing waits for Slurm's KillWait"
 
 
 def test_no_pilot_waits_for_a_question_about_another(commands: Commands) -> None:
@@ -273,7 +274,7 @@ def test_no_pilot_waits_for_a_question_about_another(commands: Commands) -> None
     commands.set("squeue", "until grep -q 'scancel 12' calls; do /bin/sleep 0.01; done; exit 1")
     said = fails(lambda: commands.scheduler().cancel([PILOT, Pilot(tag=U, node="n1", job="12")]))
     assert said == "squeue failed"
-    assert [call for call in commands.calls() if "scancel" in call] == ["scancel 12"]
+    assert [call for call in commands.calls() if call.startswith("scancel 1")] == ["scancel 12"]
 
 
 def test_a_user_as_whom_nothing_can_be_run_keeps_nobody_elses_pilots(commands: Commands) -> None:
@@ -284,7 +285,7 @@ def test_a_user_as_whom_nothing_can_be_run_keeps_nobody_elses_pilots(commands: C
     ]
     said = fails(lambda: commands.scheduler(SITE).cancel(pilots))
     assert said == "scancel as eve failed: sudo: a password is required; '-x' is no name of a user"
-    done = [call for call in commands.calls() if call.startswith("scancel")]
+    done = [call for call in commands.calls() if call.startswith("scancel") and "--batch" not in call]
     assert sorted(done) == ["scancel 0 4", "scancel 3"]
 
 
@@ -298,7 +299,7 @@ def test_a_pilot_of_unknown_number_is_looked_up_and_all_of_its_jobs_go(commands:
         await scheduler.cancel([Pilot(tag=SIX, node="n6", job="7")])
 
     asyncio.run(scenario())
-    assert [call for call in commands.calls() if "scancel" in call] == ["scancel 2 7", "scancel 2 7"]
+    assert [call for call in commands.calls() if call.startswith("scancel 2")] == ["scancel 2 7"] * 2
 
 
 def test_one_command_asks_why_pilots_failed_even_those_that_no_look_has_found(commands: Commands) -> None:

@@ -1,0 +1,106 @@
+"""How jobs of Slurm are ended: at once, and although their users may do to our commands what they like.
+
+`scancel` alone leaves a job's processes Slurm's KillWait to end (30 s, if the site has not changed it), and a
+user can stop its own processes. A job whose batch script was sent SIGKILL before does not wait. That order
+matters: to a job that is ending already Slurm passes no signal on.
+
+A command that runs as a user can be killed and stopped by that user, so it is tried again, and next to one
+that hangs. What Slurm lets our own account end, our own account ends: no user can reach that command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from bftrainer.errors import SchedulerError
+from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.slurm.command import reason
+
+AT_ONCE = ("scancel", "--batch", "--signal=KILL")
+TRIES = 5
+"""So often a command that a signal has ended is tried again at once."""
+AGAIN_S = 0.05
+SLOW_S = 1.0
+"""A command that takes longer gets another one beside it."""
+BESIDE = 4
+"""The most commands at a time that end jobs of one user."""
+SIGNALLED = 128
+"""sudo and shells add the number of the signal that has ended a command to this."""
+
+
+class Ending:
+    """Ends jobs. `run` runs a command, `as_user` says what runs one as a user.
+
+    `own`: Slurm lets our own account end other users' jobs.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[str]], Awaitable[Output]],
+        as_user: Callable[[str, Sequence[str]], list[str]],
+    ) -> None:
+        self._run, self._as_user = run, as_user
+        self.own = False
+        self._under_way: dict[str, set[asyncio.Task[str]]] = {}  # user -> commands
+
+    async def end(self, user: str, jobs: Collection[str]) -> str:
+        """End a user's jobs; returns why that failed, "" if it did not."""
+        if user and self.own and not await self._tried("", jobs):
+            return ""
+        return await self._hedged(user, jobs)
+
+    async def _hedged(self, user: str, jobs: Collection[str]) -> str:
+        """The first answer of a few tries: another begins when those before it hang."""
+        mine = self._under_way.setdefault(user, set())
+        started: set[asyncio.Task[str]] = set()
+        while True:
+            if len(mine) < BESIDE:
+                task = asyncio.create_task(self._tried(user, jobs))
+                mine.add(task)
+                task.add_done_callback(mine.discard)
+                started.add(task)
+            if not started:
+                return f"{BESIDE} commands hang that are to end jobs as {user}"
+            full = len(mine) >= BESIDE
+            done, started = await asyncio.wait(
+                started, timeout=None if full else SLOW_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            reasons = [task.result() for task in done]
+            if "" in reasons:
+                return ""
+            if reasons and not started:
+                return reasons[0]
+
+    async def _tried(self, user: str, jobs: Collection[str]) -> str:
+        """End jobs, again and again if signals end our commands."""
+        done = None
+        try:
+            for left in reversed(range(TRIES)):
+                done = await self._once(user, jobs, last=not left)
+                if not _killed(done):
+                    break
+                await asyncio.sleep(AGAIN_S)
+            if user and done is not None and _killed(done):  # Slurm may let us do it ourselves
+                own = await self._once("", jobs, last=True)
+                done = own if own.code == 0 else done
+        except SchedulerError as error:
+            return str(error)
+        if done is None or done.code == 0 or "Invalid job id" in done.err:
+            return ""
+        if _killed(done):
+            return f"scancel as {user} was ended by a signal, {TRIES} times" if user else "scancel was killed"
+        return reason(done, f"scancel as {user} failed" if user else "scancel failed")
+
+    async def _once(self, user: str, jobs: Collection[str], *, last: bool) -> Output:
+        """Kill the jobs, then have Slurm count them as cancelled, however that came out: jobs that wait or
+        are gone cannot be killed."""
+        names = sorted(jobs)
+        killed = await self._run(self._as_user(user, [*AT_ONCE, *names]))
+        if _killed(killed) and not last:
+            return killed  # after a plain scancel it could no longer be done
+        return await self._run(self._as_user(user, ["scancel", *names]))
+
+
+def _killed(done: Output) -> bool:
+    return done.code < 0 or done.code > SIGNALLED
