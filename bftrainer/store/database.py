@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -29,12 +30,15 @@ REMEDIES = {
     "readonly": "the daemon's user must be able to write the file, and its folder",
     "unable to open": "the daemon's user must be able to read and write it, and its folder",
     "locked": "another process uses it; fuser names it",
+    "too big": "bftrainer writes no value of that size: restore the file from a backup, or mend it",
 }
 """What to do about what SQLite says."""
 TIDY_LOG_BYTES = 4_000_000
 """A log (WAL) of more than this is brought into the database when there is time."""
 LOG_PAGES = 8_000
 """And at the next commit, if there is no time until it has so many pages of 4 kB."""
+MOST_VALUE_BYTES = 32_000_000
+"""No value is larger: one that is was not written by bftrainer, and is not read into memory."""
 MOST_LOG_BYTES = 512_000_000
 """Nothing is written any more while the log has so many bytes: it grows as long as anybody reads."""
 
@@ -91,6 +95,7 @@ def _patiently_upgrade(engine: sa.Engine) -> None:
 
 
 def _set_pragmas(connection: Any, record: object) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     # WAL: readers never wait for the writer; NORMAL: a power cut may cost the last transactions, but
     # a killed daemon costs none
     for pragma in (

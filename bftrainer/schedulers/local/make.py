@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
@@ -57,7 +58,7 @@ def _playback(context: Context, begin: float, end: float) -> Playback:
     """Since when this log is played: since an earlier daemon began with it, or from now on."""
     log, now = context.log, context.clock.now()
     what = json.dumps([str(log.path and log.path.resolve()), log.speed, log.nodes, log.seed, begin])
-    remembered = json.loads(context.store.get(PLAYED) or "[null, 0]")
+    remembered = _remembered(context.store.get(PLAYED) or "")
     origin = remembered[1] if remembered[0] == what else now
     if begin + (now - origin) * log.speed > end:
         context.say("the log is over: it is played from its beginning again")
@@ -65,3 +66,14 @@ def _playback(context: Context, begin: float, end: float) -> Playback:
     if [what, origin] != remembered:
         context.store.put(PLAYED, json.dumps([what, origin]))
     return Playback(begin=begin, origin=origin, speed=log.speed)
+
+
+def _remembered(stored: str) -> list[Any]:
+    """Which log an earlier daemon began with, and when; none, where what is stored is damaged."""
+    try:
+        match json.loads(stored):
+            case [str(what), float(origin) | int(origin)]:
+                return [what, origin]
+    except (ValueError, RecursionError):
+        pass
+    return [None, 0.0]

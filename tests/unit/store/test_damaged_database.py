@@ -114,6 +114,16 @@ def test_events_that_are_damaged_are_shown_as_far_as_they_can_be_read(tmp_path: 
     store.close()
 
 
+def test_a_value_larger_than_any_of_ours_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    store.submit(SPEC, 1.0)
+    spoil(path, 1, "spec", "x" * (database.MOST_VALUE_BYTES + 1))
+    with pytest.raises(StoreError, match="too big; bftrainer writes no value of that size"):
+        store.unfinished()
+    store.close()
+
+
 # --- the file ------------------------------------------------------------------------------------
 
 
