@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from bftrainer.allocate import check_solver
 from bftrainer.daemon.daemon import Daemon
@@ -14,6 +12,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.troubles import Trouble
+from bftrainer.threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Reloading:
     ) -> None:
         self._daemon, self._read, self._over, self._patience_s = daemon, read, over, patience_s
         self._asked = asyncio.Event()
-        self._thread: threading.Thread | None = None
+        self._reading: asyncio.Future[tuple[Settings, str | None]] | None = None
 
     def ask(self) -> None:
         """Have the settings read; one that comes while they are read has them read once more."""
@@ -79,41 +78,22 @@ class Reloading:
     async def _read_in_thread(self, before: Settings) -> tuple[Settings, str | None]:
         """The settings, and what `try_solver` says where another allocator or solver is asked for.
 
-        The thread is left alone if it comes to no end, so that it keeps neither the loop waiting nor the end.
-
         Raises:
             BftrainerError: they cannot be read, or not in time.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self._reading is not None and not self._reading.done():
             raise BftrainerError("an earlier reload still reads the settings: does their file system answer?")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[tuple[Settings, str | None]] = loop.create_future()
-
-        def tell(found: tuple[Settings, str | None] | None, error: Exception | None) -> None:
-            if done.cancelled():
-                return
-            if found is not None:
-                done.set_result(found)
-            elif error is not None:
-                done.set_exception(error)
-
-        def read() -> None:
-            found, failed = None, None
-            try:
-                found = _read(self._read, before)
-            except Exception as error:  # noqa: BLE001  it is raised where the settings are waited for
-                failed = error
-            with suppress(RuntimeError):  # the daemon has ended meanwhile
-                loop.call_soon_threadsafe(tell, found, failed)
-
-        self._thread = threading.Thread(target=read, name="settings", daemon=True)
-        self._thread.start()
         try:
-            return await asyncio.wait_for(done, self._patience_s)
-        except TimeoutError:
-            raise BftrainerError(
-                f"no settings were read within {self._patience_s:g} s: does their file system answer?"
-            ) from None
+            self._reading = in_thread("settings", lambda: _read(self._read, before))
+        except RuntimeError as error:
+            raise BftrainerError(f"the settings cannot be read: {error}") from error
+        done, _ = await asyncio.wait({self._reading}, timeout=self._patience_s)
+        if done:
+            return self._reading.result()
+        self._reading.add_done_callback(lambda late: late.exception())  # nobody asks for it any more
+        raise BftrainerError(
+            f"no settings were read within {self._patience_s:g} s: does their file system answer?"
+        )
 
 
 def _read(read: Callable[[], Settings], before: Settings) -> tuple[Settings, str | None]:

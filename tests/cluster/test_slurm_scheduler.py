@@ -15,6 +15,7 @@ from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from bftrainer.schedulers.slurm.template import Template
 from bftrainer.settings.slurm import PILOT_MAX_S
 from bftrainer.testing.scheduler import SchedulerContract
 from slurm.testbed import Testbed, TestbedError
@@ -357,7 +358,7 @@ def test_the_secret_reaches_the_pilot_and_no_command_line(clean: Testbed, tmp_pa
             with contextlib.suppress(OSError):
                 assert word.encode() not in line.read_bytes()
 
-    own = templates.find("slurm-pilot.sh.j2")
+    own = Template(templates.find("slurm-pilot.sh.j2"))
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
 
 
@@ -386,7 +387,7 @@ def test_a_pilot_that_cannot_start_is_explained(clean: Testbed, tmp_path: Path, 
         last = "exec sleep 600" if how == "preempted" else 'echo "No module named $2" >&2; exit 1'
         python.write_text(f"#!/bin/sh\n{last}\n")
         python.chmod(0o755)
-    own = templates.find("slurm-pilot.sh.j2")
+    own = Template(templates.find("slurm-pilot.sh.j2"))
     run(schedulers(clean, tmp_path, template=own, python=str(python)), scenario)
 
 

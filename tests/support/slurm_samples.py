@@ -10,6 +10,7 @@ from pathlib import Path
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
+from bftrainer.schedulers.slurm.template import Template
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "slurm"
 MARK = "0123456789abcdef"  # of the recorded squeue
@@ -17,7 +18,7 @@ MARK = "0123456789abcdef"  # of the recorded squeue
 
 PILOT_JOB = PilotJob(
     instance="0a1b2c3d",
-    template=templates.find("slurm-pilot.sh.j2"),
+    template=Template(templates.find("slurm-pilot.sh.j2")),
     python="/opt/py thon/bin/python",
     daemon="10.0.0.1:4000",
     orphan_s=60.0,

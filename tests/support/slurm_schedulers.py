@@ -14,6 +14,7 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Snapshot
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from bftrainer.schedulers.slurm.template import Template
 from slurm.testbed import Testbed
 
 LONG_S = 60.0  # for Slurm to do what it does in seconds, on a busy machine
@@ -37,7 +38,7 @@ def schedulers(
     job = PilotJob(
         **{  # type: ignore[arg-type]
             "instance": "0a1b2c3d",
-            "template": template,
+            "template": Template(template),
             "python": "python",
             "daemon": "127.0.0.1:1",
             "orphan_s": 60.0,

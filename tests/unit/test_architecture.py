@@ -19,6 +19,7 @@ TOPS = {path.stem for path in ROOT.glob("*.py")} | {path.name for path in ROOT.i
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
+    "threads": set(),
     "model": set(),
     "ports": {"errors", "model"},
     "performance": {"errors", "model"},
@@ -26,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": {"errors", "model", "performance", "allocate"},
     "wire": {"errors", "files", "model"},
     "nodes": {"errors", "model", "ports", "performance", "wire", "settings", "telemetry"},
-    "schedulers": {"errors", "files", "model", "ports", "settings", "traces"},
+    "schedulers": {"errors", "files", "model", "ports", "settings", "threads", "traces"},
     "launch": {"errors", "model", "ports", "wire"},
     "agent": {"errors", "model", "wire"},
     "elastic": set(),
@@ -43,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "daemon": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),
-        *("launch", "store", "spec", "settings", "state_dir", "telemetry", "api", "traces"),
+        *("launch", "store", "spec", "settings", "state_dir", "telemetry", "threads", "api", "traces"),
     },
     "sitecheck": {"errors", "model", "settings", "state_dir", "api"},
     "demo": {"errors", "files", "settings", "api"},

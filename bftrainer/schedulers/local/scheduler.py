@@ -24,6 +24,8 @@ from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.ports import Clock
+from bftrainer.schedulers.local.starting import start
+from bftrainer.threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,8 @@ class LocalScheduler:
         self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()  # nodes whose pilots are yet to be killed
+        self._starting: set[Pilot] = set()  # in threads, and still wanted
+        self._doomed: set[Pilot] = set()  # not wanted any more when they had started
         self._next = next(self._changes, None)  # the change to come; None: the log is over
         self._children: list[tuple[subprocess.Popen[bytes], Pilot]] = []
         self._inherited: dict[int, Pilot] = {}  # pid -> pilot that an earlier daemon started
@@ -108,30 +112,34 @@ class LocalScheduler:
         self._advance()
         if pilot.node not in self._idle:
             raise NoRoomError(f"{pilot.node} is busy")
+        self._starting.add(pilot)
+        await asyncio.shield(asyncio.create_task(self._start(pilot, secret)))  # a child is never lost
+
+    async def _start(self, pilot: Pilot, secret: str) -> None:
+        """Start a pilot in a thread, as its log may lie where nothing answers. It is killed if it is not
+        wanted any more by then."""
+        words = [
+            *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
+            *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
+        ]
+        output = self._log_dir / f"agent-{pilot.node}.log"
         threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
         try:
-            self._log_dir.mkdir(parents=True, exist_ok=True)
-            with (self._log_dir / f"agent-{pilot.node}.log").open("ab") as output:
-                child = subprocess.Popen(
-                    [
-                        *(sys.executable, "-m", AGENT, "--node", pilot.node, "--tag", pilot.tag),
-                        *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    env={"OMP_NUM_THREADS": str(threads), **os.environ},
-                )
-            if child.stdin is not None:
-                with contextlib.suppress(BrokenPipeError), child.stdin as told:  # it may have been killed
-                    told.write(f"{secret}\n".encode())
-        except OSError as error:
+            child = await in_thread("pilot", lambda: start(words, output, secret, threads))
+        except (OSError, RuntimeError) as error:
             raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
+        finally:
+            wanted = pilot in self._starting
+            self._starting.discard(pilot)
         self._children.append((child, pilot))
+        if not wanted:
+            self._doomed.add(pilot)
+            self._advance()
+            raise NoRoomError(f"{pilot.node} was taken, or its pilot cancelled, while that started")
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
-        """Kill pilots with all their processes."""
+        """Kill pilots with all their processes; one that starts now, as soon as it has."""
+        self._starting.difference_update(pilots)
         for pid, running in self._running():
             if running in pilots:
                 _kill_session(pid)
@@ -152,7 +160,7 @@ class LocalScheduler:
         while self._next is not None:
             due = self._playback.wall_time(self._next.time)
             until_due = max(0.0, due - self._clock.now())
-            await asyncio.sleep(min(RETRY_S, until_due) if self._taken else until_due)
+            await asyncio.sleep(min(RETRY_S, until_due) if self._taken or self._doomed else until_due)
             try:
                 self._advance()
             except SchedulerError as error:  # what is taken stays so, and is tried again
@@ -164,12 +172,14 @@ class LocalScheduler:
         while self._next is not None and self._next.time <= now:
             self._idle = (self._idle - self._next.left) | self._next.joined
             self._taken |= self._next.left
+            self._starting = {pilot for pilot in self._starting if pilot.node not in self._next.left}
             self._next = next(self._changes, None)
-        if self._taken:
+        if self._taken or self._doomed:
             for pid, pilot in self._running():
-                if pilot.node in self._taken:
+                if pilot.node in self._taken or pilot in self._doomed:
                     _kill_session(pid)
             self._taken = frozenset()
+            self._doomed.clear()
         self._reap()
 
     def _running(self) -> list[tuple[int, Pilot]]:

@@ -12,6 +12,7 @@ from bftrainer.schedulers.shared.context import Context
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
+from bftrainer.schedulers.slurm.template import Template
 from bftrainer.settings.values import Settings
 
 
@@ -19,8 +20,8 @@ def make(context: Context) -> SlurmScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
 
     Raises:
-        BftrainerError: the state directory is another user's, logs can have no folder, or a template is not
-            installed.
+        BftrainerError: the state directory is another user's, logs can have no folder, or the template of
+            pilots cannot be read.
     """
     own = context.settings
     try:
@@ -31,7 +32,11 @@ def make(context: Context) -> SlurmScheduler:
 
 
 def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> SlurmScheduler:
-    """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port."""
+    """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port.
+
+    Raises:
+        BftrainerError: the template of pilots cannot be read.
+    """
     return SlurmScheduler(
         _pilot_job(settings, agents_at, instance),
         watch=frozenset(name for name in settings.slurm_watch.split(",") if name),
@@ -46,7 +51,7 @@ def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Sl
 def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
     return PilotJob(
         instance=instance,
-        template=Path(settings.pilot_template or templates.find("slurm-pilot.sh.j2")),
+        template=Template(Path(settings.pilot_template or templates.find("slurm-pilot.sh.j2"))),
         python=settings.pilot_python,
         daemon=agents_at,
         orphan_s=settings.orphan_s,

@@ -1,10 +1,8 @@
-"""A pilot as Slurm gets it: the command line of sbatch and the script on its standard input. Pure, but for
-reading the template."""
+"""A pilot as Slurm gets it: the command line of sbatch and the script on its standard input. Pure."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.slurm.rows import End
+from bftrainer.schedulers.slurm.template import Template
 from bftrainer.schedulers.slurm.text import NODE_NAME
 
 PREFIX = "bftrainer-"
@@ -33,7 +32,7 @@ class PilotJob:
     preemption, so none may last longer than its hole."""
 
     instance: str
-    template: Path
+    template: Template
     python: str
     daemon: str  # where agents find it: host:port or a socket's path
     orphan_s: float
@@ -110,31 +109,20 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
 
 
 def script(job: PilotJob, pilot: Pilot, secret: str) -> str:
-    """The batch script. Whatever the template prints is quoted for the shell.
+    """The batch script.
 
     Raises:
-        SchedulerError: the template cannot be read, or asks for a value that there is not.
+        SchedulerError: the template asks for a value that there is not.
     """
-    import jinja2  # noqa: PLC0415  slow to import
-
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        finalize=lambda value: shlex.quote(str(value)),
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  this is for a shell: finalize quotes
+    return job.template.render(
+        node=pilot.node,
+        tag=pilot.tag,
+        user=pilot.user,
+        secret=secret,
+        python=job.python,
+        daemon=job.daemon,
+        orphan_s=f"{job.orphan_s:g}",
     )
-    try:
-        return environment.from_string(job.template.read_text(encoding="utf-8")).render(
-            node=pilot.node,
-            tag=pilot.tag,
-            user=pilot.user,
-            secret=secret,
-            python=job.python,
-            daemon=job.daemon,
-            orphan_s=f"{job.orphan_s:g}",
-        )
-    except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
-        raise SchedulerError(f"pilot template {job.template}: {error}") from error
 
 
 def failure(job: PilotJob, pilot: Pilot, end: End) -> str:

@@ -17,6 +17,7 @@ from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.slurm.pilot import as_user, command, failure, limit_minutes, script
 from bftrainer.schedulers.slurm.rows import End
+from bftrainer.schedulers.slurm.template import Template
 from tests.support.slurm_samples import PILOT_JOB
 
 TAG = "c0ffee" + "0" * 26
@@ -133,10 +134,28 @@ def test_the_script_gives_the_secret_to_the_standard_input_alone(
 def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     template = tmp_path / "own.j2"
     template.write_text("#!/bin/sh\nexec {{ pyhton }}\n")
-    with pytest.raises(SchedulerError, match="pyhton"):
-        script(replace(PILOT_JOB, template=template), PILOT, "s")
-    with pytest.raises(SchedulerError, match=r"none\.j2"):
-        script(replace(PILOT_JOB, template=tmp_path / "none.j2"), PILOT, "s")
+    with pytest.raises(SchedulerError, match=r"own\.j2: .*pyhton"):
+        script(replace(PILOT_JOB, template=Template(template)), PILOT, "s")
+
+
+def test_a_template_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "own.j2"
+    path.write_text("#!/bin/sh\n# {{ node }}\n")
+    job = replace(PILOT_JOB, template=Template(path))
+    path.unlink()
+    os.mkfifo(path)  # to read it now would take for ever
+    assert script(job, PILOT, "s") == "#!/bin/sh\n# n7\n"
+
+
+@pytest.mark.parametrize("content", ["fifo", "{% if %}", "\ud800", "none"])
+def test_what_is_no_template_is_told_at_the_start(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "own.j2"
+    if content == "fifo":
+        os.mkfifo(path)
+    elif content != "none":
+        path.write_bytes(content.encode(errors="surrogatepass"))
+    with pytest.raises(BftrainerError, match=r"pilot template .*own\.j2: \S"):
+        Template(path)
 
 
 @pytest.mark.parametrize(
