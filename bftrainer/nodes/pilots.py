@@ -33,6 +33,11 @@ BACKOFF_S = 5.0
 """A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most.
 This holds for submissions that were refused and for cancellations after which the pilot is still listed."""
 MAX_BACKOFF_S = 300.0
+SOON_S = 0.2
+"""A pilot of ours that could not be cancelled is tried again so soon, `SOON_MORE` times as much later after
+every further try, `MAX_SOON_S` at most: a main job may wait for its node."""
+SOON_MORE = 1.2
+MAX_SOON_S = 1.0
 
 
 @dataclass(slots=True)
@@ -266,12 +271,34 @@ class Pilots:
     async def cancel(self, pilots: Collection[Pilot]) -> None:
         """Cancel pilots. While they stay listed, `strays` returns them again, less and less often: a job that
         only looks like a pilot may be one that we cannot end."""
+        if why := await self._cancel(pilots):
+            self.tell("cancel_failed", pilots, why)
+
+    async def end(self, pilots: Collection[Pilot]) -> None:
+        """Cancel pilots that were ours. While that fails they are tried again soon, as long as the scheduler
+        lists them: a main job may wait. Users wait for no others, as each can hold up what runs as it."""
+        users = sorted({pilot.user for pilot in pilots})
+        await asyncio.gather(*(self._end([p for p in pilots if p.user == user]) for user in users))
+
+    async def _end(self, pilots: Collection[Pilot]) -> None:
+        tries, wait_s = 0, SOON_S
+        while pilots and (why := await self._cancel(pilots)):
+            tries += 1
+            if tries & (tries - 1) == 0:  # ever more rarely: 1, 2, 4, 8, ...
+                self.tell("cancel_failed", pilots, why)
+            await asyncio.sleep(wait_s)
+            wait_s = min(SOON_MORE * wait_s, MAX_SOON_S)
+            pilots = [pilot for pilot in pilots if pilot in self._cancelled]
+
+    async def _cancel(self, pilots: Collection[Pilot]) -> str:
+        """Cancel pilots; returns why that failed, "" if it did not."""
         if not pilots:
-            return
+            return ""
         for pilot in pilots:
             self._cancelled.setdefault(pilot, Refusals()).more(self.clock.now(), "")
         try:
             await self.scheduler.cancel(tuple(pilots))
-            self.tell("cancelled", pilots, "")
         except SchedulerError as error:
-            self.tell("cancel_failed", pilots, str(error))
+            return str(error) or "it failed"
+        self.tell("cancelled", pilots, "")
+        return ""

@@ -143,7 +143,7 @@ class Release:
         pilots = [pilot for pilot in forgotten if pilot is not None]
         if pilots and not self._state.closing:
             self._state.clearing.begins([pilot.node for pilot in pilots], self._clock.now())
-            self._background.start(self._pilots.cancel(pilots))
+            self._background.start(self._pilots.end(pilots))
 
     def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
         """End the pilots of nodes that have left the pool, for these main jobs if any, as soon as their
@@ -159,7 +159,7 @@ class Release:
         finally:  # whatever became of the workers: main jobs wait for these nodes
             found = [self._pilots.forget(node) for node in nodes]
             self._state.clearing.begins(nodes, self._clock.now())
-            await self._pilots.cancel([pilot for pilot in found if pilot is not None])
+            await self._pilots.end([pilot for pilot in found if pilot is not None])
         self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
         self._watch.wake()
 

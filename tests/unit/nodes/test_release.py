@@ -243,3 +243,43 @@ def test_agents_that_say_goodbye_soon_and_again_get_fewer_pilots(make: Make) -> 
             assert world.pilots.refused().keys() == refused
 
     run(scenario)
+
+
+@pytest.mark.parametrize("way", ["vacated", "dropped"])
+def test_a_pilot_whose_user_keeps_it_is_cancelled_until_it_goes(make: Make, way: str) -> None:
+    """Each try is lost, and the next one comes soon: a main job would wait through longer pauses."""
+
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.workers.on.clear()
+        tries: list[str] = []
+
+        def keeps(pilot: Pilot) -> str:
+            tries.append(pilot.node)
+            return "scancel as eve was ended by a signal" if len(tries) < 5 else ""
+
+        world.scheduler.keeps = keeps
+        if way == "vacated":
+            world.machine.claims = (Claim(job="7", nodes=frozenset({"n0"}), count=1),)
+            await world.nodes.watch.poll()
+        else:
+            world.nodes.release.drop(["n0"])
+        await world.nodes.background.wait()
+        assert tries == ["n0"] * 5 and world.held() == "n1 n2", "with not a second gone on the world's clock"
+
+    run(scenario)
+
+
+def test_a_pilot_that_is_gone_though_nobody_could_cancel_it_is_not_tried_for_ever(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        await trained(world)
+        world.scheduler.keeps = lambda pilot: "no contact"
+        world.nodes.release.drop(["n0"])
+        await moment()
+        world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n0"]
+        await world.nodes.watch.poll()
+        await world.nodes.background.wait()
+
+    run(scenario)
