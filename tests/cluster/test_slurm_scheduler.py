@@ -408,3 +408,31 @@ def test_two_daemons_leave_each_other_alone(clean: Testbed, tmp_path: Path) -> N
             await other.submit(pilot_on("n1"), "a secret")
 
     run(schedulers(clean, tmp_path), scenario)
+
+
+def test_a_pilot_that_ignores_its_end_does_not_keep_its_node_for_the_kill_wait(
+    clean: Testbed, tmp_path: Path
+) -> None:
+    """Its processes stop themselves and ignore SIGTERM: a plain scancel would leave them KillWait."""
+    kill_wait_s = 5.0
+    template = tmp_path / "stubborn.sh.j2"
+    template.write_text(
+        "#!/bin/sh\ntrap '' TERM\nsleep 600 &\necho $! $$\nwhile :; do kill -STOP $! $$; done\n"
+    )
+    log = tmp_path / "agent-n1.log"
+    pilot = pilot_on("n1")
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, lambda snapshot: log.exists() and "\n" in log.read_text())
+        began = time.monotonic()
+        await scheduler.cancel([pilot])
+        await until(scheduler, lambda snapshot: not snapshot.pilots and why(snapshot)["n1"] == "")
+        assert time.monotonic() - began < kill_wait_s - 1
+        for number in log.read_text().splitlines()[0].split():
+            status = Path(f"/proc/{number}/status")
+            assert not status.exists() or "State:\tZ" in status.read_text(), "no process is left"
+
+    assert "KillWait=5" in clean.plan.conf.read_text()
+    run(schedulers(clean, tmp_path, template=Template(template)), scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,6 +42,7 @@ async def check(settings: Settings) -> list[Finding]:
         *hook_findings(known),
         *config_findings(known),
         private_finding(config, os.geteuid()),
+        *await _ending(settings, config),
         clock_finding(config, time.time()),
         *await _reservations(settings),
     ]
@@ -105,6 +107,37 @@ def private_finding(config: str, uid: int) -> Finding:
         "slurm PrivateData",
         f"PrivateData={','.join(hidden)} hides main jobs from an account without a level",
         "make the daemon's account an operator: sacctmgr modify user NAME set adminlevel=operator",
+    )
+
+
+async def _ending(settings: Settings, config: str) -> list[Finding]:
+    """Whether our own account may end pilots of users. Only site mode has any."""
+    if not settings.exec_prefix:
+        return []
+    if private.is_slurms_own(config, os.geteuid()):
+        return [ending_finding("Administrator")]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    words = ["sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel"]
+    try:
+        done = await run(words, environment(os.environ), settings.command_timeout_s)
+    except SchedulerError as error:
+        return [ending_finding("", str(error))]
+    return [ending_finding(done.out.strip(), done.words if done.code else "")]
+
+
+def ending_finding(level: str, unknown: str = "") -> Finding:
+    """What an account of this level can do about a pilot whose user keeps it; `unknown`: why the level is
+    not known. Pure."""
+    check = "slurm cancelling"
+    if level in private.SEES_ALL:
+        return ok(check, "this account may cancel every user's pilots itself")
+    asked = f" (asking for its level: {unknown})" if unknown else ""
+    return warning(
+        check,
+        "this account can cancel a user's pilot as that user only, and a user can kill what runs as it: "
+        f"then main jobs wait for the pilot's time limit at worst{asked}",
+        "make the daemon's account an operator: sacctmgr modify user NAME set adminlevel=operator; "
+        "docs/site-mode.md says what else that allows",
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from bftrainer.schedulers.slurm import check
 from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
+from tests.support.slurm_commands import Commands
 
 CONFIG = """\
 Configuration data as of 2026-01-02T03:04:05
@@ -178,3 +182,30 @@ def test_a_question_that_fails_is_told_and_ends_no_check(
     findings = asyncio.run(check.check(settings()))
     (one,) = (finding for finding in findings if finding.level is not Level.OK)
     assert (one.check, one.level) == told and "no contact to the controller" in one.found
+
+
+def test_an_account_that_can_cancel_pilots_only_as_their_users_is_told_the_risk() -> None:
+    assert check.ending_finding("Operator").level is Level.OK
+    assert check.ending_finding("Administrator").level is Level.OK
+    for level in ("None", ""):
+        found = check.ending_finding(level)
+        assert found.level is Level.WARNING and "adminlevel=operator" in found.remedy
+    assert "slurmdbd is down" in check.ending_finding("", "slurmdbd is down").found
+
+
+def test_only_site_mode_is_asked_whether_it_can_cancel_users_pilots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Commands(tmp_path)
+    commands.set("sacctmgr", "echo None")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(check.os, "geteuid", lambda: 64030)
+    monkeypatch.setattr(
+        check.pwd, "getpwuid", lambda uid: pwd.struct_passwd(("bft", "x", uid, uid, "", "", ""))
+    )
+    site = settings(mode="site", exec_prefix=("sudo", "-u", "{user}"), socket="/run/bftrainer/daemon.sock")
+    (found,) = asyncio.run(check._ending(site, CONFIG))
+    assert found.level is Level.OK, "Slurm's own user"
+    (found,) = asyncio.run(check._ending(site, CONFIG.replace("64030", "9")))
+    assert found.level is Level.WARNING
+    assert asyncio.run(check._ending(settings(), CONFIG)) == []
