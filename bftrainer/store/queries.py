@@ -56,7 +56,8 @@ def count_ended_by_user(c: sa.Connection) -> dict[str, dict[TrainerStatus, int]]
     """See `ports.Store.count_ended_by_user`."""
     found: dict[str, dict[TrainerStatus, int]] = {}
     for row in c.execute(sa.select(t.ended)):
-        found.setdefault(row.user, {})[TrainerStatus(row.status)] = row._mapping["count"]
+        counts, status = found.setdefault(row.user, {}), status_of(row.status)
+        counts[status] = counts.get(status, 0) + row._mapping["count"]
     return found
 
 

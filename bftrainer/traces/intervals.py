@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import lzma
-import os
 import zlib
 from bisect import bisect_left
 from collections import defaultdict
@@ -20,6 +19,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
+from bftrainer.traces.whole_file import whole_file
 
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, EOFError, UnicodeDecodeError, csv.Error)
 """What reading a damaged or truncated file, or one that is no text, may raise."""
@@ -73,20 +73,16 @@ def write(
     Raises:
         LogError: it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("wb") as raw, _packed(raw, path.suffix) as file:
+        with whole_file(path) as draft, draft.open("wb") as raw, _packed(raw, path.suffix) as file:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(COLUMNS)
             for number, (start, until, node) in enumerate(intervals):
                 if number % 100_000 == 0:
                     progress(number / len(intervals))
                 rows.writerow((f"{start:.15g}", f"{min(until, end):.15g}", node))
-        draft.replace(path)
     except OSError as error:
         raise LogError(f"{path}: {error.strerror or error}; write to another place") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _packed(raw: BinaryIO, suffix: str) -> TextIO:

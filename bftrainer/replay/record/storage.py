@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +15,7 @@ import numpy as np
 from bftrainer.errors import BftrainerError
 from bftrainer.performance.curve import Floats
 from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow, Window
+from bftrainer.traces.whole_file import whole_file
 
 FORMAT = "bftrainer replay 1"
 SUFFIX = ".json.gz"
@@ -32,14 +31,14 @@ def write(data: ReportData, path: Path) -> None:
     Raises:
         ReportDataError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file:
+        with (
+            whole_file(path) as draft,
+            draft.open("wb") as raw,
+            gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file,
+        ):
             file.write(json.dumps(_plain(data), separators=(",", ":")).encode())
-        partial.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise ReportDataError(f"{path}: {error.strerror or error}; choose another file") from error
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.replay.sweep.execute import Row
+from bftrainer.traces.whole_file import whole_file
 
 
 class Results:
@@ -73,12 +73,10 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
         SweepError: the file cannot be written.
     """
     names = list(rows[0]) if rows else []
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
+        with whole_file(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, names)
             writer.writeheader()
             writer.writerows(rows)
-        partial.replace(path)
     except OSError as error:
         raise SweepError(f"{path}: {error.strerror or error}") from error

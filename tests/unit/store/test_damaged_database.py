@@ -124,6 +124,17 @@ def test_a_value_larger_than_any_of_ours_is_not_read_into_memory(tmp_path: Path)
     store.close()
 
 
+def test_ends_of_unknown_kinds_count_as_failures(tmp_path: Path) -> None:
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO ended (user, status, count) VALUES ('ann', 'unheard of', 2)")
+    connection.close()
+    assert store.count_ended_by_user() == {"ann": {"failed": 2}}
+    assert store.count_ended("ann") == {"failed": 2}
+    store.close()
+
+
 # --- the file ------------------------------------------------------------------------------------
 
 
