@@ -41,6 +41,7 @@ from bftrainer.launch.job import Bounds
 from bftrainer.launch.launchers import Launchers
 from bftrainer.model.events import Drain, PolicyChanged
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.nodes.conduct import Conduct
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
@@ -75,7 +76,7 @@ class Daemon:
         self.journal = _journal(own, store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
         self.hub = Hub(partial(of_pilot, key), partial(_hub_limits, own))
-        self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry)
+        self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry, self._users)
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
         emit = self.mailbox.emit
@@ -109,6 +110,11 @@ class Daemon:
         self.listeners = Listeners(
             settings=own, service=self.service, hub=self.hub, telemetry=self.telemetry, tcp=tcp
         )
+
+    def _users(self) -> frozenset[str]:
+        """The users with unfinished trainers."""
+        state = self.runner.state
+        return frozenset(t.spec.user for t in state.active.values()) | {u for _, u in state.waiting.users}
 
     def _recovery(self) -> Recovery:
         return Recovery(
@@ -279,16 +285,26 @@ def _as_ourselves(spec: TrainerSpec) -> str:
 
 
 def _pilots(
-    own: Settings, scheduler: Scheduler, key: bytes, clock: Clock, hub: Hub, telemetry: Telemetry
+    own: Settings,
+    scheduler: Scheduler,
+    key: bytes,
+    clock: Clock,
+    hub: Hub,
+    telemetry: Telemetry,
+    users: Callable[[], frozenset[str]],
 ) -> Pilots:
     def works(reason: str) -> None:
         telemetry.condition("pilots", "no pilot can be submitted" if reason else "", reason)
+
+    def barred(user: str, reason: str) -> None:
+        telemetry.bounded("failed_pilots", user, reason=reason)
 
     return Pilots(
         *(scheduler, key, clock, hub.connected, telemetry.pilot, works),
         start_s=own.pilot_start_s,
         spare_s=own.spare_s,
         per_minute=own.submissions_per_minute,
+        conduct=Conduct(clock, users if own.mode == "site" else frozenset, barred),
     )
 
 

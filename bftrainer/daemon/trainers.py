@@ -112,7 +112,9 @@ class Trainers:
         unfinished = moment.state.trainer(stored.id)
         if unfinished is not None and not unfinished.nodes:
             never = why_never(unfinished.spec, moment.state.settings, moment.state.machine)
-            view["reason"] = never or view["reason"]
+            barred = moment.state.barred.get(unfinished.spec.user, "")
+            set_aside = barred and f"its user gets no pilots for a while: {barred}"
+            view["reason"] = never or set_aside or view["reason"]
         return view
 
     def _holding(self, user: str | None) -> list[TrainerSummary]:

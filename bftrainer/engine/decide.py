@@ -42,14 +42,18 @@ def candidates(state: State) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, in order; none while the site drains."""
     if state.draining:
         return ()
-    found = [t for t in state.active.values() if t.id not in state.displaced]
+    found = [t for t in state.active.values() if t.id not in state.displaced and not state.set_aside(t)]
     if state.settings.max_parallel is None:
-        found = sorted(found + state.waiting.eligible(len(state.pool)), key=rank)
+        found = sorted(found + _eligible(state), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
             first = dealt(found)[: math.ceil(len(state.pool) / per_trainer)]
             found = sorted(first, key=rank)
     return tuple(found)
+
+
+def _eligible(state: State) -> list[Trainer]:
+    return [t for t in state.waiting.eligible(len(state.pool)) if not state.set_aside(t)]
 
 
 def _assigned(state: State, candidates: tuple[Trainer, ...], plan: Plan, groups: NodeGroups) -> Allocation:

@@ -3,7 +3,7 @@
 Higher priority first. Among trainers of one priority, places go to the user with the fewest, then first come,
 first served; with one user that is the published order. A user that waits takes a place from one that has at
 least two more, so that nobody's trainers keep all places for as long as they like. A trainer that asks for
-more nodes than it can ever get here has no place; it waits, in nobody's way.
+more nodes than it can ever get here has no place, and one whose user is barred; it waits, in nobody's way.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def with_places(state: State) -> State:
     placed = {
         t.id: t
         for t in state.active.values()
-        if t.id not in state.displaced and (t.nodes or _can_run(state, t))
+        if t.id not in state.displaced and ((t.nodes and not state.set_aside(t)) or _can_run(state, t))
     }
     count = Counter(t.spec.user for t in placed.values())
     lines = _Lines(state, placed)
@@ -134,4 +134,5 @@ def _loser(placed: Mapping[int, Trainer], count: Counter[str], trainer: Trainer)
 
 
 def _can_run(state: State, trainer: Trainer) -> bool:
-    return not why_never(trainer.spec, state.settings, state.machine)
+    never = why_never(trainer.spec, state.settings, state.machine)
+    return not never and not state.set_aside(trainer)

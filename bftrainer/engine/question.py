@@ -34,7 +34,7 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
                 strict=True,
             )
         ),
-        caps=_caps(settings, trainers),
+        caps=_caps(state, trainers),
         groups=tuple(group for group, _ in groups),
     ), groups
 
@@ -78,10 +78,15 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
     return trainer.spec.weight * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
 
 
-def _caps(settings: EngineSettings, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
-    if settings.user_max_nodes is None:
+def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
+    most = state.settings.user_max_nodes
+    if most is None and not state.barred:
         return ()
     own: dict[str, list[int]] = {}
     for t in trainers:
         own.setdefault(t.spec.user, []).append(t.id)
-    return tuple(Cap(trainers=frozenset(ids), n_max=settings.user_max_nodes) for ids in own.values())
+    caps = dict.fromkeys(own, most) if most is not None else {}
+    for user in own.keys() & state.barred.keys():  # it keeps what it runs on
+        running = sum(len(t.members) for t in trainers if t.spec.user == user)
+        caps[user] = running if most is None else min(most, running)
+    return tuple(Cap(trainers=frozenset(own[user]), n_max=n) for user, n in caps.items())

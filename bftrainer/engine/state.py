@@ -33,6 +33,7 @@ class State:
         since: When each node of the pool joined it (s).
         node_info: What is known of the nodes of the pool; empty if nothing distinguishes them.
         machine: How many nodes of each class ("": of none) there are, idle or not; None: not known.
+        barred: The users that get no pilots for a while, with the reason: their trainers get no more nodes.
         survival: How long nodes have stayed so far.
         programs: What all trainers of a program have shown together, by program.
         estimates: What the last plan assumed of the trainers that the engine learns about.
@@ -47,6 +48,7 @@ class State:
     since: Mapping[str, float] = field(default_factory=dict)
     node_info: Mapping[str, NodeInfo] = field(default_factory=dict)
     machine: Mapping[str, int] | None = None
+    barred: Mapping[str, str] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
     programs: SharedObservations = field(default_factory=dict)
     estimates: Mapping[int, Estimates] = field(default_factory=dict)
@@ -55,6 +57,10 @@ class State:
     def trainers(self) -> dict[int, Trainer]:
         """All unfinished trainers by id. Builds the whole mapping at each access: see `trainer` for one."""
         return {**self.active, **{t.id: t for t in self.waiting}}
+
+    def set_aside(self, trainer: Trainer) -> bool:
+        """Whether a trainer gets no nodes for now: its user is barred, and it does not run."""
+        return trainer.spec.user in self.barred and not trainer.members
 
     def trainer(self, id_: int) -> Trainer | None:
         """One unfinished trainer, None if there is none of this id."""

@@ -23,6 +23,7 @@ from bftrainer.model.events import (
     TrainerCancelled,
     TrainerEnded,
     TrainerSubmitted,
+    UsersBarred,
     WorkerLost,
     WorkersReady,
 )
@@ -167,6 +168,12 @@ def _(event: MachineChanged, state: State) -> Draft:
     known = replace(state, machine=event.nodes)
     after = with_places(known)
     return Draft(state=after, decide=after is not known)
+
+
+@take.register
+def _(event: UsersBarred, state: State) -> Draft:
+    """Trainers of these users that run go on, without growing; the others are set aside."""
+    return Draft(state=with_places(replace(state, barred=event.users)), decide=event.users != state.barred)
 
 
 @take.register

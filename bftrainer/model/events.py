@@ -124,6 +124,15 @@ class MachineChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsersBarred:
+    """These users get no pilots for a while, with the reason of each; all others do."""
+
+    priority: ClassVar[int] = 8
+    time: float
+    users: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
     """Take every node from every trainer, with a checkpoint, and give none until `Resume`."""
 
@@ -168,6 +177,7 @@ Event = (
     | Drain
     | Resume
     | MachineChanged
+    | UsersBarred
     | PolicyChanged
     | PollFailed
 )

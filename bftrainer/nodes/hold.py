@@ -63,6 +63,7 @@ class Hold:
 
     async def check(self) -> None:
         """End the pilots that can go, and have the missing ones submitted."""
+        self._state.tell_barred()
         wanted = self._wanted()
         self._release.drop(self._pilots.to_cancel(wanted, self._workers.busy))
         if (
@@ -74,8 +75,10 @@ class Hold:
             with suppress(SchedulerError):
                 await self._watch.fresh_poll()
                 missing = self._pilots.to_submit(self._wanted())
-                if missing and self._state.operation is Operation.RUNNING:
-                    self._background.start(self._submit(missing))
+                if self._state.operation is Operation.RUNNING:
+                    for user in dict.fromkeys(pilot.user for pilot in missing):  # none waits for another
+                        own = [pilot for pilot in missing if pilot.user == user]
+                        self._background.start(self._submit(own))
 
     def _wanted(self) -> dict[str, str]:
         """Node -> the user as whom its pilot is to run."""

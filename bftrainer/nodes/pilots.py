@@ -10,29 +10,31 @@ from __future__ import annotations
 import asyncio
 import math
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
-from bftrainer.model.backoff import backoff_s
 from bftrainer.model.machine import Pilot
+from bftrainer.nodes.conduct import Conduct, Refusals
+from bftrainer.nodes.share import shared_out
 from bftrainer.ports import Clock, Scheduler
 from bftrainer.wire import seal
 
 AT_ONCE = 8
 """So many submissions are under way at a time."""
+OF_ONE_USER = 2
+"""So many of them are one user's: they run as that user, which can stop them."""
 LISTED_S = 5.0
 """A pilot that is not listed so long after its submission does not exist."""
 IN_A_ROW = 3
 """If so many submissions are refused in a row, the cause is not their nodes."""
+MOST_FAILED = 100
+"""So many failures in a row are remembered."""
 GONE = "its pilot is gone"
 SHORT_S = 60.0
 """A pilot that was told to end before has had a short life: the first in a row says nothing of its node."""
-BACKOFF_S = 5.0
-"""A failure is tried again so much later, twice as much after every further one, `MAX_BACKOFF_S` at most.
-This holds for submissions that were refused and for cancellations after which the pilot is still listed."""
-MAX_BACKOFF_S = 300.0
 SOON_S = 0.2
 """A pilot of ours that could not be cancelled is tried again so soon, `SOON_MORE` times as much later after
 every further try, `MAX_SOON_S` at most: a main job may wait for its node."""
@@ -49,21 +51,6 @@ class Held:
     listed: bool = False
     reported: bool = False  # its agent has been there
     unused: float | None = None  # since when no trainer needs it
-
-
-@dataclass(slots=True)
-class Refusals:
-    """How often something was refused in a row, why, and until when it is not tried again."""
-
-    count: int = 0
-    until: float = 0.0
-    reason: str = ""
-
-    def more(self, now: float, reason: str) -> None:
-        """It was refused once more."""
-        self.count += 1
-        self.until = now + backoff_s(BACKOFF_S, self.count - 1, MAX_BACKOFF_S)
-        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -85,15 +72,18 @@ class Pilots:
     start_s: float
     spare_s: float
     per_minute: int
+    conduct: Conduct
     held: dict[str, Held] = field(default_factory=dict)  # node -> its pilot
     releasing: dict[str, float] = field(
         default_factory=dict
     )  # nodes whose pilots are being let go, since when
-    _submitted: deque[float] = field(default_factory=deque)  # when, within the last minute
-    _refused: dict[str, Refusals] = field(default_factory=dict)  # node -> what its pilots met with
-    _short: dict[str, Refusals] = field(default_factory=dict)  # node -> its pilots that were told to end soon
+    _submitted: deque[tuple[float, str]] = field(
+        default_factory=deque
+    )  # when and for which user, within the last minute
     _everywhere: Refusals = field(default_factory=Refusals)
-    _failed: int = 0  # submissions in a row
+    _failed: list[str] = field(default_factory=list)  # the users of submissions that failed in a row
+    _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # those that are still listed
 
     def secret_of(self, tag: str) -> str:
@@ -130,8 +120,9 @@ class Pilots:
 
     def reports(self, node: str) -> None:
         """A node's agent has connected: its pilot runs, and earlier refusals there no longer count."""
-        self.held[node].listed = self.held[node].reported = True
-        self._refused.pop(node, None)
+        held = self.held[node]
+        held.listed = held.reported = True
+        self.conduct.reports(node, held.pilot.user)
 
     def forget(self, node: str) -> Pilot | None:
         """A node's pilot is gone, or is to go: if a later poll lists it, it is cancelled. Returns it."""
@@ -171,28 +162,22 @@ class Pilots:
                 found[node] = f"its pilot did not start within {self.start_s:g} s: {why}"
         return found
 
-    def told_to_end(self, node: str) -> None:
-        """A node's agent says that its pilot was told to end. One that says so soon, again and again, is
-        believed as often; but its node gets new pilots ever more rarely."""
-        held, now = self.held.get(node), self.clock.now()
+    def ends(self, node: str) -> None:
+        """A pilot has ended though its node is ours. One that does so soon, again and again, is believed as
+        often; but its user gets new pilots there ever more rarely."""
+        held = self.held.get(node)
         if held is None:
             return
-        if now - held.since >= SHORT_S:
-            self._short.pop(node, None)
+        if self.clock.now() - held.since >= SHORT_S:
+            self.conduct.lives(node, held.pilot.user)
         else:
-            self._short.setdefault(node, Refusals()).more(
-                now, "its pilots are told to end soon after their start"
-            )
+            self.conduct.ends_soon(node, held.pilot.user)
 
-    def refuse(self, node: str, reason: str) -> None:
-        """Submit no pilots for a node for a while."""
-        self._refused.setdefault(node, Refusals()).more(self.clock.now(), reason)
-
-    def refused(self) -> dict[str, str]:
-        """Node -> why no pilot is submitted for it at the moment."""
-        now = self.clock.now()
-        short = {node: r.reason for node, r in self._short.items() if r.until > now and r.count > 1}
-        return short | {node: r.reason for node, r in self._refused.items() if r.until > now}
+    def fails(self, node: str, reason: str) -> None:
+        """Submit no pilots of this user for a node for a while."""
+        held = self.held.get(node)
+        if held is not None:
+            self.conduct.fails(node, held.pilot.user, reason)
 
     # what is to be done
 
@@ -213,60 +198,88 @@ class Pilots:
     def to_submit(self, wanted: Mapping[str, str]) -> list[Pilot]:
         """The pilots to submit now, within `per_minute`; `wanted` is node -> user."""
         now = self.clock.now()
-        while self._submitted and now - self._submitted[0] >= 60.0:
+        while self._submitted and now - self._submitted[0][0] >= 60.0:
             self._submitted.popleft()
         if self._everywhere.until > now:
             return []
-        barred = self.refused()
-        nodes = [
-            n for n in sorted(wanted) if n not in self.held and n not in barred and n not in self.releasing
-        ]
-        room = max(0, self.per_minute - len(self._submitted))
-        return [Pilot(tag=uuid.uuid4().hex, node=node, user=wanted[node]) for node in nodes[:room]]
+        barred = self.conduct.nodes()
+        missing = {
+            node: user
+            for node, user in sorted(wanted.items())
+            if not (node in self.held or node in barred or node in self.releasing)
+            and self.conduct.allows(node, user)
+        }
+        taken = Counter(user for _, user in self._submitted)
+        others = self.conduct.users() | frozenset(wanted.values())
+        chosen = shared_out(missing, taken, self.per_minute, others)
+        return [Pilot(tag=uuid.uuid4().hex, node=node, user=wanted[node]) for node in chosen]
 
     async def order(self, pilots: Iterable[Pilot], limit_s: Callable[[str], float | None]) -> list[str]:
         """Submit pilots, several at a time; `limit_s` says for how long a node's may be there.
 
         Returns the nodes whose pilots were refused.
         """
-        turn = asyncio.Semaphore(AT_ONCE)
-        failed: list[str] = []
-
-        async def submit(pilot: Pilot) -> None:
-            async with turn:
-                if self.known(pilot.node, pilot.tag) is None:
-                    return  # no longer wanted
-                try:
-                    await self.scheduler.submit(pilot, self.secret_of(pilot.tag), limit_s(pilot.node))
-                    self._everywhere, self._failed = Refusals(), 0
-                    self.works("")
-                    self.tell("submitted", [pilot], "")
-                except UnsureError as error:
-                    self.tell("unsure", [pilot], str(error))
-                    self._everywhere.more(self.clock.now(), str(error))
-                except SchedulerError as error:
-                    self.tell("refused", [pilot], str(error))
-                    self.refuse(pilot.node, str(error))
-                    self._failed += not isinstance(error, NoRoomError)
-                    if self._failed >= IN_A_ROW:
-                        self.works(str(error))
-                        self._everywhere.more(self.clock.now(), str(error))
-                    if self.known(pilot.node, pilot.tag) is not None:
-                        del self.held[pilot.node]
-                        failed.append(pilot.node)
-            held = self.known(pilot.node, pilot.tag)
-            if held is not None:
-                held.since = self.clock.now()
-            elif pilot.node not in failed:
-                await self.cancel([pilot])  # it was let go while it was submitted
-
         now = self.clock.now()
         wanted = tuple(pilots)
         for pilot in wanted:
             self.held[pilot.node] = Held(pilot, math.inf)
-            self._submitted.append(now)
-        await asyncio.gather(*(submit(pilot) for pilot in wanted))
-        return failed
+            self._submitted.append((now, pilot.user))
+        refused = await asyncio.gather(*(self._submit(pilot, limit_s) for pilot in wanted))
+        return [pilot.node for pilot, gone in zip(wanted, refused, strict=True) if gone]
+
+    async def _submit(self, pilot: Pilot, limit_s: Callable[[str], float | None]) -> bool:
+        """Submit one pilot when it is its turn; returns whether it was refused."""
+        refused = False
+        own = self._turns.setdefault(pilot.user, asyncio.Semaphore(OF_ONE_USER if pilot.user else AT_ONCE))
+        async with own, self._turn:
+            if self.known(pilot.node, pilot.tag) is None:
+                return False  # no longer wanted
+            try:
+                await self.scheduler.submit(pilot, self.secret_of(pilot.tag), limit_s(pilot.node))
+                self._everywhere = Refusals()
+                self._failed.clear()
+                self.works("")
+                self.tell("submitted", [pilot], "")
+            except UnsureError as error:
+                self.tell("unsure", [pilot], str(error))
+                self._unanswered(pilot.user, str(error))
+            except SchedulerError as error:
+                self.tell("refused", [pilot], str(error))
+                self._refused(pilot, error)
+                refused = self.known(pilot.node, pilot.tag) is not None
+                if refused:
+                    del self.held[pilot.node]
+        held = self.known(pilot.node, pilot.tag)
+        if held is not None:
+            held.since = self.clock.now()
+        elif not refused:
+            await self.cancel([pilot])  # it was let go while it was submitted
+        return refused
+
+    def _unanswered(self, user: str, reason: str) -> None:
+        """A submission was not answered. It ran as its user, which may have stopped it: others go on."""
+        if user:
+            self.conduct.bar(user, reason)
+        else:
+            self._everywhere.more(self.clock.now(), reason)
+
+    def _refused(self, pilot: Pilot, error: SchedulerError) -> None:
+        """A submission failed: for its node, its user, or, if those of several users fail, everywhere."""
+        now, reason = self.clock.now(), str(error)
+        if isinstance(error, NoRoomError):
+            self.conduct.node_fails(pilot.node, reason)
+            return
+        self.conduct.fails(pilot.node, pilot.user, reason)
+        self._failed = [*self._failed, pilot.user][-MOST_FAILED:]
+        failed = frozenset(self._failed)
+        if len(self._failed) < IN_A_ROW:
+            return
+        if self.conduct.users() <= failed or len(failed) > 1:
+            self.works(reason)
+        if "" in failed or len(failed) > 1:
+            self._everywhere.more(now, reason)
+        else:
+            self.conduct.bar(pilot.user, reason)
 
     async def cancel(self, pilots: Collection[Pilot]) -> None:
         """Cancel pilots. While they stay listed, `strays` returns them again, less and less often: a job that

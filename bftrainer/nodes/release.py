@@ -75,7 +75,7 @@ class Release:
         over = {node for node, end in ends.items() if end is not None and end < soon}
         leaves = soon + state.clearing.lead_s
         over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < leaves}
-        over |= own.excluded | pilots.refused().keys() | pilots.releasing.keys()
+        over |= own.excluded | pilots.conduct.nodes().keys() | pilots.releasing.keys()
         if state.operation is Operation.PAUSED:
             over |= state.nodes - pilots.held.keys()
         elif state.operation is Operation.DRAINING:
@@ -125,7 +125,9 @@ class Release:
             told[reason].append(node)
             logged[why].append(self._pilots.held[node].pilot)
             if why != GONE:
-                self._pilots.refuse(node, why)
+                self._pilots.fails(node, why)
+            else:  # though its node is idle: no main job took it
+                self._pilots.ends(node)
         for why, pilots in logged.items():
             self._telemetry.pilot("lost", pilots, why)
         for reason, nodes in told.items():
@@ -179,7 +181,7 @@ class Release:
 
     def agent_leaves(self, node: str) -> None:
         """An agent says that its pilot has been told to end: its workers can still leave in order."""
-        self._pilots.told_to_end(node)
+        self._pilots.ends(node)
         self._state.lose([node], "its pilot was told to end", vacated=True)
         self._pilots.releasing[node] = self._clock.now()
         self._pilots.forget(node)
@@ -193,7 +195,7 @@ class Release:
 
     def misbehaves(self, node: str, reason: str) -> None:
         """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""
-        self._pilots.refuse(node, reason)
+        self._pilots.fails(node, reason)
         self._state.lose([node], reason)
         self.drop([node])
 
@@ -213,6 +215,7 @@ class Release:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
         if not self._pilots.connected(node) and self._pilots.held.get(node) is held:
+            self._pilots.ends(node)
             self._state.lose([node], "its agent is gone")
             self.drop([node])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from bftrainer.model.events import MachineChanged, NodesChanged
+from bftrainer.model.events import MachineChanged, NodesChanged, UsersBarred
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
 from bftrainer.model.policy import EngineSettings
 from bftrainer.nodes import pool
@@ -32,6 +32,7 @@ class NodesState:
         self.seen: tuple[Node, ...] = ()
         self.clearing = Clearing()
         self._counted: Counter[str] | None = None  # what the engine has been told
+        self._barred: Mapping[str, str] = {}  # what the engine has been told
         self.operation = Operation.RUNNING
         self.closing = False
 
@@ -67,6 +68,13 @@ class NodesState:
             self._counted = counted
             self._emit(MachineChanged(time=self._clock.now(), nodes=dict(counted)))
 
+    def tell_barred(self) -> None:
+        """Tell the engine which users get no pilots for a while, if others do than before."""
+        barred = self._pilots.conduct.barred()
+        if barred.keys() != self._barred.keys():
+            self._barred = barred
+            self._emit(UsersBarred(time=self._clock.now(), users=barred))
+
     def lose(self, nodes: Collection[str], reason: str, *, vacated: bool = False) -> None:
         """Nodes leave the pool before a poll shows it, in one event; `vacated`: their agents are still
         there."""
@@ -83,7 +91,7 @@ class NodesState:
     def reasons(self, *, details: bool = False) -> dict[str, str]:
         """Node of the last poll -> what keeps it out of the pool, empty where nothing does. With `details`,
         which may name users, it is for admins only."""
-        refused, excluded = self._pilots.refused(), self._settings.current.excluded
+        refused, excluded = self._pilots.conduct.nodes(), self._settings.current.excluded
         return {node.name: self._why_not(node, excluded, refused, details) for node in self.seen}
 
     def _why_not(

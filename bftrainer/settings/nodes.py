@@ -81,7 +81,11 @@ class NodeSettings(Section):
     submissions_per_minute: Annotated[
         int,
         Field(ge=1, le=100_000),
-        Setting(help="most pilots submitted in a minute", unit="pilots", live=True),
+        Setting(
+            help="most pilots submitted in a minute; half of them for one user while others have trainers",
+            unit="pilots",
+            live=True,
+        ),
     ] = 120
     pilot_start_s: Annotated[
         Positive, Setting(help="how long a pilot may take to report", unit="s", live=True)

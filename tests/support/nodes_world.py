@@ -15,6 +15,7 @@ from bftrainer.model.events import Drain, Event, Resume, TrainerCancelled, Train
 from bftrainer.model.machine import Operation
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import Points, Scalability, Trainer, TrainerSpec
+from bftrainer.nodes.conduct import Conduct
 from bftrainer.nodes.nodes import Nodes
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.settings.live import LiveSettings
@@ -85,6 +86,7 @@ class World:
         self.state = State(settings=self.settings.current.engine)
         self.telemetry, self.workers, self.link = Telemetry(), Workers(), Sent()
         self.submitted = 0
+        self.users = frozenset[str]()
         own = self.settings.current
         self.pilots = Pilots(
             *(self.scheduler, b"key", self, lambda node: node in self.agents),
@@ -92,6 +94,7 @@ class World:
             start_s=own.pilot_start_s,
             spare_s=own.spare_s,
             per_minute=own.submissions_per_minute,
+            conduct=Conduct(self, lambda: self.users),
         )
         self.nodes = Nodes(
             settings=self.settings,

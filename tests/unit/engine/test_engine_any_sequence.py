@@ -22,6 +22,7 @@ from bftrainer.model.events import (
     TrainerCancelled,
     TrainerEnded,
     TrainerSubmitted,
+    UsersBarred,
     WorkerLost,
     WorkersReady,
 )
@@ -101,6 +102,9 @@ class Op:
             case "machine":
                 sizes = {"fat": len(self.nodes), "": len(self.others), "thin": self.number}
                 return MachineChanged(time=now, nodes=sizes)
+            case "barred":
+                users = ("ann", "bob")[: self.number % 3]
+                return UsersBarred(time=now, users=dict.fromkeys(users, "its pilots fail"))
             case "cancel":
                 return TrainerCancelled(time=now, trainer=self.trainer)
             case "resync":
@@ -111,7 +115,7 @@ class Op:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected", "machine"]
+KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected", "machine", "barred"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )

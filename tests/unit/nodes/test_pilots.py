@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from bftrainer.model.machine import Pilot
-from bftrainer.nodes.pilots import BACKOFF_S, IN_A_ROW, LISTED_S, Pilots
+from bftrainer.nodes.conduct import BACKOFF_S, Conduct
+from bftrainer.nodes.pilots import IN_A_ROW, LISTED_S, Pilots
 from bftrainer.testing.memory import Machine, MemoryScheduler
 
 
@@ -22,6 +23,8 @@ class World:
         self.agents: set[str] = set()
         self.said: list[tuple[str, tuple[str, ...], str]] = []
         self.trouble = ""
+        self.hits: list[str] = []
+        self.users = frozenset[str]()
         self.pilots = Pilots(
             self.scheduler,
             b"key",
@@ -32,6 +35,7 @@ class World:
             start_s=60.0,
             spare_s=10.0,
             per_minute=per_minute,
+            conduct=Conduct(self, lambda: self.users, lambda user, _: self.hits.append(user)),
         )
 
     def now(self) -> float:
@@ -174,7 +178,7 @@ def test_what_can_never_be_cancelled_is_tried_less_and_less_often(world: World) 
 def test_a_refused_node_is_left_alone_for_longer_and_longer(world: World) -> None:
     world.scheduler.refuses = lambda pilot: "no such node" if pilot.node == "n0" else ""
     assert world.hold({"n0": "", "n1": ""}) == ["n0"]
-    assert world.on() == {"n1": ""} and world.pilots.refused() == {"n0": "no such node"}
+    assert world.on() == {"n1": ""} and world.pilots.conduct.nodes() == {"n0": "no such node"}
     assert world.pilots.to_submit({"n0": ""}) == []
     world.time += BACKOFF_S
     assert world.hold({"n0": ""}) == ["n0"]
@@ -184,7 +188,7 @@ def test_a_refused_node_is_left_alone_for_longer_and_longer(world: World) -> Non
     world.scheduler.refuses = lambda pilot: ""
     assert world.hold({"n0": ""}) == []
     world.pilots.reports("n0")
-    assert world.pilots.refused() == {}
+    assert world.pilots.conduct.nodes() == {}
 
 
 def test_when_nothing_is_accepted_everything_waits_and_the_status_says_why(world: World) -> None:
@@ -203,7 +207,7 @@ def test_nodes_without_room_say_nothing_of_others(world: World) -> None:
     for i in range(IN_A_ROW):
         world.machine.take(f"n{i}")
     world.hold({f"n{i}": "" for i in range(IN_A_ROW)})
-    assert world.trouble == "" and len(world.pilots.refused()) == IN_A_ROW
+    assert world.trouble == "" and len(world.pilots.conduct.nodes()) == IN_A_ROW
     world.hold({"n3": ""})
     assert world.on() == {"n3": ""}
 
@@ -279,11 +283,11 @@ def test_a_node_whose_pilots_are_told_to_end_again_and_again_is_left_alone_ever_
     for lived_s in (1.0, 1.0, 1.0, 1.0, 100.0, 1.0, 1.0):
         world.pilots.adopt(Pilot(tag="a", node="n0"))
         world.time += lived_s
-        world.pilots.told_to_end("n0")
+        world.pilots.ends("n0")
         world.pilots.forget("n0")
-        world.pilots.told_to_end("n0")  # once a pilot
+        world.pilots.ends("n0")  # once a pilot
         began = world.time
-        while "n0" in world.pilots.refused():
+        while "n0" in world.pilots.conduct.nodes():
             world.time += 1.0
         waits.append(world.time - began)
     assert waits == [0.0, 10.0, 20.0, 40.0, 0.0, 0.0, 10.0]

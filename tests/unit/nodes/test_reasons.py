@@ -20,7 +20,7 @@ def test_refusals_are_collected_once_however_many_nodes_there_are(tmp_path: Path
         asked.append(1)
         return {"n3": "no such partition"}
 
-    pilots: Any = SimpleNamespace(refused=refused)
+    pilots: Any = SimpleNamespace(conduct=SimpleNamespace(nodes=refused))
     clock: Any = SimpleNamespace(now=lambda: 100.0)
     settings = LiveSettings(settings_in(tmp_path, exclude_nodes="n2", min_hole_s=60.0))
     state = NodesState(settings, clock, lambda event: None, pilots)

@@ -126,7 +126,7 @@ def test_a_pilot_that_is_gone_by_itself_says_nothing_against_its_node(make: Make
         await trained(world)
         world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n1"]
         await world.turn()
-        assert world.pilots.refused() == {}
+        assert world.pilots.conduct.nodes() == {}
 
     run(scenario)
 
@@ -228,7 +228,7 @@ def test_a_pilot_whose_agent_misbehaves_ends_and_its_node_is_left_alone(make: Ma
         world.nodes.release.misbehaves("n1", "its agent floods")
         await world.nodes.background.wait()
         assert ("n1", EXIT) in world.link.messages and world.held() == "n0 n2"
-        assert world.pilots.refused() == {"n1": "its agent floods"}
+        assert world.pilots.conduct.nodes() == {"n1": "its agent floods"}
         assert "n1" not in world.nodes.state.nodes
 
     run(scenario)
@@ -240,7 +240,7 @@ def test_agents_that_say_goodbye_soon_and_again_get_fewer_pilots(make: Make) -> 
         for refused in (set(), {"n1"}):
             world.pilots.adopt(Pilot(tag="a", node="n1"))
             world.nodes.release.agent_leaves("n1")
-            assert world.pilots.refused().keys() == refused
+            assert world.pilots.conduct.nodes().keys() == refused
 
     run(scenario)
 
