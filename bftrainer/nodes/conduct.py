@@ -23,6 +23,12 @@ MAX_BACKOFF_S = 300.0
 OFTEN = 4
 """So many failures within `RECENT_S` count against a user everywhere."""
 RECENT_S = 60.0
+SHORT_S = 60.0
+"""A pilot that ends before has had a short life."""
+IN_A_ROW = 3
+"""If so many submissions fail in a row, the cause is not their nodes."""
+MOST_FAILED = 100
+"""So many failures in a row are remembered."""
 FORGIVEN_S = 600.0
 """A failure no longer counts so long after its effect is over."""
 TOO_SHORT = "its pilots are told to end soon after their start"
@@ -60,6 +66,7 @@ class Conduct:
     _on: dict[tuple[str, str], Refusals] = field(default_factory=dict)  # of a user's pilots on a node
     _short: dict[tuple[str, str], Refusals] = field(default_factory=dict)  # pilots that ended soon
     _users: dict[str, Refusals] = field(default_factory=dict)
+    _failed: list[str] = field(default_factory=list)  # the users of submissions that failed in a row
     _recent: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def node_fails(self, node: str, reason: str) -> None:
@@ -74,16 +81,34 @@ class Conduct:
         self._on.setdefault((node, user), Refusals()).more(self.clock.now(), reason)
         self._strike(user, reason)
 
+    def refused(self, node: str, user: str, reason: str) -> frozenset[str]:
+        """A submission failed. Returns as whose user all have failed for a while, empty if they did not."""
+        self.fails(node, user, reason)
+        self._failed = [*self._failed, user][-MOST_FAILED:]
+        failed = frozenset(self._failed)
+        if len(self._failed) < IN_A_ROW:
+            return frozenset()
+        if user and len(failed) == 1:
+            self.bar(user, reason)
+        return failed
+
+    def accepted(self) -> None:
+        """A submission was accepted."""
+        self._failed.clear()
+
+    def ended(self, node: str, user: str, lived_s: float) -> None:
+        """A user's pilot has ended after so long, though its node is ours."""
+        if lived_s >= SHORT_S:
+            self._short.pop((node, user), None)
+        else:
+            self.ends_soon(node, user)
+
     def ends_soon(self, node: str, user: str) -> None:
         """A user's pilot has ended soon after its start."""
         found = self._short.setdefault((node, user), Refusals())
         found.more(self.clock.now(), TOO_SHORT)
         if found.count > 1 and user:
             self._strike(user, TOO_SHORT)
-
-    def lives(self, node: str, user: str) -> None:
-        """A user's pilot has lived for long on a node."""
-        self._short.pop((node, user), None)
 
     def reports(self, node: str, user: str) -> None:
         """A user's agent has come: earlier refusals there no longer count."""

@@ -28,13 +28,7 @@ OF_ONE_USER = 2
 """So many of them are one user's: they run as that user, which can stop them."""
 LISTED_S = 5.0
 """A pilot that is not listed so long after its submission does not exist."""
-IN_A_ROW = 3
-"""If so many submissions are refused in a row, the cause is not their nodes."""
-MOST_FAILED = 100
-"""So many failures in a row are remembered."""
 GONE = "its pilot is gone"
-SHORT_S = 60.0
-"""A pilot that was told to end before has had a short life: the first in a row says nothing of its node."""
 SOON_S = 0.2
 """A pilot of ours that could not be cancelled is tried again so soon, `SOON_MORE` times as much later after
 every further try, `MAX_SOON_S` at most: a main job may wait for its node."""
@@ -81,7 +75,6 @@ class Pilots:
         default_factory=deque
     )  # when and for which user, within the last minute
     _everywhere: Refusals = field(default_factory=Refusals)
-    _failed: list[str] = field(default_factory=list)  # the users of submissions that failed in a row
     _turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     _cancelled: dict[Pilot, Refusals] = field(default_factory=dict)  # those that are still listed
@@ -166,12 +159,8 @@ class Pilots:
         """A pilot has ended though its node is ours. One that does so soon, again and again, is believed as
         often; but its user gets new pilots there ever more rarely."""
         held = self.held.get(node)
-        if held is None:
-            return
-        if self.clock.now() - held.since >= SHORT_S:
-            self.conduct.lives(node, held.pilot.user)
-        else:
-            self.conduct.ends_soon(node, held.pilot.user)
+        if held is not None:
+            self.conduct.ended(node, held.pilot.user, self.clock.now() - held.since)
 
     def fails(self, node: str, reason: str) -> None:
         """Submit no pilots of this user for a node for a while."""
@@ -237,7 +226,7 @@ class Pilots:
             try:
                 await self.scheduler.submit(pilot, self.secret_of(pilot.tag), limit_s(pilot.node))
                 self._everywhere = Refusals()
-                self._failed.clear()
+                self.conduct.accepted()
                 self.works("")
                 self.tell("submitted", [pilot], "")
             except UnsureError as error:
@@ -265,21 +254,14 @@ class Pilots:
 
     def _refused(self, pilot: Pilot, error: SchedulerError) -> None:
         """A submission failed: for its node, its user, or, if those of several users fail, everywhere."""
-        now, reason = self.clock.now(), str(error)
+        reason = str(error)
         if isinstance(error, NoRoomError):
             self.conduct.node_fails(pilot.node, reason)
-            return
-        self.conduct.fails(pilot.node, pilot.user, reason)
-        self._failed = [*self._failed, pilot.user][-MOST_FAILED:]
-        failed = frozenset(self._failed)
-        if len(self._failed) < IN_A_ROW:
-            return
-        if self.conduct.users() <= failed or len(failed) > 1:
-            self.works(reason)
-        if "" in failed or len(failed) > 1:
-            self._everywhere.more(now, reason)
-        else:
-            self.conduct.bar(pilot.user, reason)
+        elif failed := self.conduct.refused(pilot.node, pilot.user, reason):
+            if len(failed) > 1 or self.conduct.users() <= failed:
+                self.works(reason)
+            if len(failed) > 1 or "" in failed:
+                self._everywhere.more(self.clock.now(), reason)
 
     async def cancel(self, pilots: Collection[Pilot]) -> None:
         """Cancel pilots. While they stay listed, `strays` returns them again, less and less often: a job that

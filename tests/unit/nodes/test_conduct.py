@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bftrainer.errors import UnsureError
 from bftrainer.model.machine import Pilot
-from bftrainer.nodes.conduct import BACKOFF_S, FORGIVEN_S, OFTEN, RECENT_S, Conduct
-from bftrainer.nodes.pilots import IN_A_ROW, OF_ONE_USER, Pilots
+from bftrainer.nodes.conduct import BACKOFF_S, FORGIVEN_S, IN_A_ROW, OFTEN, RECENT_S, Conduct
+from bftrainer.nodes.pilots import OF_ONE_USER, Pilots
 from bftrainer.nodes.share import shared_out
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from tests.support.nodes_world import World as NodesWorld

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from bftrainer.model.machine import Pilot
-from bftrainer.nodes.conduct import BACKOFF_S, Conduct
-from bftrainer.nodes.pilots import IN_A_ROW, LISTED_S, Pilots
+from bftrainer.nodes.conduct import BACKOFF_S, IN_A_ROW, Conduct
+from bftrainer.nodes.pilots import LISTED_S, Pilots
 from bftrainer.testing.memory import Machine, MemoryScheduler
 
 
