@@ -24,9 +24,11 @@ from bftrainer.demo.strays import settled_strays, strays
 from bftrainer.demo.summary import Summary, summarise
 from bftrainer.demo.view import View
 from bftrainer.errors import BftrainerError
+from bftrainer.files import read_text
 from bftrainer.settings.sources import PREFIX
 
 START_S = 120.0
+MOST_KB = 1000
 STOP_S = 120.0
 DYING_S = 10.0
 """For so long, processes that the daemon has told to end may outlive it."""
@@ -74,10 +76,14 @@ class DemoSession:
         """Submit every spec, as `bftrainer submit` does.
 
         Raises:
-            DaemonError: The daemon refuses a spec.
+            BftrainerError: A spec cannot be read, or the daemon refuses it.
         """
         for path in specs:
-            body = {"spec": path.read_text("utf-8"), "name": str(path), "base": str(path.parent.resolve())}
+            try:
+                text = read_text(path, MOST_KB)
+            except (OSError, UnicodeDecodeError) as error:
+                raise BftrainerError(f"{path}: {error}") from error
+            body = {"spec": text, "name": str(path), "base": str(path.parent.resolve())}
             self._client.call("POST", "trainers", body=body)
 
     def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:

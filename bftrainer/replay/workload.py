@@ -14,12 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import read_text
 from bftrainer.model.trainer import ASSUMED_COSTS, Cost, Points, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.performance import curve
-from bftrainer.spec.located_yaml import SpecError
+from bftrainer.spec.located_yaml import SPECS, SpecError
 from bftrainer.spec.parse import parse_many
-from bftrainer.traces.intervals import UNREADABLE, open_text
+from bftrainer.traces.intervals import UNREADABLE, LogError, lines_of, open_text
 
+MOST_ROWS = 1_000_000
+"""A table has no more; a packed one of a few kB may have any number."""
 JOB_COLUMNS = ("job", "Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub", "model")
 CURVE_COLUMNS = ("model", "nodes", "images_per_s")
 
@@ -160,8 +163,10 @@ def _seconds(text: str) -> float:
 def _read_specs(path: Path) -> list[Submission]:
     """The trainers of a list of specs: all are there from the begin."""
     try:
-        specs = parse_many(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError, SpecError) as error:
+        specs = parse_many(read_text(path, SPECS.kb), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"{path}: {error}") from error
+    except SpecError as error:
         raise WorkloadError(str(error)) from error
     for spec in specs:
         if spec.samples is None or spec.curve is None:
@@ -175,18 +180,20 @@ def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, di
     """The rows of a CSV with their line numbers. Raises `WorkloadError` if it lacks one of `columns`."""
     try:
         with open_text(path) as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(lines_of(file))
             header = reader.fieldnames or []
             missing = [column for column in columns if column not in header]
             if missing:
                 raise WorkloadError(
                     f"{path}:1: no column {', '.join(missing)}; {what} has {', '.join(columns)}"
                 )
-            found = []
+            found: list[tuple[int, dict[str, str]]] = []
             for number, row in enumerate(reader, start=2):
                 if any(row[column] is None for column in columns):
                     raise WorkloadError(f"{path}:{number}: too few columns; {what} has {', '.join(columns)}")
+                if len(found) == MOST_ROWS:
+                    raise WorkloadError(f"{path}:{number}: more than {MOST_ROWS:,} rows; give fewer")
                 found.append((number, row))
             return found
-    except UNREADABLE as error:
+    except (LogError, *UNREADABLE) as error:
         raise WorkloadError(f"{path}: {error}") from error

@@ -7,6 +7,7 @@ import pwd
 import stat
 from pathlib import Path
 
+from bftrainer.files import read_text
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
@@ -14,6 +15,7 @@ from bftrainer.state_dir.filesystem import mount_of
 from bftrainer.state_dir.folder import open_to_others
 from bftrainer.state_dir.room import room_of
 
+MOST_KB = 1000
 MOST_IN_A_SOCKET = 100
 ROOTS = frozenset({0})
 """The users who may decide for everybody."""
@@ -140,9 +142,15 @@ def pilot_template(settings: Settings) -> list[Finding]:
         return []
     path, check = Path(settings.pilot_template), "pilot_template"
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        return [wrong(check, f"{path}: {error.strerror}", f"make it readable, or leave {check} empty")]
+        text = read_text(path, MOST_KB)
+    except (OSError, UnicodeDecodeError) as error:
+        return [
+            wrong(
+                check,
+                f"{path}: {getattr(error, 'strerror', None) or error}",
+                f"make it readable, or leave {check} empty",
+            )
+        ]
     if "BFTRAINER_SECRET" in text or "secret" not in text:
         said = f"{path} does not give the secret on the agent's standard input"
         return [wrong(check, said, "begin anew from jobscripts/slurm-pilot.sh.j2")]

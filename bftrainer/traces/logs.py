@@ -7,6 +7,7 @@ counted and shown; if their share exceeds what the options allow, the log is ref
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 
+from bftrainer.files import open_regular
 from bftrainer.traces.formats import idle_intervals, jobcomp, sacct, sinfo, swf
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, unpacked
+from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
 
 __all__ = ["FORMATS", "Log", "LogOptions", "cut", "load"]
 
@@ -71,9 +73,9 @@ def load(
     """
     options = options or LogOptions()
     try:
-        with path.open("rb") as raw, unpacked(raw, errors="replace") as file:
-            size = path.stat().st_size or 1
-            source = _watched(file, lambda: progress(min(1.0, raw.tell() / size)))
+        with open_regular(path) as raw, unpacked(raw, errors="replace") as file:
+            size = os.fstat(raw.fileno()).st_size or 1
+            source = _watched(lines_of(file), lambda: progress(min(1.0, raw.tell() / size)))
             head = list(islice(source, LOOKED_AT))
             if len(head) < LOOKED_AT and not any(map(str.strip, head)):
                 raise LogError("the file is empty")

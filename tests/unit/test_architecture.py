@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),
         *("launch", "store", "spec", "settings", "state_dir", "telemetry", "threads", "api", "traces"),
     },
-    "sitecheck": {"errors", "model", "settings", "state_dir", "api"},
+    "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
     "demo": {"errors", "files", "settings", "api"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

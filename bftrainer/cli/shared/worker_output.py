@@ -62,7 +62,7 @@ def _read(path: Path, start: int) -> bytes:
 
 def _files(folder: Path, node: str | None) -> dict[str, Path]:
     try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".log")
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".log" and path.is_file())
     except FileNotFoundError:
         return {}
     except PermissionError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import open_regular
 from bftrainer.model.events import Event, Measured, NodesChanged, TrainerCancelled
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import EngineSettings
@@ -60,7 +61,7 @@ def is_history(path: Path) -> bool:
     if path.is_dir():
         return (path / DATABASE).exists()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False

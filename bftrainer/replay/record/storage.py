@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import open_regular
 from bftrainer.performance.curve import Floats
 from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow, Window
 from bftrainer.traces.whole_file import whole_file
 
 FORMAT = "bftrainer replay 1"
 SUFFIX = ".json.gz"
+MOST_BYTES = 1_000_000_000
+"""A record has no more, unpacked."""
 
 
 class ReportDataError(BftrainerError, ValueError):
@@ -49,8 +52,11 @@ def read(path: Path) -> ReportData:
         ReportDataError: unreadable, or no record of a replay.
     """
     try:
-        with gzip.open(path) as file:
-            plain = json.load(file)
+        with open_regular(path) as raw, gzip.open(raw) as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"unpacked more than {MOST_BYTES:,} bytes")
+        plain = json.loads(text)
         if not isinstance(plain, dict) or plain.get("format") != FORMAT:
             raise ValueError("another format")
         return ReportData(
@@ -62,7 +68,7 @@ def read(path: Path) -> ReportData:
             windows=tuple(Window(**row) for row in plain["windows"]),
             **{name: plain[name] for name in ("name", "begin", "end", "parameters", "figures")},
         )
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReportDataError(
             f"{path}: no record of a replay ({error}); write one with bftrainer replay --out NAME{SUFFIX}"
         ) from error

@@ -13,12 +13,14 @@ from typing import Any
 import yaml
 
 from bftrainer import __version__
+from bftrainer.files import read_text
 from bftrainer.replay import scenario
 from bftrainer.replay.inputs import stamp
 from bftrainer.replay.scenario import Scenario
 from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.settings.values import Settings
 
+MOST_KB = 1000
 FILES = ("log", "workload", "curves")
 PARTS = ("base", "grid", "runs")
 Values = dict[str, Any]
@@ -50,8 +52,10 @@ def read(path: Path, settings: Settings | None = None, files: Path | None = None
         SweepError, ScenarioError: unreadable, not such a description, or a file in it does not exist.
     """
     try:
-        plain = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        plain = yaml.safe_load(read_text(path, MOST_KB))
+    except RecursionError:
+        raise SweepError(f"{path}: nested too deeply") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no text, or a date that there is not
         raise SweepError(f"{path}: {error}") from error
     base, grid, runs = _parts(plain, path)
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
