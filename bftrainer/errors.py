@@ -17,6 +17,10 @@ class NoRoomError(SchedulerError):
     """A node takes no pilot now, which says nothing of other nodes."""
 
 
+class KeptError(SchedulerError):
+    """What was to end a user's pilot runs as that user, and was killed or held up: the pilot may stay."""
+
+
 class UnsureError(SchedulerError):
     """The answer to an order was lost: it may be carried out nonetheless."""
 

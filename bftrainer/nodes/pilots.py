@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
 from bftrainer.nodes.conduct import Conduct, Refusals
 from bftrainer.nodes.share import shared_out
@@ -266,7 +266,7 @@ class Pilots:
     async def cancel(self, pilots: Collection[Pilot]) -> None:
         """Cancel pilots. While they stay listed, `strays` returns them again, less and less often: a job that
         only looks like a pilot may be one that we cannot end."""
-        if why := await self._cancel(pilots):
+        if pilots and (why := await self._cancel(pilots)):
             self.tell("cancel_failed", pilots, why)
 
     async def end(self, pilots: Collection[Pilot]) -> None:
@@ -287,13 +287,14 @@ class Pilots:
 
     async def _cancel(self, pilots: Collection[Pilot]) -> str:
         """Cancel pilots; returns why that failed, "" if it did not."""
-        if not pilots:
-            return ""
         for pilot in pilots:
             self._cancelled.setdefault(pilot, Refusals()).more(self.clock.now(), "")
         try:
             await self.scheduler.cancel(tuple(pilots))
         except SchedulerError as error:
+            user, *more = {pilot.user for pilot in pilots}
+            if isinstance(error, KeptError) and user and not more:  # else nobody knows whose they are
+                self.conduct.bar(user, f"its pilots could not be ended: {error}")
             return str(error) or "it failed"
         self.tell("cancelled", pilots, "")
         return ""

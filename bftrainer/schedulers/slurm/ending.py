@@ -25,6 +25,8 @@ SLOW_S = 1.0
 """A command that takes longer gets another one beside it."""
 BESIDE = 4
 """The most commands at a time that end jobs of one user."""
+HELD_UP = ("was ended by a signal", "commands hang")
+"""What a reason says if a user may have killed or stopped our commands."""
 SIGNALLED = 128
 """sudo and shells add the number of the signal that has ended a command to this."""
 

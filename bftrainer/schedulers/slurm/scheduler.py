@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
@@ -26,7 +26,7 @@ from bftrainer.schedulers.slurm import command, private, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
-from bftrainer.schedulers.slurm.ending import Ending
+from bftrainer.schedulers.slurm.ending import HELD_UP, Ending
 from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
@@ -171,7 +171,8 @@ class SlurmScheduler:
         """Cancel pilots with scancel, each as its user.
 
         Raises:
-            SchedulerError: some could not be cancelled; the others were.
+            SchedulerError: some could not be cancelled; the others were. `KeptError` if a user may have
+                kept some.
         """
         known: list[Pilot] = []
         others: list[Pilot] = []
@@ -180,7 +181,10 @@ class SlurmScheduler:
         # all at once: none waits for a question about another, or for a user as whom nothing can be run
         failed = await asyncio.gather(self._cancel_known(known), self._cancel_unknown(others))
         if reasons := list(dict.fromkeys(reason for reasons in failed for reason in reasons if reason)):
-            raise SchedulerError("; ".join(reasons))
+            kind = (
+                KeptError if any(words in said for said in reasons for words in HELD_UP) else SchedulerError
+            )
+            raise kind("; ".join(reasons))
 
     async def _cancel_known(self, pilots: Collection[Pilot]) -> Collection[str]:
         """Cancel jobs by their numbers; returns why that failed where it did."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from bftrainer.errors import KeptError
 from bftrainer.model.machine import Claim, Operation, Pilot
 from tests.support.nodes_world import World, run
 
@@ -281,5 +282,27 @@ def test_a_pilot_that_is_gone_though_nobody_could_cancel_it_is_not_tried_for_eve
         world.machine.pilots = [pilot for pilot in world.machine.pilots if pilot.node != "n0"]
         await world.nodes.watch.poll()
         await world.nodes.background.wait()
+
+    run(scenario)
+
+
+def test_a_user_that_keeps_its_pilots_gets_no_more_for_a_while_and_others_do(make: Make) -> None:
+    async def scenario() -> None:
+        world = make()
+        eves = Pilot(tag="e" * 32, node="n0", user="eve")
+        tries: list[str] = []
+
+        async def kept(pilots: Sequence[Pilot]) -> None:
+            tries.append("")
+            if len(tries) < 3:
+                raise KeptError("scancel as eve was ended by a signal")
+
+        world.scheduler.cancel = kept  # type: ignore[method-assign]
+        await world.pilots.end([eves])
+        assert list(world.pilots.conduct.barred()) == ["eve"]
+        assert "was ended by a signal" in world.pilots.conduct.barred()["eve"]
+        assert [p.user for p in world.pilots.to_submit({"n1": "eve", "n2": "ann"})] == ["ann"]
+        world.time += 3600
+        assert world.pilots.conduct.barred() == {}
 
     run(scenario)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bftrainer.errors import SchedulerError
+from bftrainer.errors import KeptError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
@@ -77,6 +77,8 @@ def test_what_its_user_always_kills_our_own_account_cancels(commands: Commands) 
 def test_what_nobody_else_may_cancel_and_its_user_kills_is_a_failure_that_says_so(commands: Commands) -> None:
     commands.set("scancel", 'if [ "$BECAME" ]; then kill -9 $$; fi; echo "Access denied" >&2; exit 1')
     assert ends(commands) == "scancel as ann was ended by a signal, 5 times"
+    with pytest.raises(KeptError):
+        asyncio.run(commands.scheduler(SITE).cancel([ANNS]))
 
 
 def test_a_cancellation_that_its_user_stops_gets_another_one_beside_it(commands: Commands) -> None:
