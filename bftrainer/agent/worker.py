@@ -265,11 +265,16 @@ class Worker:
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that only this user can read.
+    """Make a folder that only this user can read, in one that no other user can take away.
 
     Raises:
-        OSError: it cannot be made, or belongs to another user.
+        OSError: it cannot be made, or it or the folder above belongs to another user.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    above = folder.parent
+    above.mkdir(parents=True, exist_ok=True)
+    if not {above.lstat().st_uid, above.stat().st_uid} <= {0, os.geteuid()}:
+        why = "belongs to another user, who could take trainers' folders away; take another workdir"
+        raise PermissionError(errno.EPERM, why, str(above))
+    folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user", str(folder))

@@ -166,7 +166,7 @@ class Client:
             raise DaemonError(
                 f"the daemon at {self._where} closed the connection and gave no answer{order}"
             ) from error
-        except (aiohttp.ClientError, ValueError) as error:
+        except (aiohttp.ClientError, ValueError, RecursionError) as error:
             said = str(error) or type(error).__name__
             raise DaemonError(
                 f"what answers at {self._where} does not answer like a daemon: {said[:300]}"

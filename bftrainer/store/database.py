@@ -43,6 +43,24 @@ MOST_LOG_BYTES = 512_000_000
 """Nothing is written any more while the log has so many bytes: it grows as long as anybody reads."""
 
 
+def place_of(path: Path) -> Path:
+    """The file itself that a path leads to, which may be missing yet.
+
+    Raises:
+        StoreError: a link leads to no folder, which would be made elsewhere, or there is no regular file.
+    """
+    try:
+        found = path.resolve()
+        leads_nowhere = path.is_symlink() and not found.parent.is_dir()
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle
+        leads_nowhere = True
+    if leads_nowhere:
+        raise StoreError(f"{path}: a link that leads to no file; remove it, or restore the file")
+    if found.exists() and not found.is_file():
+        raise StoreError(f"{path}: not a regular file; move it away, or restore the database from a backup")
+    return found
+
+
 def open_database(path: Path) -> sa.Engine:
     """Open, create or upgrade the database at `path`, and its folder.
 

@@ -38,6 +38,7 @@ from bftrainer.store.database import (
     cause,
     log_bytes,
     open_database,
+    place_of,
     shorten_log,
 )
 from bftrainer.store.pruning import prune, trim
@@ -57,7 +58,7 @@ class SqlStore:
         Raises:
             StoreError: not a database of bftrainer, one of a newer version, or not writable.
         """
-        self._path = path = path.resolve()  # SQLite keeps the log beside the file itself
+        self._path = path = place_of(path)  # SQLite keeps the log beside the file itself
         self._query_s = query_s
         self._engine = open_database(path)
         self._file = path.stat()

@@ -14,6 +14,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from bftrainer.errors import BftrainerError
+from bftrainer.files import open_regular
 from bftrainer.model.reports import Message
 from bftrainer.wire.parse import parse
 
@@ -25,12 +27,24 @@ def load_key(path: Path) -> bytes:
     """The daemon's key: `KEY_BYTES` random bytes, made at the first start, which only the owner can read.
 
     Raises:
-        OSError: it can neither be read nor be made.
+        BftrainerError: it can neither be read nor be made.
     """
+    try:
+        return _read_or_make(path)
+    except OSError as error:
+        said = error.strerror or "not a regular file"
+        raise BftrainerError(
+            f"{path}: {said}; it is the daemon's key: remove what is there, and a new one is made (pilots "
+            "that still run end by themselves then)"
+        ) from error
+
+
+def _read_or_make(path: Path) -> bytes:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        key = path.read_bytes()
+        with open_regular(path) as found:
+            key = found.read(KEY_BYTES + 1)
         if len(key) == KEY_BYTES:
             return key
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC)  # a full disk cut it off when it was made

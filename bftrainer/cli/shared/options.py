@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from bftrainer.cli.shared.completion import complete_trainer
+from bftrainer.errors import BftrainerError
 from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
 
+ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
+"""What an answer of another form is noticed by."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -52,5 +56,22 @@ def _setting_option(name: str) -> Callable[[F], F]:
 
 
 def client_options(command: F) -> F:
-    """Add the options of every command that talks to a daemon: `--config`, `--state-dir` and `--json`."""
-    return json_option(setting_options("state_dir")(command))
+    """Add the options of every command that talks to a daemon: `--config`, `--state-dir` and `--json`.
+
+    An answer of another form than a daemon's is an error that the user reads, wherever it is noticed.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        """Run the command."""
+        try:
+            return command(*args, **kwargs)
+        except BftrainerError:
+            raise
+        except ODD_ANSWER as error:
+            raise BftrainerError(
+                f"what answers there is no daemon of bftrainer, or one of another version "
+                f"({type(error).__name__}: {str(error)[:100]}); bftrainer --debug shows where"
+            ) from error
+
+    return json_option(setting_options("state_dir")(cast(F, run)))

@@ -29,3 +29,19 @@ def test_a_folder_that_another_user_put_there_is_refused(tmp_path: Path, link: b
     os.chown(folder, 65534, 65534, follow_symlinks=False)
     with pytest.raises(PermissionError, match="belongs to another user"):
         own_folder(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+@pytest.mark.parametrize("kind", ["folder", "link", "link to their folder"])
+def test_a_folder_is_refused_that_another_user_could_take_away(tmp_path: Path, kind: str) -> None:
+    above, place = tmp_path / ".bftrainer", tmp_path / "place"
+    place.mkdir()
+    if kind == "folder":
+        above.mkdir()
+    else:
+        above.symlink_to(place)
+    given = place if kind == "link to their folder" else above
+    os.chown(given, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(PermissionError, match=r"could take trainers' folders away.*\.bftrainer"):
+        own_folder(above / "1-a-m")
+    assert not list(place.iterdir())

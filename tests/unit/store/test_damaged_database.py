@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_the_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "bftrainer.db").mkdir()
-    with pytest.raises(StoreError, match="must be able to read and write it"):
+    with pytest.raises(StoreError, match="not a regular file; move it away"):
         SqlStore(tmp_path / "bftrainer.db")
 
 
@@ -222,3 +222,17 @@ def test_a_start_does_not_wait_for_ever(
     monkeypatch.setattr(database, "START_S", 0.1)
     with pytest.raises(StoreError, match="database is locked; another process uses it; fuser names it"):
         SqlStore(tmp_path / "bftrainer.db")
+
+
+@pytest.mark.parametrize("kind", ["folder", "nowhere", "circle", "device", "pipe"])
+def test_what_is_no_file_is_no_database_and_nothing_is_made_elsewhere(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "bftrainer.db"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"nowhere": tmp_path / "no" / "x", "circle": path, "device": Path("/dev/zero")}[kind])
+    with pytest.raises(StoreError, match=f"{path}: .*(not a regular file|leads to no file)"):
+        SqlStore(path)
+    assert not (tmp_path / "no").exists()

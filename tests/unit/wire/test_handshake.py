@@ -15,6 +15,7 @@ from aiohttp import web
 
 from bftrainer.agent.agent import Agent
 from bftrainer.api.listen import bind
+from bftrainer.errors import BftrainerError
 from bftrainer.wire import seal
 from bftrainer.wire.headers import NONCE_HEADER, PROTOCOL, PROTOCOL_HEADER, TAG_HEADER
 from bftrainer.wire.hub import Hub
@@ -325,3 +326,15 @@ def test_the_key_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_bytes(key[:5])  # the disk was full
     assert len(seal.load_key(path)) == seal.KEY_BYTES
+
+
+@pytest.mark.parametrize("kind", ["folder", "nowhere", "circle", "device"])
+def test_a_key_that_is_no_file_ends_in_one_message(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "key"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"nowhere": tmp_path / "no" / "x", "circle": path, "device": Path("/dev/zero")}[kind])
+    with pytest.raises(BftrainerError, match=f"{path}: .*; it is the daemon's key: remove"):
+        seal.load_key(path)
+    assert not (tmp_path / "no").exists()
