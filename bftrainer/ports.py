@@ -92,8 +92,9 @@ class Workers(Protocol):
         """Whether a worker may be running on a node that still has something to do."""
         ...
 
-    def agent_down(self, node: str) -> None:
-        """A node is gone with everything on it. Idempotent."""
+    def agent_down(self, node: str, *, blame: bool = False) -> None:
+        """A node is gone with everything on it. Idempotent. With `blame`, workers there count as failed: they
+        can kill their pilot, which runs as the same user, and pilots have died there again and again."""
         ...
 
 

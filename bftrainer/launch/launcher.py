@@ -71,8 +71,7 @@ class AgentLauncher(ABC, Generic[T]):
         self._grace_s, self._clock = grace_s, clock
         self._how = orders.Start(grace_s=grace_s, gated=self.gated, warm=warm_pool, metrics=bounds.metrics)
         self._reports = Reports(emit, journal, clock, bounds)
-        self.known = KnownTrainers[T](self._forgotten)
-        """The trainers that the launcher has, and what the daemon asks of them."""
+        self.known = KnownTrainers[T](self._forgotten)  # of which the daemon asks, too
         self._deadlines = Deadlines[T](limits, link, self.known, partial(self._gone, blame=True))
 
     # what the daemon tells and asks
@@ -165,11 +164,14 @@ class AgentLauncher(ABC, Generic[T]):
         if view.generation == found.generation and (view.phase, found.phase) == (Phase.STARTING, Phase.READY):
             self._ready(launched, node, view)
 
-    def agent_down(self, node: str) -> None:
-        """A node is gone with everything on it, or with what was to start there. Idempotent."""
-        for launched, _ in self.known.at(node):
-            launched.lose(node)
-            self._vacated(launched)
+    def agent_down(self, node: str, *, blame: bool = False) -> None:
+        """A node is gone with all on it, or with what was to start there; see `Workers`. Idempotent."""
+        for launched, view in self.known.at(node):
+            if blame and view.sent:
+                self._gone(launched, node, "its pilot died with it, not for the first time", blame=True)
+            else:
+                launched.lose(node)
+                self._vacated(launched)
         self.known.prune()
 
     def reported(self, node: str, report: Report) -> None:
@@ -254,8 +256,7 @@ class AgentLauncher(ABC, Generic[T]):
 
     def _finished(self, launched: T, view: WorkerView, standing: said.Finished) -> None:
         """The work is done, as one of the members says."""
-        view.phase = Phase.FINISHED
-        launched.finished = True
+        view.phase, launched.finished = Phase.FINISHED, True
         self._reports.finished(launched, standing)
         self._deadlines.finished(launched)
 

@@ -133,10 +133,10 @@ class Launchers:
         for launcher in self._by_name.values():
             launcher.agent_up(node, [found for found in there if found.trainer in launcher.known], wanted)
 
-    def agent_down(self, node: str) -> None:
-        """A node is gone with everything on it. Idempotent."""
+    def agent_down(self, node: str, *, blame: bool = False) -> None:
+        """A node is gone with everything on it. Idempotent. See `ports.Workers`."""
         for launcher in self._by_name.values():
-            launcher.agent_down(node)
+            launcher.agent_down(node, blame=blame)
 
     def said(self, node: str, message: Message) -> None:
         """An agent has reported something of a worker; a report that makes no sense is logged and dropped."""

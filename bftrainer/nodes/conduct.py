@@ -96,12 +96,14 @@ class Conduct:
         """A submission was accepted."""
         self._failed.clear()
 
-    def ended(self, node: str, user: str, lived_s: float) -> None:
-        """A user's pilot has ended after so long, though its node is ours."""
+    def ended(self, node: str, user: str, lived_s: float) -> bool:
+        """A user's pilot has ended after so long, though its node is ours. Returns whether pilots of this
+        user end soon there again and again."""
         if lived_s >= SHORT_S:
             self._short.pop((node, user), None)
         else:
             self.ends_soon(node, user)
+        return (node, user) in self._short and self._short[node, user].count > 1
 
     def ends_soon(self, node: str, user: str) -> None:
         """A user's pilot has ended soon after its start."""

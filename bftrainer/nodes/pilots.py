@@ -155,12 +155,12 @@ class Pilots:
                 found[node] = f"its pilot did not start within {self.start_s:g} s: {why}"
         return found
 
-    def ends(self, node: str) -> None:
+    def ends(self, node: str) -> bool:
         """A pilot has ended though its node is ours. One that does so soon, again and again, is believed as
-        often; but its user gets new pilots there ever more rarely."""
+        often; but its user gets new pilots there ever more rarely. Returns whether it is such a one."""
         held = self.held.get(node)
-        if held is not None:
-            self.conduct.ended(node, held.pilot.user, self.clock.now() - held.since)
+        lived_s = 0.0 if held is None else self.clock.now() - held.since
+        return held is not None and self.conduct.ended(node, held.pilot.user, lived_s)
 
     def fails(self, node: str, reason: str) -> None:
         """Submit no pilots of this user for a node for a while."""

@@ -126,8 +126,8 @@ class Release:
             logged[why].append(self._pilots.held[node].pilot)
             if why != GONE:
                 self._pilots.fails(node, why)
-            else:  # though its node is idle: no main job took it
-                self._pilots.ends(node)
+            elif self._pilots.ends(node):  # though its node is idle: no main job took it
+                self._workers.agent_down(node, blame=True)
         for why, pilots in logged.items():
             self._telemetry.pilot("lost", pilots, why)
         for reason, nodes in told.items():

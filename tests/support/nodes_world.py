@@ -49,13 +49,16 @@ class Workers:
     def __init__(self) -> None:
         self.on: set[str] = set()
         self.gone: list[str] = []
+        self.blamed: list[str] = []
 
     def busy(self, node: str) -> bool:
         return node in self.on
 
-    def agent_down(self, node: str) -> None:
+    def agent_down(self, node: str, *, blame: bool = False) -> None:
         self.on.discard(node)
         self.gone.append(node)
+        if blame:
+            self.blamed.append(node)
 
 
 class Sent:

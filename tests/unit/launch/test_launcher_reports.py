@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer.model.actions import Regroup
-from bftrainer.model.events import Measured, Resync
+from bftrainer.model.events import Measured, Resync, WorkerLost
 from bftrainer.model.reports import Message
 from tests.support.native_stage import NativeStage
 
@@ -33,6 +33,15 @@ def test_a_member_whose_node_is_taken_makes_the_next_pause_a_loss() -> None:
     stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
     stage.joined("n", 3, survivor=True, step=4, size=1)
     assert stage.pauses[-1].kind == "loss"
+
+
+def test_a_worker_that_dies_with_its_pilot_again_and_again_has_failed() -> None:
+    stage = training("n", "m")
+    stage.launcher.agent_down("m", blame=True)
+    (lost,) = stage.events
+    assert isinstance(lost, WorkerLost) and (lost.node, lost.blame) == ("m", True)
+    stage.launcher.agent_down("m")
+    assert len(stage.events) == 1
 
 
 def test_of_those_that_leave_the_furthest_counts() -> None:

@@ -205,6 +205,7 @@ def test_pilots_that_end_soon_on_idle_nodes_count_against_their_user(tmp_path: P
             for node in tuple(world.pilots.held):
                 world.pilots.reports(node)
             world.machine.pilots.clear()  # its agents kill themselves
+        assert world.workers.blamed, "a worker may have killed them"
         assert "eve" in world.state.barred and not world.pilots.conduct.nodes()
 
     run(scenario)
