@@ -189,6 +189,8 @@ def can_run(state: State, t: Trainer) -> bool:
     settings = state.settings
     unusable = {name for name, points in t.spec.curves if not points}
     most = [n for name, n in (state.machine or {"": 1000}).items() if name not in unusable]
+    if state.set_aside(t):
+        return False
     return (
         settings.user_max_nodes in (None, *range(t.spec.n_min, 100)) and max(most, default=0) >= t.spec.n_min
     )
