@@ -7,7 +7,7 @@ import pytest
 from bftrainer.launch.job import WorkerView
 from bftrainer.launch.orders import MAX_DELAY_S, delay_s
 from bftrainer.model.backoff import backoff_s
-from bftrainer.nodes.pilots import MAX_BACKOFF_S, Refusals
+from bftrainer.nodes.conduct import MAX_BACKOFF_S, Refusals
 
 
 @pytest.mark.parametrize(("doublings", "seconds"), [(-3, 5.0), (0, 5.0), (1, 10.0), (3, 40.0), (6, 300.0)])
