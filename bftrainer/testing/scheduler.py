@@ -125,8 +125,10 @@ def _run(machine: SchedulerUnderTest, scenario: Callable[[Scheduler], Coroutine[
         try:
             await scenario(scheduler)
         finally:
-            await scheduler.cancel(await scheduler.pilots())
             await scheduler.close()
+            last = machine.make()  # the story may have closed the first one: nothing can be asked of it
+            await last.cancel(await last.pilots())
+            await last.close()
 
     asyncio.run(whole())
 
