@@ -24,6 +24,7 @@ from typing import Any
 import aiohttp
 
 from bftrainer.api.client import DaemonError
+from bftrainer.settings.daemon import AGENTS_SOCKET
 from bftrainer.wire import seal
 from tests.support.hostile.daemon import JOBS, STARTED, TURNS
 from tests.support.processes import alive, read
@@ -79,8 +80,7 @@ class World(Site):
     @property
     def agents_at(self) -> Path:
         """Where agents connect."""
-        words = read(self.agents()[0], "cmdline").decode().split("\0")
-        return Path(words[words.index("--daemon") + 1])
+        return self.state / AGENTS_SOCKET
 
     def running(self) -> bool:
         """Whether the daemon has not ended."""
