@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bftrainer.api.admission import BusyError
+from bftrainer.threads import in_thread
 
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
@@ -80,23 +79,11 @@ class Lookups(Generic[Key, Found]):
 
     async def _look_up(self, key: Key) -> None:
         async with self._turn:
-            loop = asyncio.get_running_loop()
-            answered: asyncio.Future[Found | Exception] = loop.create_future()
-
-            def tell(found: Found | Exception) -> None:
-                if not answered.done():
-                    answered.set_result(found)
-
-            def work() -> None:
-                try:
-                    found: Found | Exception = self._ask(key)
-                except Exception as error:  # noqa: BLE001  it is the answer, raised where it was asked for
-                    found = error
-                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                    loop.call_soon_threadsafe(tell, found)
-
-            threading.Thread(target=work, name="lookup", daemon=True).start()
-            found = await answered
+            answer = in_thread("lookup", lambda: self._ask(key))
+            try:
+                found: Found | Exception = await answer
+            except Exception as error:  # noqa: BLE001  it is the answer, raised where it was asked for
+                found = error
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[key] = _Answer(found, self._now())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from bftrainer.settings.live import LiveSettings
 from bftrainer.state_dir.room import Room, room_of
 from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.threads import in_thread
 
 CHECK_S = 5.0
 """How often the disk is asked, in seconds."""
@@ -36,27 +36,23 @@ class Disk:
 
     async def run(self) -> None:
         """Ask again and again, for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             if self._asked_at is None:
                 self._asked_at = time.monotonic()
-                threading.Thread(target=self._ask, args=(loop,), name="disk", daemon=True).start()
+                in_thread("disk", self._lacking).add_done_callback(self._answered)
             elif time.monotonic() - self._asked_at > HUNG_S:
                 self._note(f"it has not answered for {time.monotonic() - self._asked_at:.0f} s")
             await asyncio.sleep(CHECK_S)
 
-    def _ask(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _lacking(self) -> str:
         own = self._settings.current
         try:
-            lacking = self._measure(self._folder).lacks(own.min_free_mb, own.min_free_files)
+            return self._measure(self._folder).lacks(own.min_free_mb, own.min_free_files)
         except OSError as error:
-            lacking = f"it cannot be asked how full it is: {error.strerror}"
-        try:
-            loop.call_soon_threadsafe(self._answered, lacking)
-        except RuntimeError:  # the daemon has ended meanwhile
-            return
+            return f"it cannot be asked how full it is: {error.strerror}"
 
-    def _answered(self, lacking: str) -> None:
+    def _answered(self, answer: asyncio.Future[str]) -> None:
+        lacking = answer.result()
         self._asked_at = None
         self._note(lacking)
 

@@ -70,7 +70,7 @@ class Conduct:
     _recent: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
     def node_fails(self, node: str, reason: str) -> None:
-        """A node cannot have pilots, whoever's they are."""
+        """A node cannot have pilots of any user."""
         self._nodes.setdefault(node, Refusals()).more(self.clock.now(), reason)
 
     def fails(self, node: str, user: str, reason: str) -> None:

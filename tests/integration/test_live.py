@@ -22,7 +22,7 @@ import torch
 
 from bftrainer.cli.shared import worker_output
 from tests.support.audit import audit
-from tests.support.processes import read
+from tests.support.processes import daemon_that_ends, read
 from tests.support.site import SCRIPTS, Site, always, running, running_at_will
 from tests.support.waiting import LONG_S
 
@@ -226,17 +226,7 @@ def test_a_full_disk_stops_no_trainer_and_nothing_is_forgotten() -> None:
 
 
 def test_a_second_daemon_is_refused(healthy: Site) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "bftrainer",
-        "daemon",
-        "--scheduler",
-        "local",
-        "--state-dir",
-        str(healthy.state),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LONG_S)
+    done = daemon_that_ends(healthy.state, LONG_S)
     assert done.returncode == 1
     assert f"pid {healthy.daemon and healthy.daemon.pid}" in done.stderr
     assert healthy.get("status")["state"] == "ok"

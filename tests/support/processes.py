@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -66,3 +68,15 @@ def until_ended(found: Iterable[int]) -> None:
 def _stat(pid: int) -> list[bytes]:
     """The fields of /proc/PID/stat after the name; none where there is no such process."""
     return read(pid, "stat").rpartition(b")")[2].split()
+
+
+def daemon_that_ends(state: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """A daemon on a state directory on which it cannot begin, and what it said."""
+    words = ("daemon", "--scheduler", "local", "--state-dir", str(state))
+    return subprocess.run(
+        [sys.executable, "-m", "bftrainer", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"errors", "files", "model", "allocate"},
     "spec": {"errors", "files", "model", "performance"},
     "telemetry": {"errors", "model"},
-    "api": {"errors", "model", "wire"},
+    "api": {"errors", "model", "threads", "wire"},
     "traces": {"errors", "files", "model"},
     "replay": {
         *("errors", "model", "ports", "performance", "allocate", "engine"),

@@ -47,11 +47,16 @@ def make(tmp_path: Path) -> Callable[..., tuple[World, SlowCurves]]:
 Make = Callable[..., tuple[World, SlowCurves]]
 
 
-async def claimed(world: World, count: int) -> None:
-    """A trainer has all nodes, and a main job could start on `count` of them."""
+async def trains(world: World) -> None:
+    """A trainer has all nodes."""
     await world.turn()
     await world.submit()
     await world.turn()
+
+
+async def claimed(world: World, count: int) -> None:
+    """A trainer has all nodes, and a main job could start on `count` of them."""
+    await trains(world)
     world.machine.claims = (Claim(job="7", nodes=frozenset(world.machine.idle), count=count),)
 
 
@@ -124,9 +129,7 @@ def test_many_nodes_that_are_lost_at_once_are_one_event_and_one_command(
 ) -> None:
     async def scenario() -> None:
         world, _ = make(8)
-        await world.turn()
-        await world.submit()
-        await world.turn()
+        await trains(world)
         commands: list[Sequence[Pilot]] = []
         cancel = world.scheduler.cancel
 
@@ -152,9 +155,7 @@ def test_many_nodes_that_the_main_scheduler_takes_at_once_are_one_command(
 ) -> None:
     async def scenario() -> None:
         world, _ = make(8)
-        await world.turn()
-        await world.submit()
-        await world.turn()
+        await trains(world)
         commands: list[int] = []
 
         async def seen(pilots: Sequence[Pilot]) -> None:

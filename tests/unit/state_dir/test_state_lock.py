@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from bftrainer.errors import BftrainerError
 from bftrainer.state_dir import lock
 from bftrainer.state_dir.lock import exclusively, holder_of
+from tests.support.processes import daemon_that_ends
 
 
 def left_by(place: Path, host: str) -> None:
@@ -40,18 +39,8 @@ def test_a_second_daemon_is_told_which_one_has_the_folder(tmp_path: Path) -> Non
 
 
 def test_a_second_daemon_leaves_the_store_alone(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "bftrainer",
-        "daemon",
-        "--scheduler",
-        "local",
-        "--state-dir",
-        str(tmp_path),
-    ]
     with exclusively(tmp_path):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = daemon_that_ends(tmp_path, 60)
     assert done.returncode == 1
     assert f"another daemon (pid {os.getpid()} on" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["daemon.lock"], "no store was opened"
