@@ -114,6 +114,9 @@ def test_probes_and_metrics_are_served_on_the_socket_and_on_a_port(site: Site, p
         assert (status, json.loads(text)) == (200, {"state": "alive", "reasons": []})
     for status, text in asyncio.run(ask_both("/readyz")):
         assert (status, json.loads(text)) == (200, {"state": "ready", "reasons": [], "warnings": []})
+    # Nodes are counted once a poll has found them, which the daemon does not wait for before it answers.
+    counted = 'bftrainer_events_total{kind="nodes_changed"}'
+    site.until(lambda: counted in asyncio.run(ask("/metrics", None))[1], LONG_S, "the first nodes")
     for status, text in asyncio.run(ask_both("/metrics")):
         assert status == 200
-        assert 'bftrainer_events_total{kind="nodes_changed"}' in text
+        assert counted in text
