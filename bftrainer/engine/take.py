@@ -84,7 +84,7 @@ def _(event: TrainerCancelled, state: State) -> Draft:
 @take.register
 def _(event: TrainerEnded, state: State) -> Draft:
     trainer = state.trainer(event.trainer)
-    if trainer is None or event.generation != trainer.published:
+    if trainer is None or event.generation > trainer.published:
         return Draft(state=state)
     return _ended(state, event.trainer, event.status, event.reason)
 
@@ -105,7 +105,7 @@ def _(event: WorkerLost, state: State) -> Draft:
         nodes=trainer.nodes,
         failures=failures,
         failed_in=trainer.generation if incident else trainer.failed_in,
-        progress=event.samples if incident else trainer.progress,
+        progress=max(event.samples, trainer.progress) if incident else trainer.progress,
     )
     draft.put(survivor)
     draft.restart = ((event.trainer, event.node),)

@@ -14,7 +14,8 @@ from bftrainer.model.trainer import Cost, TrainerSpec, TrainerStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerEnded:
-    """A trainer's members report that it has ended. `generation` is the one of their membership."""
+    """A trainer has ended, with the members that `generation` published. An end is final: it counts even if
+    another membership was published meanwhile, because a node left."""
 
     priority: ClassVar[int] = 0
     time: float

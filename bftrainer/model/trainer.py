@@ -124,7 +124,7 @@ class Trainer:
         published: The generation in which its current membership was published.
         failures: Failures of its program in a row, without progress between.
         failed_in: The generation of the last failure: workers started before it belong to the same incident.
-        progress: Samples at the last failure. A failure after more samples starts the count anew.
+        progress: The most samples at any failure. A failure after more samples starts the count anew.
     """
 
     id: int

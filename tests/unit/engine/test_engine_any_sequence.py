@@ -219,6 +219,13 @@ def check_constraints(state: State) -> None:
         assert cap is None or total <= cap, f"{user} holds {total} nodes"
 
 
+def check_end(before: State, event: Event, step: Step) -> None:
+    """A told end counts, whatever was published since its membership."""
+    if isinstance(event, TrainerEnded):
+        known = before.trainers.get(event.trainer)
+        assert (step.ended is not None) == (known is not None and event.generation <= known.published)
+
+
 def check_step(before: State, event: Event, step: Step) -> None:
     state, actions = step.state, step.actions
     ranks = {StopWorker: 0, Regroup: 1, StartWorker: 2}
@@ -327,6 +334,7 @@ def test_invariants_hold_whatever_happens(site: EngineSettings, run: tuple[list[
         steps.append(step)
         machine.before(event, state, step.state)
         check_step(state, event, step)
+        check_end(state, event, step)
         check_state(step.state, used)
         machine.perform(step.actions)
         assert machine.workers == {(t.id, n) for t in step.state.active.values() for n in t.nodes}

@@ -43,6 +43,16 @@ def test_members_report_the_end() -> None:
     assert world.take(event).ended is None
 
 
+def test_the_end_counts_although_a_node_left_while_it_was_told() -> None:
+    world = World().running("ab")
+    published = world.trainer(1).published
+    world.submit(2, n_min=2)
+    assert regroup(world.nodes(left="b")).members == ("a",), "nothing runs on a: its worker ended before"
+    step = world.take(TrainerEnded(time=0.0, trainer=1, generation=published))
+    assert step.ended is not None and step.ended.status is TrainerStatus.COMPLETED
+    assert list(world.state.active) in ([], [2]) and 1 not in world.state.trainers
+
+
 def test_events_of_unknown_trainers_change_nothing() -> None:
     world = World().running("ab")
     before = world.state

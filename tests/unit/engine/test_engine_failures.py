@@ -55,6 +55,16 @@ def test_failures_after_progress_count_anew() -> None:
     assert world.lost(1, "a", blame=True, samples=40.0).ended is not None
 
 
+def test_failures_at_samples_that_jitter_count_against_the_best_that_was_reached() -> None:
+    world = World(EngineSettings(max_failures=3)).running("a")
+    crashes = 0
+    for samples in (95.0, 91.0, 94.0, 90.0, 93.0, 92.0):  # reports come a few times a second
+        crashes += 1
+        if world.lost(1, "a", blame=True, samples=samples, reason="exit code 1").ended is not None:
+            break
+    assert crashes == 4, "three failures may follow one another without progress, the fourth is the end"
+
+
 def test_being_killed_is_never_held_against_a_program() -> None:
     world = World(EngineSettings(max_failures=0)).running("a")
     for _ in range(20):

@@ -23,8 +23,7 @@ def test_reports_of_another_generation_are_refused() -> None:
         WorkersReady(time=0.0, trainer=1, generation=2, nodes=frozenset("c")),
         WorkersReady(time=0.0, trainer=1, generation=4, nodes=frozenset("c")),
         WorkersReady(time=0.0, trainer=1, generation=3, nodes=frozenset("ax")),
-        TrainerEnded(time=0.0, trainer=1, generation=1),
-        TrainerEnded(time=0.0, trainer=1, generation=3),
+        TrainerEnded(time=0.0, trainer=1, generation=3),  # of no membership that was ever published
         Measured(time=0.0, trainer=1, generation=1, point=(2, 5.0)),
         WorkerLost(time=0.0, trainer=1, node="a", generation=4),
         WorkerLost(time=0.0, trainer=1, node="c", generation=2),
