@@ -1,15 +1,20 @@
 """For scripts on torchrun or Elastic Horovod: where to save, when to stop, and reports of progress.
 
     job = elastic.attach()
-    ... load the newest checkpoint of job.checkpoint_dir ...
+    state = job.load()                     # what was saved last; None at the start
     while not job.complete(samples):
-        if job.stopping:                   # the node is wanted, or the number of nodes changes
-            save(); break
         ... one step ...
-        job.progress(step=step, samples=samples, loss=loss)   # rank 0's reports count
-    job.done(step=step, samples=samples)
+        job.progress(step=step, samples=samples, loss=loss)     # rank 0's reports count
+        stop = job.should_stop()           # the same on all ranks: a node is wanted, or nodes join
+        if job.should_save():
+            job.save({"model": model.state_dict(), ...}, step=step, samples=samples)
+        if stop:
+            break
+    else:
+        job.done(step=step, samples=samples)
 
-In a script started by hand, all this does nothing, and the script decides how much work there is.
+In a script started by hand, the script decides how much work there is, and where checkpoints are
+(`attach(folder)`); reports go nowhere.
 """
 
 from __future__ import annotations
@@ -25,7 +30,9 @@ from typing import Any
 
 from bftrainer.elastic.figures import Figures
 from bftrainer.elastic.horovod import place
+from bftrainer.elastic.job_state import JobState
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
+from bftrainer.elastic.together import highest
 
 MANY = 1_000
 REPORT_EVERY_S = 0.2
@@ -35,19 +42,23 @@ REPORT_EVERY_S = 0.2
 class Job:
     """This process's part in a trainer. Only rank 0's reports (`progress`, `done`, `saved`) count.
 
-    Started by hand (`orders` None), it has no work and no folder, and reports go nowhere.
+    Started by hand (`orders` None), it has no work, reports go nowhere, and `folder` is for checkpoints.
     """
 
-    def __init__(self, orders: Orders | None) -> None:
+    def __init__(self, orders: Orders | None, folder: Path | None = None) -> None:
         self._orders = orders
+        self._folder = Path(orders.checkpoint_dir) if orders else folder
         self._channel: Channel | None = None
         self._last: dict[str, Any] = {}
         self._said: dict[str, Any] = {}
         self._metrics = Figures(orders.max_metrics if orders else MANY)
         self._stop = threading.Event()
+        self._agreed_stop = self._agreed_save = False
+        self._state = JobState(self._folder, orders.generation if orders else 0)
         if orders is not None:
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
+            self._channel.send("attached")
 
     @property
     def samples(self) -> int | None:
@@ -56,8 +67,8 @@ class Job:
 
     @property
     def checkpoint_dir(self) -> Path | None:
-        """The folder of checkpoints, the same for all runs of the trainer; None if started by hand."""
-        return Path(self._orders.checkpoint_dir) if self._orders else None
+        """The folder of checkpoints, the same for all runs of the trainer; by hand, that of `attach`."""
+        return self._folder
 
     @property
     def checkpoint_every_s(self) -> float:
@@ -66,8 +77,59 @@ class Job:
 
     @property
     def stopping(self) -> bool:
-        """Whether SIGTERM has come: rank 0 is to save, and all ranks to end, within `stop_grace_s`."""
+        """Whether SIGTERM has come to this process: rank 0 is to save, and all ranks to end, within
+        `stop_grace_s`. Not every rank need get the signal; `should_stop` says the same on all of them."""
         return self._stop.is_set()
+
+    def should_stop(self) -> bool:
+        """Whether all ranks are to save and end now, as one of them has been told to stop.
+
+        Call it on all ranks after the same step: they exchange two integers. The answer is the same on all.
+        Under Horovod, whose own reset stops the others, it is `stopping`.
+
+        Raises:
+            RuntimeError: a rank is lost.
+        """
+        mine = (self.stopping, self.stopping or self._state.age_s >= self.checkpoint_every_s)
+        stop, save = highest(mine)
+        self._agreed_stop, self._agreed_save = stop > 0, save > 0
+        return self._agreed_stop
+
+    def should_save(self) -> bool:
+        """Whether a checkpoint is due, or all are to stop: the same on all ranks, as of the last
+        `should_stop`."""
+        return self._agreed_save
+
+    def save(self, state: Mapping[str, Any], *, step: int, samples: int, epoch: int = 0) -> bool:
+        """Have rank 0 write a checkpoint that `load` gives back; on other ranks nothing happens.
+
+        A process that is killed while it writes leaves the checkpoint before. The newest two are kept. Where
+        all are to stop, this reports the position from which the next run will go on, as `saved` does.
+
+        Args:
+            state: tensors, numbers, texts, and lists and dictionaries of these, such as `state_dict()` gives.
+            step, samples, epoch: where training stands, counted over all nodes.
+
+        Returns:
+            Whether it is written. If not, for example on a full disk, standard error says why.
+
+        Raises:
+            CheckpointError: the state cannot be read back, as it holds other objects.
+        """
+        written = _rank() == 0 and self._state.save(state, step=step, samples=samples, epoch=epoch)
+        self._agreed_save = False
+        if written and self._agreed_stop:
+            self.saved(step=step, samples=samples, epoch=epoch)
+        return written
+
+    def load(self) -> dict[str, Any] | None:
+        """The state that was saved last, on the CPU; None if there is none. To be called on all ranks, before
+        the first `save`.
+
+        Raises:
+            CheckpointError: there are checkpoints, but none can be read.
+        """
+        return self._state.load()
 
     def complete(self, samples: int) -> bool:
         """Whether `samples`, counted over all nodes, are all that the spec asks for."""
@@ -146,11 +208,12 @@ class Job:
 _job: Job | None = None
 
 
-def attach() -> Job:
+def attach(folder: str | Path | None = None) -> Job:
     """The job of this process, always the same one. Call it in the main thread: it takes SIGTERM over.
 
-    With Horovod, call it before `hvd.init()` and as late as possible otherwise: it waits until this worker
-    has a place in the membership, while the members train on.
+    `folder` is where a script that is started by hand has its checkpoints; None for none. With Horovod, call
+    this before `hvd.init()` and as late as possible otherwise: it waits until this worker has a place in the
+    membership, while the members train on.
 
     Raises:
         RuntimeError: called after `hvd.init()`, or Horovod's driver is gone.
@@ -161,7 +224,7 @@ def attach() -> Job:
         orders = Orders.from_environment()
         if orders is not None and place.is_wanted():
             place.take(orders.address)
-        _job = Job(orders)
+        _job = Job(orders, Path(folder) if folder else None)
         _job.listen_for_sigterm()
     return _job
 

@@ -63,6 +63,7 @@ class TrainerSpec:
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
+    stop_signal: str = ""  # torchrun: the ranks that get SIGTERM, `all` or `rank_0`; empty: by the script
 
     @property
     def program(self) -> tuple[str, ...]:

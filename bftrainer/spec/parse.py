@@ -106,6 +106,7 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
         checkpoint_dir=_absolute(base, spec.checkpoint.dir) if spec.checkpoint.dir else "",
         checkpoint_every_s=spec.checkpoint.every_s,
         batch=spec.batch.items() if spec.batch else (),
+        stop_signal=spec.stop_signal or "",
     )
 
 

@@ -154,6 +154,7 @@ class Spec(_Strict):
     env: Annotated[dict[str, Lines], Field(max_length=MAX_WORDS)] = {}
     checkpoint: _Checkpoint = _Checkpoint()
     batch: _Batch | None = None
+    stop_signal: Literal["all", "rank_0"] | None = None
 
     @field_validator("name")
     @classmethod
@@ -178,6 +179,15 @@ class Spec(_Strict):
         if self.scalability == "given" and self.curve is None:
             raise ValueError(
                 "scalability: given, but there is no curve to go by; give one, or leave scalability out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _signals_are_for_torchrun(self) -> Spec:
+        if self.stop_signal and self.launcher != "torchrun":
+            raise ValueError(
+                f"stop_signal: {self.stop_signal}, but launcher: {self.launcher} stops workers "
+                "in its own way; leave stop_signal out"
             )
         return self
 

@@ -15,7 +15,7 @@ from bftrainer.wire.parse import parse
 
 OF_WORKERS = frozenset(
     {
-        *("ready", "joined", "caught_up", "progress", "metrics", "resumed"),
+        *("attached", "ready", "joined", "caught_up", "progress", "metrics", "resumed"),
         *("finished", "left", "broken", "kv"),
     }
 )

@@ -5,7 +5,6 @@ By hand: torchrun --standalone --nproc-per-node 2 trainers/images/torchrun.py
 
 import argparse
 import math
-import time
 from pathlib import Path
 
 import task
@@ -21,7 +20,7 @@ parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--checkpoints", type=Path, help="folder, where bftrainer gives none")
 args = parser.parse_args()
 
-job = elastic.attach()
+job = elastic.attach(args.checkpoints)
 if dist.is_torchelastic_launched():
     dist.init_process_group("gloo")
 else:  # plain python: alone
@@ -37,25 +36,20 @@ scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_ste
 parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
 step = 0
 
-folder = job.checkpoint_dir or args.checkpoints
-newest = folder / "newest.pt" if folder else None
-if newest and newest.exists():
-    found = torch.load(newest, weights_only=True)
-    step = found.pop("step")
-    for name, state in found.items():
-        parts[name].load_state_dict(state)
+state = job.load()  # what the run before has saved
+if state:
+    step = state.pop("step")
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
 
 
 def save() -> None:
-    if newest:
-        newest.parent.mkdir(parents=True, exist_ok=True)
-        partial = newest.with_suffix(".partial")
-        torch.save({"step": step, **{name: part.state_dict() for name, part in parts.items()}}, partial)
-        partial.replace(newest)  # a process killed at any moment leaves the old one or the new one
+    state = {name: part.state_dict() for name, part in parts.items()}
+    job.save({"step": step, **state}, step=step, samples=step * task.BATCH)
 
 
 ddp = DistributedDataParallel(model)
-saved_at, stop = time.monotonic(), torch.zeros(1)
+stop = False
 while step < steps and not stop:
     mine = task.share(train, step, rank, size)
     loss = task.loss(ddp, mine)
@@ -65,14 +59,11 @@ while step < steps and not stop:
     scheduler.step()
     step += 1
     job.progress(step=step, samples=step * task.BATCH, loss=loss.item())
-    dist.all_reduce(stop.fill_(job.stopping))  # SIGTERM comes to one rank: all of them end here
-    if rank == 0 and (stop or time.monotonic() - saved_at >= job.checkpoint_every_s):
+    stop = job.should_stop()  # the same on all ranks
+    if job.should_save():
         save()
-        saved_at = time.monotonic()
 
-if rank == 0 and stop and step < steps:
-    job.saved(step=step, samples=step * task.BATCH)
-elif rank == 0:
+if step == steps and rank == 0:
     save()
     found = task.quality(model, test)
     job.done(step=step, samples=step * task.BATCH, **found)

@@ -30,13 +30,14 @@ class CheckpointError(RuntimeError):
 
 class Checkpoints:
     """The checkpoints of one trainer in one directory. `error` says why the last could not be written, or is
-    empty."""
+    empty; `unreadable`: because of what it holds."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
         self._writer: threading.Thread | None = None
         self._proven = False
         self.error = ""
+        self.unreadable = False
 
     @property
     def busy(self) -> bool:
@@ -72,6 +73,7 @@ class Checkpoints:
             self.error = ""
         except (OSError, RuntimeError, pickle.PickleError) as error:  # torch: a full disk is a RuntimeError
             self.error = f"checkpoint {self._directory / name}: {error}"
+            self.unreadable = isinstance(error, pickle.PickleError)
             log.error("%s", self.error)
             with contextlib.suppress(OSError):  # a file that cannot be written may not be removable either
                 partial.unlink()

@@ -5,8 +5,10 @@ it run as they are. Every change of membership ends the processes of one run and
 run's number is the generation of its membership. torchrun's own agents and their rendezvous are not needed:
 our agents start the processes, and the daemon knows the members already.
 
-Rank 0 is told to stop first (SIGTERM) and has its grace time to write a checkpoint, while the others still
-take part in its steps. Then the others stop, and the next run begins. New nodes are warm by then (`gated`).
+To end a run, all ranks get SIGTERM, as from torchrun, and have their grace time to write a checkpoint. A
+script that has called `elastic.attach` is told through rank 0 alone, while the others still take part in its
+steps: so all of them end after the same step. Then the others stop. A spec's `stop_signal` decides otherwise.
+When all have ended, the next run begins; new nodes are warm by then (`gated`).
 If a process dies, its run ends, and the next begins without it.
 """
 
@@ -41,6 +43,12 @@ class TorchrunTrainer(LaunchedTrainer):
     leader: str = ""  # the node of rank 0 in the last run
     halting: set[str] = field(default_factory=set)  # nodes whose processes have been told to stop
     last_step_at: float | None = None  # as far as has been said
+    attached: bool = False  # its script has called `elastic.attach`
+
+    @property
+    def leader_first(self) -> bool:
+        """Whether rank 0 alone is told to stop, and the others when it has ended."""
+        return self.spec.stop_signal == "rank_0" or (self.attached and self.spec.stop_signal != "all")
 
 
 class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
@@ -58,6 +66,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         super().add(trainer, spec, **stored)
         launched = self.known[trainer]
         launched.leader = launched.members[0] if launched.members else ""
+        launched.attached = launched.samples > 0  # none but an attached script has told of its progress
         self._stores.prepare()
 
     def _forgotten(self, trainer: int) -> None:
@@ -116,19 +125,20 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             self._advance(launched)
 
     def _advance(self, launched: TorchrunTrainer) -> None:
-        """The next step towards what is pending: rank 0 stops, then the others, then the run begins."""
+        """The next step towards what is pending: the ranks stop, rank 0 before the others if it alone is to
+        be told, then the run begins."""
         running = [node for node, view in launched.workers.items() if view.run]
-        if launched.leader in running:
+        if launched.leader in running and launched.leader_first:
             self._halt(launched, launched.leader, self._grace_s)
         elif running:
-            self._halt_all(launched)
+            self._halt_all(launched, FOLLOWERS_GRACE_S if launched.leader_first else self._grace_s)
         elif launched.pending is not None and launched.port:
             self._begin(launched, launched.pending)
 
-    def _halt_all(self, launched: TorchrunTrainer) -> None:
+    def _halt_all(self, launched: TorchrunTrainer, grace_s: float = FOLLOWERS_GRACE_S) -> None:
         for node, view in launched.workers.items():
             if view.run:
-                self._halt(launched, node, FOLLOWERS_GRACE_S)
+                self._halt(launched, node, grace_s)
 
     def _halt(self, launched: TorchrunTrainer, node: str, grace_s: float) -> None:
         if node not in launched.halting:
@@ -173,6 +183,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         super().reported(node, report)
 
     def _heard(self, launched: TorchrunTrainer, node: str, view: WorkerView, what: said.FromWorker) -> None:
+        launched.attached = launched.attached or isinstance(what, said.Attached | said.Standing)
         if isinstance(what, said.Resumed):
             if what.generation <= launched.published:  # else it is made up, and nothing is to be kept of it
                 self._resumed(launched, node, what)

@@ -47,6 +47,12 @@ class Ready(OfWorker):
     type: Literal["ready"]
 
 
+class Attached(OfWorker):
+    """The script has called `elastic.attach`: it knows of reports, and of stopping together."""
+
+    type: Literal["attached"]
+
+
 class Joined(OfWorker):
     """The worker trains in a new membership. `survivor`: it brought the state from the one before.
 
@@ -218,7 +224,9 @@ class Running(Schema):
 
 # reading them
 
-FromWorker = Ready | Joined | CaughtUp | Progress | FreshMetrics | Resumed | Finished | Left | Broken | Kv
+FromWorker = (
+    Attached | Ready | Joined | CaughtUp | Progress | FreshMetrics | Resumed | Finished | Left | Broken | Kv
+)
 """What a worker says."""
 Said = FromWorker | Exited
 """What is said of one worker, by itself or by its agent."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from bftrainer.elastic.attach import Job
 from bftrainer.elastic.horovod import mend
+from bftrainer.elastic.state.checkpoint import CheckpointError
 from tests.support.agent_end import agent_of, until
 
 
@@ -23,3 +31,93 @@ def test_the_first_step_in_every_world_is_told_though_its_size_is_the_same(
         until(lambda: any(message["type"] == "finished" for message in agent.hear()))
         resumed = [message for message in agent.hear() if message["type"] == "resumed"]
     assert [(message["world"], message["step"]) for message in resumed] == [(1, 0), (2, 2)]
+
+
+def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
+    job = Job(None, tmp_path / "checkpoints")
+    assert job.load() is None
+    for step in (1, 2, 3):
+        assert job.save({"weight": torch.full((2,), step), "step": step}, step=step, samples=10 * step)
+    found = Job(None, tmp_path / "checkpoints").load()
+    assert found is not None and found["step"] == 3 and found["weight"].tolist() == [3, 3]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(snapshot: Any, file: Any) -> None:
+        file.write(b"half")
+        raise Killed
+
+    Job(None, tmp_path).save({"step": 1}, step=1, samples=10)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(torch, "save", killed)
+        Job(None, tmp_path).save({"step": 2}, step=2, samples=20)
+    assert Job(None, tmp_path).load() == {"step": 1}
+
+
+def test_a_state_that_could_not_be_loaded_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    job = Job(None, tmp_path)
+    with pytest.raises(CheckpointError, match=r"save tensors, numbers"):
+        job.save({"job": Path()}, step=1, samples=10)
+    assert job.load() is None
+
+
+def test_a_script_by_hand_without_a_folder_saves_nothing(tmp_path: Path) -> None:
+    job = Job(None)
+    assert not job.save({"step": 1}, step=1, samples=10) and job.load() is None
+
+
+def test_the_state_saved_at_a_stop_is_told_as_what_the_next_run_goes_on_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=100) as (agent, orders):
+        job = Job(orders)
+        assert not job.should_stop() and not job.should_save()
+        job.save({}, step=1, samples=10)
+        job._stop.set()
+        assert job.should_stop() and job.should_save()
+        job.save({}, step=2, samples=20)
+        until(lambda: any(message["type"] == "left" for message in agent.hear()))
+        heard = [(message["type"], message.get("step")) for message in agent.hear()]
+    assert heard == [("attached", None), ("left", 2)]
+
+
+RANK = """
+import os, sys, time
+import torch.distributed as dist
+from bftrainer import elastic
+job = elastic.attach()
+rank, store = int(os.environ["RANK"]), "file://" + sys.argv[1]
+dist.init_process_group("gloo", init_method=store, world_size=2, rank=rank)
+step = 0
+print("ready", flush=True)
+while not job.should_stop():
+    step += 1
+    time.sleep(0.01)
+print(step, job.stopping, job.should_save(), flush=True)
+"""
+
+
+def test_all_ranks_stop_after_the_same_step_though_only_one_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RANK, str(tmp_path / "store")]
+    environ = {**os.environ, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    ranks = [
+        subprocess.Popen(command, env={**environ, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in (0, 1)
+    ]
+    try:
+        for rank in ranks:
+            assert rank.stdout is not None and rank.stdout.readline() == "ready\n"
+        time.sleep(0.05)  # in the middle of some step
+        ranks[1].send_signal(signal.SIGTERM)
+        said = [rank.communicate(timeout=60)[0].split() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert said[0][0] == said[1][0], "the number of the last step"
+    assert [saves for _, _, saves in said] == ["True", "True"]

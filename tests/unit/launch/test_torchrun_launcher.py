@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from bftrainer.launch.reports import MAX_PAUSES
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
@@ -63,12 +66,14 @@ class World(RememberingPorts):
         if members:
             self.opened[-1](4000 + generation)
 
-    def begin(self, *nodes: str) -> None:
-        """Workers that generation 1 started are members of generation 2."""
+    def begin(self, *nodes: str, attached: bool = True) -> None:
+        """Workers that generation 1 started are members of generation 2; rank 0 has called `attach`."""
         for node in nodes:
             self.launcher.perform(StartWorker(trainer=1, generation=1, node=node))
             self.said(node, "ready")
         self.regroup(2, *nodes)
+        if attached:
+            self.said(nodes[0], "attached", 2)
         self.sent.clear()
         self.events.clear()
 
@@ -130,6 +135,40 @@ def test_rank_0_stops_first_then_the_others_then_the_next_run_begins() -> None:
     world.said("n", "resumed", 4, **resumed)
     (pause,) = world.pauses
     assert (pause.kind, pause.pause_s, pause.lost_steps, pause.size) == ("join", 2.5, 0, 3)
+
+
+def test_a_script_that_has_not_attached_is_told_on_all_ranks_at_once() -> None:
+    world = World()
+    world.begin("n", "m", attached=False)
+    world.regroup(4, "n", "m")
+    assert [(n, m["type"], m["grace_s"]) for n, m in world.sent] == [("n", "stop", 9.0), ("m", "stop", 9.0)]
+    world.sent.clear()
+    world.exited("m", 2, code=-15)
+    assert world.new() == []
+    world.exited("n", 2, code=1)  # its peer has gone
+    assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go")]
+    assert world.events == [], "nobody was lost"
+
+
+@pytest.mark.parametrize(
+    ("stop_signal", "attached", "told"),
+    [("all", True, ["n", "m"]), ("rank_0", False, ["n"]), ("", True, ["n"]), ("", False, ["n", "m"])],
+)
+def test_the_spec_says_which_ranks_are_told(stop_signal: str, attached: bool, told: list[str]) -> None:
+    world = World(replace(SPEC, stop_signal=stop_signal))
+    world.begin("n", "m", attached=attached)
+    world.regroup(3, leaving=("n", "m"))
+    assert world.new() == [(node, "stop") for node in told]
+
+
+def test_a_script_that_has_told_of_progress_to_an_earlier_daemon_has_attached() -> None:
+    world = World()
+    world.launcher.add(1, SPEC, published=2, members=("n", "m"), samples=10)
+    for node in ("n", "m"):
+        world.launcher.agent_up(node, [worker(1, "member", 2).model_copy(update={"run": 2})], {1})
+    world.sent.clear()
+    world.regroup(3, "n", "m")
+    assert world.new() == [("n", "stop")]
 
 
 def test_two_changes_at_once_are_one_restart() -> None:

@@ -522,3 +522,12 @@ def test_any_data(data: object) -> None:
 @given(st.dictionaries(keys, nested, max_size=3), st.booleans())
 def test_any_data_in_an_otherwise_good_spec(data: dict[str, object], flow: bool) -> None:
     survives(yaml.safe_dump({**yaml.safe_load(GOOD), **data}, default_flow_style=flow))
+
+
+def test_which_ranks_are_told_to_stop_is_for_torchrun_to_say() -> None:
+    assert read(GOOD + "launcher: torchrun\nstop_signal: all\n").stop_signal == "all"
+    assert read(GOOD).stop_signal == ""
+    (said,) = refused(GOOD + "stop_signal: all\n")
+    assert "launcher: native stops workers in its own way; leave stop_signal out" in said
+    (said,) = refused(GOOD + "launcher: torchrun\nstop_signal: rank0\n")
+    assert "'all' or 'rank_0'" in said

@@ -1,0 +1,68 @@
+"""The checkpoints of a script that has called `attach`: written whole or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bftrainer.elastic.state.checkpoint import Checkpoints
+
+
+class JobState:
+    """What a script saves and loads, in files as `state.checkpoint` has them. Imports torch when it is used.
+
+    `folder` None: there is nothing to load, and nothing is saved. `generation` orders the files: a process of
+    an earlier run that is still writing does not take the place of a later one's.
+    """
+
+    def __init__(self, folder: Path | None, generation: int) -> None:
+        self._folder, self._generation = folder, generation
+        self._checkpoints: Checkpoints | None = None
+        self._saved_at = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last checkpoint of this process, or since its start."""
+        return time.monotonic() - self._saved_at
+
+    def save(self, state: Mapping[str, Any], *, step: int, samples: int, epoch: int) -> bool:
+        """Write a checkpoint, and return whether it is written.
+
+        Raises:
+            CheckpointError: the state cannot be read back.
+        """
+        from bftrainer.elastic.state.checkpoint import CheckpointError  # noqa: PLC0415
+
+        self._saved_at = time.monotonic()
+        files = self._files()
+        if files is None:
+            return False
+        position = {"step": step, "samples": samples, "epoch": epoch, "cursor": 0}
+        snapshot = {"format": 1, "position": position, "parts": dict(state)}
+        written = files.save(snapshot, self._generation)
+        if files.unreadable:
+            raise CheckpointError(
+                f"{files.error.splitlines()[0]}; save tensors, numbers, texts, lists and dictionaries alone"
+            )
+        self._saved_at = time.monotonic()
+        return written
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest state that can be read; None if there is no checkpoint.
+
+        Raises:
+            CheckpointError: there are checkpoints, but none can be read.
+        """
+        files = self._files()
+        found = files.load() if files is not None else None
+        return None if found is None else dict(found["parts"])
+
+    def _files(self) -> Checkpoints | None:
+        if self._checkpoints is None and self._folder is not None:
+            from bftrainer.elastic.state.checkpoint import Checkpoints  # noqa: PLC0415
+
+            self._checkpoints = Checkpoints(str(self._folder))
+        return self._checkpoints
