@@ -10,32 +10,35 @@ import torch
 
 from bftrainer.elastic.member_group import peers_of
 from bftrainer.elastic.members.channel import Orders
-from bftrainer.elastic.members.group import GroupBroken, lost_peer
+from bftrainer.elastic.members.group import lost_peer
 from bftrainer.elastic.members.membership import Leave
-from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.state import parts as own_parts
+from bftrainer.elastic.state.state import STEPPED, TrainingState
+from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
-from bftrainer.elastic.train.batches import Batches, MicroBatch
+from bftrainer.elastic.train.batches import Batches
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import Policy
-from bftrainer.elastic.train.rng import reseed
-from bftrainer.elastic.train.sampler import Position, Share
+from bftrainer.elastic.train.trained import trained
+from bftrainer.elastic.train.turn import Stepped
 from bftrainer.elastic.train.update import Update
+from bftrainer.elastic.view import figures
 
 
-class Run:
+class Run(Steps):
     """One data-parallel training run on however many nodes it has at the moment.
 
     Iterating yields this node's share of every global batch; `step` takes the place of
-    `optimizer.step`: it averages the gradients over all nodes first. Between two steps the run may
-    grow, shrink or move; weights, optimiser, step count and the position in the data survive in the
+    `optimizer.step`: it averages the gradients over all nodes first. Between two turns of the loop the run
+    may grow, shrink or move; weights, optimiser, step count and the position in the data survive in the
     memory of the members that stay, and newcomers receive them. If all nodes are lost at once, the run
     goes on from its last checkpoint.
 
     Args:
         model: its parameters' gradients are averaged over the nodes. Buffers are each node's own;
-            newcomers and checkpoints get rank 0's.
-        optimizer: stepped by `step`.
+            newcomers and checkpoints get rank 0's. Several models are given by name: {"G": ..., "D": ...}.
+        optimizer: stepped by `step`; several by name, stepped by `step("G")` and so on.
         data: map-style data set with a length, or a DataLoader over one. All nodes must see the same
             data in the same order.
         batch_size: the most samples that a node computes at once; a DataLoader's own by default.
@@ -44,13 +47,15 @@ class Run:
         accumulate: micro-batches per step where no policy is given.
         epochs: end after so many passes; None to go on until the spec's samples are done.
         seed: of the epochs' permutations and of every rank's random numbers.
-        scheduler: a learning-rate scheduler, stepped after every step.
+        scheduler: a learning-rate scheduler, stepped after every step; of several optimisers by their names.
         scaler: a GradScaler, for mixed precision.
-        clip_norm: the averaged gradient's norm is cut to this.
+        clip_norm: the averaged gradient's norm is cut to this, of several optimisers each one's.
         ddp: exchange gradients during the backward pass, with DistributedDataParallel; a mapping gives
             it options, such as {"bucket_cap_mb": 50}. Call `run.model` then in the forward pass.
         average: False if the script averages gradients by itself, see `together`.
         collate: makes a batch from a list of samples, as for a DataLoader.
+        parts: anything else that has to survive, by name: objects with `state_dict` and `load_state_dict`,
+            such as an average of the weights. Newcomers get a member's, and checkpoints have rank 0's.
 
     Raises:
         ValueError, TypeError: a combination that cannot work, with what to give instead.
@@ -58,8 +63,8 @@ class Run:
 
     def __init__(
         self,
-        model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
+        model: torch.nn.Module | Mapping[str, torch.nn.Module],
+        optimizer: torch.optim.Optimizer | Mapping[str, torch.optim.Optimizer],
         data: Any,
         *,
         batch_size: int | None = None,
@@ -73,77 +78,37 @@ class Run:
         ddp: bool | Mapping[str, Any] = False,
         average: bool = True,
         collate: Callable[[list[Any]], Any] | None = None,
+        parts: Mapping[str, Any] | None = None,
     ) -> None:
         orders = Orders.from_environment()
         source = Source(data, batch_size, collate, seed)
         policy = policies.chosen(policy, source.batch_size, accumulate, orders.batch if orders else {})
-        self._averaging = averaging.chosen(model, ddp, average)
-        self._seed = seed
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._update = Update(optimizer, scheduler, scaler, clip_norm, policy)
-        parts = {"model": model, "optimizer": optimizer, "pace": self._update.pace}
-        optional = {"scheduler": scheduler, "scaler": scaler}
-        self._state = TrainingState(parts | {k: part for k, part in optional.items() if part is not None})
-        streams = not self._averaging.needs_batch  # else a rank without samples cannot follow the others
-        self._peers = peers_of(orders, self._state, self._joined, streams=streams)
-        self._batches = Batches(
+        what = trained(model, optimizer, scheduler)
+        stepped, update = Stepped(), Update(what, scaler, clip_norm, policy)
+        state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
+        state |= {"scaler": scaler} if scaler is not None else {}
+        state |= {STEPPED: stepped} if what.is_several else {}
+        ways = averaging.chosen(what, ddp, average)
+        training = TrainingState(state)
+        streams = not ways.needs_batch  # else a rank without samples cannot follow the others
+        peers = peers_of(orders, training, self._joined, streams=streams)
+        batches = Batches(
             source,
             policy,
             epochs=1 if epochs is None and orders is None else epochs,
-            budget=self._peers.budget,
-            stand_in=self._averaging.needs_batch,
+            budget=peers.budget,
+            stand_in=ways.needs_batch,
         )
-        self._leaving = False
-        self._share: Share | None = None  # of the step that is under way
-        self._part: MicroBatch | None = None  # that the script works on
-
-    # what a script may ask
-
-    @property
-    def model(self) -> torch.nn.Module:
-        """What to call in the forward pass: the model, with `ddp` wrapped."""
-        return self._averaging.model
-
-    @property
-    def rank(self) -> int:
-        """This node's number, from 0, among those that share the samples right now."""
-        place = self._peers.place
-        return self._peers.group.rank if place is None else place
-
-    @property
-    def size(self) -> int:
-        """The number of nodes that share the samples right now."""
-        return self._peers.size
-
-    @property
-    def generation(self) -> int:
-        """The number of the present membership; it grows with every change. 0 if started by hand."""
-        return self._peers.group.generation
-
-    @property
-    def position(self) -> Position:
-        """Step, samples, epoch and place in it, all counted over all nodes."""
-        return self._state.position
-
-    @property
-    def weight(self) -> float:
-        """What the mean over this node's present batch counts in the mean over all nodes' batches.
-
-        It is 0 where there are fewer samples left than nodes, and the batch is a stand-in.
-        """
-        return 0.0 if self._share is None else self._share.weight
-
-    @property
-    def accumulating(self) -> bool:
-        """Whether further micro-batches belong to the present step."""
-        return self._part is not None and not self._part.last
-
-    def report(self, metrics: Mapping[str, float] | None = None, /, **more: float) -> None:
-        """Report figures such as accuracy; the last of each name is what `bftrainer show` shows.
-
-        They are stored with the step and the samples reached now. Only rank 0's count.
-        """
-        self._peers.report(_figures(metrics, more), now=True)
+        super().__init__(
+            ways,
+            training,
+            peers,
+            trained=what,
+            update=update,
+            stepped=stepped,
+            batches=batches,
+            seed=seed,
+        )
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this node's batches until the work is done, or the script breaks out of the loop.
@@ -154,54 +119,72 @@ class Run:
         """
         try:
             self._peers.enter()
-            while self._leaving or not (self._batches.complete(self.position) and self._peers.finish()):
-                if self._leaving:
-                    raise Leave
+            while not (self._batches.complete(self.position) and self._peers.finish()):
                 yield from self._one_step()
         except Leave:
             self._peers.leave()
         except GeneratorExit:  # the script broke out of its loop: its own end
+            self._close_turn()
             self._peers.broke_off()
             raise
         finally:
             self._batches.stop()
             self._peers.let_go()
 
-    def backward(self, loss: torch.Tensor) -> None:
+    def backward(self, loss: torch.Tensor, which: str | None = None) -> None:
         """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as
-        one of its step's micro-batches.
+        one of its step's micro-batches. Of several optimisers, `which` names the one whose parameters get
+        gradients; those of the others stay as they are.
 
         Raises:
             RuntimeError: called outside of the loop, or the script has thrown away the gradients of earlier
                 micro-batches.
+            ValueError: several optimisers and no name of one.
         """
         part = self._working("backward(loss)")
-        if not part.first and all(p.grad is None for p in self._parameters):
+        name = self._trained.name(which)
+        if not part.first and all(p.grad is None for p in self._trained.parameters(name)):
             raise RuntimeError(
                 "gradients were set to zero between micro-batches: leave zero_grad() to the run"
             )
         part.went_backward = True
-        self._update.scaled(loss * part.weight if part.weight != 1.0 else loss).backward()  # type: ignore[no-untyped-call]
+        weighed = self._update.scaled(loss * part.weight if part.weight != 1.0 else loss)
+        own = self._trained.parameters(name) if self._trained.is_several else None
+        weighed.backward(inputs=own)  # type: ignore[no-untyped-call]
 
-    def step(self, metrics: Mapping[str, float] | None = None, /, **more: float) -> bool:
-        """Average the gradients over all nodes and step the optimiser; to be called once per batch.
+    def step(
+        self,
+        which: str | Mapping[str, float] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        /,
+        **more: float,
+    ) -> bool:
+        """Average the gradients over all nodes and step the optimiser; to be called once per batch. With
+        several optimisers, `which` is the name of one; call it once for each that is to be stepped.
 
         Returns whether the step was taken: False after a micro-batch that others follow, and where a
         node was lost during the step. Nothing was changed then, and the loop yields the same samples
-        again, shared out anew. `metrics` go to `bftrainer show` like those of `report`, but only with the
-        next report of progress.
+        again, shared out anew. (With several optimisers, those that had their step keep it.) `metrics` go to
+        `bftrainer show` like those of `report`, but only with the next report of progress.
 
         Raises:
             RuntimeError: called outside of the loop or twice for one batch, or without `backward` where a
                 step has several micro-batches.
+            ValueError: several optimisers and no name of one.
         """
-        part, self._part = self._working("step()"), None
+        part = self._working("step()")
+        if which is not None and not isinstance(which, str):
+            which, metrics = None, which
+        name = self._trained.name(which)
         if not (part.first and part.last) and not part.went_backward:
             raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
-        self._peers.report(_figures(metrics, more), now=False)
+        self._peers.report(figures(metrics, more), now=False)
+        if self._trained.is_several:
+            return self._step_one_of_several(part, name)
+        self._part = None
         if not part.last and self._peers.group.failure is None:
             return False
-        return self._close_step()
+        return self._average_and_step(name) and self._advance([name])
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -215,63 +198,3 @@ class Run:
             if self._peers.group.size == 1 or not lost_peer(error):
                 raise
             self._peers.group.fail(str(error))
-
-    def _working(self, call: str) -> MicroBatch:
-        if self._part is None:
-            raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
-        return self._part
-
-    def _one_step(self) -> Iterator[Any]:
-        """Yield this rank's micro-batches of the next step."""
-        if not self._peers.begin_step():
-            return
-        mine = self._share = self._batches.share(self.position)
-        self._update.clear()
-        self._averaging.begin(self._peers.group, mine.weight)
-        parts = self._batches.parts(mine)
-        if not parts:
-            self._averaging.absent()
-            self._close_step()
-        for part in parts:
-            self._part = part
-            with self._averaging.micro_batch(last=part.last):
-                yield self._batches.fetch(self.position.epoch, part)
-            if self._part is part:
-                raise RuntimeError("the loop went on without run.step(); call it once per batch")
-            if self._share is not mine:
-                return  # a node was lost
-
-    def _close_step(self) -> bool:
-        assert self._share is not None  # noqa: S101  a step is under way
-        mine, self._share = self._share, None
-        try:
-            return self._take_step(mine)
-        except Leave:  # let the script finish this turn of its loop first
-            self._leaving = True
-            return self.position is mine.after
-
-    def _take_step(self, mine: Share) -> bool:
-        before = self.position
-        try:
-            self._peers.group.check()
-            self._averaging.finish()
-            self._peers.settle()
-        except GroupBroken as error:
-            self._update.clear()
-            self._peers.lost(error)
-            return False
-        self._update.take(before.step)
-        self._state.position = mine.after
-        self._peers.taken(before)
-        return True
-
-    def _joined(self) -> None:
-        """The run goes on from its position with other members, or with more that share the samples."""
-        step = self.position.step
-        reseed(self._seed, step, self.rank)
-        self._update.rescaled(self.size, step)
-        self._batches.enter(self.position, self._peers.place, self.size)
-
-
-def _figures(metrics: Mapping[str, float] | None, more: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in {**(metrics or {}), **more}.items()}

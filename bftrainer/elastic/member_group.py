@@ -64,6 +64,11 @@ class MemberGroup(SingleProcess):
         working = self._hand_over.working
         return working.index(self.group.rank) if self.group.rank in working else None
 
+    @property
+    def has_state(self) -> bool:
+        """As `SingleProcess.has_state`."""
+        return self._hand_over.is_complete
+
     # one step together
 
     def begin_step(self) -> bool:

@@ -37,6 +37,11 @@ class SingleProcess:
         """This rank's place among those; None while it has no state."""
         return 0
 
+    @property
+    def has_state(self) -> bool:
+        """Whether this rank has the whole training state. It can be a step or two before it has a place."""
+        return True
+
     def enter(self) -> None:
         """Wait until this process is a member.
 

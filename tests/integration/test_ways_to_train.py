@@ -8,32 +8,46 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from bftrainer.elastic.train.data import Source
-from tests.support import stage_scripts
+from tests.support import stage_parts, stage_scripts
 from tests.support.stage import Stage, staged
 from tests.support.stage_scripts import BATCH, LENGTH, Points, network, sgd
 
 WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
 
 
-def reference(steps: int, batch: int = BATCH) -> dict[str, torch.Tensor]:
-    """The weights after so many steps of one process that has never heard of bftrainer."""
-    model, points = network(), Points()
-    optimizer, source = sgd(model), Source(points, batch, None, 0)
+def batches(steps: int, batch: int = BATCH) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The global batches of so many steps, from the first on."""
+    points = Points()
+    source = Source(points, batch, None, 0)
     epoch = cursor = 0
     for _ in range(steps):
         indices = source.indices(epoch, cursor, min(cursor + batch, LENGTH))
         x, y = (torch.stack([points[i][k] for i in indices]) for k in (0, 1))
+        yield x, y
+        cursor += len(indices)
+        epoch, cursor = (epoch + 1, 0) if cursor == LENGTH else (epoch, cursor)
+
+
+def reference_course(model: torch.nn.Module, steps: int, batch: int = BATCH) -> Iterator[torch.nn.Module]:
+    """`model`, after every one of so many steps of one process that has never heard of bftrainer."""
+    optimizer = sgd(model)
+    for x, y in batches(steps, batch):
         optimizer.zero_grad()
         (model(x) - y).square().mean().backward()
         optimizer.step()
-        cursor += len(indices)
-        epoch, cursor = (epoch + 1, 0) if cursor == LENGTH else (epoch, cursor)
+        yield model
+
+
+def reference(steps: int, batch: int = BATCH) -> dict[str, torch.Tensor]:
+    """The weights after so many steps of such a process."""
+    *_, model = reference_course(network(), steps, batch)
     return model.state_dict()
 
 
@@ -117,6 +131,43 @@ def test_mixed_precision_decides_alike_on_all_ranks(tmp_path: Path) -> None:
         used_once(tmp_path, steps)
         (path,) = [max((tmp_path / "ckpt").glob("*.pt"))]
         assert torch.load(path, weights_only=True)["parts"]["scaler"] == one["scaler"]
+
+
+def test_what_a_script_keeps_counts_every_step(tmp_path: Path) -> None:
+    """Both by a hook and by the loop's body, on nodes that joined and after members were lost."""
+    with staged("keeps", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        model = network()
+        average = stage_parts.Average(model)
+        for weights in reference_course(model, steps):
+            average.update()
+            assert weights is model
+        for path in tmp_path.glob("*.pt"):
+            found = torch.load(path)
+            assert found["average"]["updates"] == steps
+            assert found["kept"] == steps
+            for mine, other in zip(average.weights, found["average"]["weights"], strict=True):
+                torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-9)
+
+
+def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) -> None:
+    with staged("two", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path) + 1  # a step is over when the loop goes on, or is left
+        models = {"G": network(), "D": network()}
+        optimizers = {name: sgd(model) for name, model in models.items()}
+        for step, (x, y) in enumerate(batches(steps)):
+            for which in ("D", "G") if step % 2 else ("D",):
+                optimizers[which].zero_grad()
+                stage_parts.losses(models["G"], models["D"], x, y, which).backward()
+                optimizers[which].step()
+            if step % 2:
+                optimizers["G"].param_groups[0]["lr"] *= 0.999
+        for path in tmp_path.glob("*.pt"):
+            found = torch.load(path)
+            assert found["lr"] == pytest.approx(optimizers["G"].param_groups[0]["lr"])
+            for mine, other in ((models["G"], found["model"]), (models["D"], found["critic"])):
+                torch.testing.assert_close(dict(mine.state_dict()), dict(other), rtol=1e-5, atol=1e-8)
+        used_once(tmp_path, steps)
 
 
 def test_what_the_scripts_share_is_what_they_say() -> None:

@@ -1,7 +1,7 @@
 """Plays daemon and agents for workers of `bftrainer.elastic`: publishes memberships and relays messages.
 
 Workers are forked from one process that has imported PyTorch already, so that a test takes no time to
-start them. A script is a function of stage_scripts.py, called with a folder of its own.
+start them. A script is a function of stage_scripts.py or stage_parts.py, called with a folder of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 _fork = multiprocessing.get_context("forkserver")
 # the first optimizer that a process makes imports torch._dynamo, which takes as long as torch
-_fork.set_forkserver_preload(["torch._dynamo", "bftrainer.elastic", "tests.support.stage_scripts"])
+_fork.set_forkserver_preload(["torch._dynamo", "bftrainer.elastic", "tests.support.stage_parts"])
 
 
 class Stage:
@@ -123,7 +123,7 @@ class Stage:
 
 
 def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: str) -> None:
-    from tests.support import stage_scripts
+    from tests.support import stage_parts, stage_scripts
 
     with Path(folder, f"{orders['node']}-{os.getpid()}.log").open("w") as log:
         os.dup2(log.fileno(), 1)
@@ -132,7 +132,8 @@ def _work(theirs: socket.socket, orders: dict[str, Any], script: str, folder: st
     faulthandler.dump_traceback_later(100)
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was started by an agent
     os.environ["BFTRAINER_WORKER"] = json.dumps({"fd": theirs.detach(), **orders})
-    getattr(stage_scripts, script)(Path(folder))
+    here = stage_scripts if hasattr(stage_scripts, script) else stage_parts
+    getattr(here, script)(Path(folder))
 
 
 @contextlib.contextmanager

@@ -43,8 +43,13 @@ class HandOver:
         """The ranks that have the state: they share the samples."""
         self._state, self._streams, self._resume = state, streams, resume
         self._stream: Stream | None = None
-        self._partial = (0, 0)  # of an incomplete state: after so many steps, so many elements are known
+        self._partial = (0, 0)  # of an incomplete state: at this count, so many elements are known
         self._began = 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether this rank has the whole state; a shadow has it from the last chunk on."""
+        return self.has_state or (self._stream is not None and self._stream.is_complete)
 
     def enter(self, group: Group) -> None:
         """Find out which ranks have the latest state, and hand it to the others, or begin to.
@@ -54,8 +59,8 @@ class HandOver:
             TornError: no rank has a state, there is no checkpoint, and this rank cannot start anew.
         """
         self.close()
-        step = self._state.position.step if self.has_state else None
-        roll = call_roll(group, state=step, partial=self._partial)
+        count = self._state.count if self.has_state else None
+        roll = call_roll(group, state=count, partial=self._partial)
         if roll.latest is None:
             if group.rank == 0 and not self._resume() and self.is_torn:
                 raise TornError("half of a state is left, and no checkpoint to go on from")
@@ -110,7 +115,7 @@ class HandOver:
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
-            self._partial = (self._state.position.step, stream.known)
+            self._partial = (self._state.count, stream.known)
 
     def _begin_stream(self, group: Group, roll: Roll) -> None:
         self._began = time.monotonic()

@@ -80,7 +80,7 @@ def unpickle(data: torch.Tensor) -> Any:
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
         said = next((line for line in str(error).splitlines() if "nsupported" in line), "it cannot be read")
         raise StateError(
-            f"the state that has arrived is not taken: {said.strip()} Keep to plain values and tensors in "
+            f"this state is not taken: {said.strip()} Keep to plain values and tensors in "
             "state_dict(), or allow a class of yours with torch.serialization.add_safe_globals"
         ) from error
 

@@ -15,7 +15,7 @@ from bftrainer.elastic.members.group import Group
 class Roll:
     """Which ranks have the state when a group is entered."""
 
-    latest: int | None  # steps of the latest state; None: no rank has a state
+    latest: int | None  # the count of the latest state; None: no rank has a state
     working: tuple[int, ...]  # the ranks that have it
     lacking: tuple[int, ...]  # the ranks that lack it, or part of it
     offset: int  # elements of the bulk that all lacking ranks have already
@@ -24,8 +24,8 @@ class Roll:
 def call_roll(group: Group, *, state: int | None, partial: tuple[int, int]) -> Roll:
     """Exchange what each rank has, and compare.
 
-    `state` is the step of this rank's state, None without one; `partial` is (step, elements) of an incomplete
-    one.
+    `state` is the count of steps of this rank's state, None without one; `partial` is (count, elements) of an
+    incomplete one.
 
     Raises:
         GroupBroken: a member was lost meanwhile.

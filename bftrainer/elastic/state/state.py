@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 OPTIMIZER = "optimizer"
 MODEL = "model"
+STEPPED = "stepped"
 ELEMENTWISE = frozenset(
     {
         torch.optim.SGD,
@@ -59,18 +60,29 @@ torch.serialization.add_safe_globals([_Bulk])
 
 
 class TrainingState:
-    """The named parts of a training run, of which "model" and "optimizer" are always there, and its position.
+    """The named parts of a training run, and its position.
 
-    The *bulk* are the parameters and the optimiser's tensors of their shapes. The rest (buffers, counters,
-    learning rates, schedulers) is *small*.
+    Models are called "model", or "model.G" and so on, and optimisers likewise. The *bulk* are the parameters
+    and the optimiser's tensors of their shapes. The rest (buffers, counters, learning rates, schedulers) is
+    *small*.
     """
 
     def __init__(self, parts: dict[str, Any]) -> None:
         self._parts: dict[str, Stateful] = parts
-        self._model: torch.nn.Module = parts[MODEL]
-        self._optimizer: torch.optim.Optimizer = parts[OPTIMIZER]
+        self._models: list[torch.nn.Module] = [v for k, v in parts.items() if k.split(".")[0] == MODEL]
+        optimizers = [v for k, v in parts.items() if k.split(".")[0] == OPTIMIZER]
+        self._model = self._models[0]
+        self._optimizer: torch.optim.Optimizer = optimizers[0]
+        self._is_several = len(optimizers) > 1 or len(self._models) > 1
         self._copies: list[torch.Tensor] = []  # the memory of the last snapshot
         self.position = Position()
+
+    @property
+    def count(self) -> int:
+        """Grows with every step of an optimiser: of two ranks, the one with more has the later state."""
+        if STEPPED not in self._parts:
+            return self.position.step
+        return (self.position.step << 20) + len(self._parts[STEPPED].state_dict()["names"])
 
     # copies
 
@@ -152,6 +164,8 @@ class TrainingState:
         Optimisers of your own that treat every element by itself declare it by an attribute
         `elementwise = True`. The answer is the same on all nodes that run the same script.
         """
+        if self._is_several:
+            return False
         each = type(self._optimizer) in ELEMENTWISE or getattr(self._optimizer, "elementwise", False)
         ours = {id(p) for p in self.parameters()}
         stepped = [p for group in self._optimizer.param_groups for p in group["params"]]
@@ -159,8 +173,8 @@ class TrainingState:
         return each and size >= STREAM_FROM and all(id(p) in ours for p in stepped)
 
     def parameters(self) -> list[torch.Tensor]:
-        """The model's parameters, frozen ones too; tied ones once."""
-        return list(self._model.parameters())
+        """The models' parameters, frozen ones too; tied ones once."""
+        return list({id(p): p for model in self._models for p in model.parameters()}.values())
 
     def bulk(self, parameter: torch.Tensor) -> list[torch.Tensor]:
         """A parameter and the optimiser's tensors of its shape, in the same order on all nodes."""

@@ -50,6 +50,8 @@ class Stream:
         self.agreed = FIRST
         self.phase = "chunks"  # closing, verdict, done or failed
         self.bytes = 0
+        self.is_complete = False
+        """Whether a shadow has received all, and it is the same as the members' state."""
         self._group, self._state = group, state
         self._source, self._sink = links(roll.working, roll.lacking, group.rank)
         self._total = sum(p.numel() for p in state.parameters())
@@ -113,6 +115,7 @@ class Stream:
             closing, self._closing = from_bytes(self._closing), None
             self._state.restore_small(closing["small"])
             self._is_false = not torch.equal(closing["sample"], self._state.sample())
+            self.is_complete = not self._is_false
 
     def close(self) -> None:
         """End the thread. Close a broken group before: nothing else ends the thread's operations."""

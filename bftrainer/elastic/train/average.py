@@ -1,20 +1,21 @@
 """Averaging the gradients of all ranks: the mean over the samples of the global batch.
 
-`Flat` does it after the backward pass, `Overlapped` while it runs, with PyTorch's own
-DistributedDataParallel, and `ByScript` leaves it to the script. A rank without a batch takes part by
-`absent`. Only `finish` raises, and only `GroupBroken`.
+`Flat` does it after the backward pass, `Each` so for one of several optimisers at a time, `Overlapped` while
+the pass runs, with PyTorch's own DistributedDataParallel, and `ByScript` leaves it to the script. A rank
+without a batch takes part by `absent`. Only `finish` raises, and only `GroupBroken`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train.overlapped import Overlapped
+from bftrainer.elastic.train.trained import Trained
 
 
 class Averaging(Protocol):
@@ -34,8 +35,9 @@ class Averaging(Protocol):
     def absent(self) -> None:
         """Take part without a batch."""
 
-    def finish(self) -> None:
-        """Complete the exchange: the parameters' gradients are now the mean over the global batch.
+    def finish(self, name: str) -> None:
+        """Complete the exchange: the gradients of an optimiser's parameters are now the mean over the global
+        batch. Where there is one optimiser, `name` says nothing.
 
         Raises:
             GroupBroken: a member was lost; gradients are of no use.
@@ -47,9 +49,9 @@ class Flat:
 
     needs_batch = False
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, parameters: Sequence[torch.Tensor]) -> None:
         self.model = model
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._parameters = parameters
         double = any(p.dtype is torch.float64 for p in self._parameters)
         self._kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
@@ -66,7 +68,7 @@ class Flat:
     def absent(self) -> None:
         """As `Averaging.absent`: a missing gradient counts as zeros."""
 
-    def finish(self) -> None:
+    def finish(self, name: str) -> None:
         """As `Averaging.finish`. A parameter without a gradient on any rank keeps none: a count for each
         parameter is exchanged, too."""
         if self._group.size == 1:
@@ -93,6 +95,33 @@ class Flat:
         return torch.cat([*parts, torch.tensor(present, dtype=self._kind, device=device)])
 
 
+class Each:
+    """The gradients of one optimiser after the other, in the order in which the script steps them. A rank
+    without samples has to run the script, too: nothing else knows that order."""
+
+    needs_batch = True
+
+    def __init__(self, trained: Trained) -> None:
+        self.model = trained.model
+        self._flats = {name: Flat(self.model, trained.parameters(name)) for name in trained.optimizers}
+
+    def begin(self, group: Group, weight: float) -> None:
+        """As `Averaging.begin`."""
+        for flat in self._flats.values():
+            flat.begin(group, weight)
+
+    def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
+        """As `Averaging.micro_batch`: nothing to do around one."""
+        return contextlib.nullcontext()
+
+    def absent(self) -> None:
+        """As `Averaging.absent`: never the case."""
+
+    def finish(self, name: str) -> None:
+        """As `Averaging.finish`."""
+        self._flats[name].finish(name)
+
+
 class ByScript:
     """The script averages by itself, with `torch.distributed` and `Run.weight`: nothing to do here."""
 
@@ -111,23 +140,27 @@ class ByScript:
     def absent(self) -> None:
         """As `Averaging.absent`: the script does it."""
 
-    def finish(self) -> None:
+    def finish(self, name: str) -> None:
         """As `Averaging.finish`: the script does it."""
 
 
-def chosen(model: torch.nn.Module, ddp: bool | Mapping[str, Any], average: bool) -> Averaging:
+def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool) -> Averaging:
     """The averaging that a run's options `ddp` and `average` ask for.
 
     Raises:
-        TypeError: `model` is wrapped in DistributedDataParallel already.
-        ValueError: `ddp` together with `average=False`.
+        TypeError: a model is wrapped in DistributedDataParallel already.
+        ValueError: `ddp` together with `average=False`, or with several models or optimisers.
     """
-    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+    if any(isinstance(model, torch.nn.parallel.DistributedDataParallel) for model in trained.models.values()):
         raise TypeError("give the model itself and ddp=True: the run wraps it, as run.model")
     if not average and ddp is not False:
         raise ValueError("ddp averages gradients: leave average=False out")
+    if ddp is not False and (trained.is_several or len(trained.models) > 1):
+        raise ValueError("ddp wraps one model with one optimizer: leave it out where there are several")
     if not average:
-        return ByScript(model)
+        return ByScript(trained.model)
+    if trained.is_several:
+        return Each(trained)
     if ddp is False:
-        return Flat(model)
-    return Overlapped(model, {} if ddp is True else ddp)
+        return Flat(trained.model, trained.parameters(next(iter(trained.optimizers))))
+    return Overlapped(trained.model, {} if ddp is True else ddp)

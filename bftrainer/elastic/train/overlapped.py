@@ -55,7 +55,7 @@ class Overlapped:
         self._ddp.reducer.prepare_for_backward([nothing])
         nothing.backward()  # type: ignore[no-untyped-call]
 
-    def finish(self) -> None:
+    def finish(self, name: str) -> None:
         """As `Averaging.finish`.
 
         Raises:

@@ -11,6 +11,7 @@ from bftrainer.elastic.train.batches import Batches
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import FixedGlobal
 from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.trained import ONE, trained
 from tests.support.two_ranks import on_two_ranks
 
 BATCH, AT_ONCE = 7, 3
@@ -45,7 +46,8 @@ def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
     def gradients(group: Group) -> list[torch.Tensor | None]:
         net = Net()
         own = batches(FixedGlobal(batch), group.rank, group.size)
-        averaging = average.chosen(net, ddp, average=True)
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        averaging = average.chosen(trained(net, sgd, None), ddp, average=True)
         mine = own.share(Position())
         averaging.begin(group, mine.weight)
         parts = own.parts(mine)
@@ -55,7 +57,7 @@ def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
             with averaging.micro_batch(last=part.last):
                 x = own.fetch(0, part)
                 (averaging.model(x).square().mean() * part.weight).backward()
-        averaging.finish()
+        averaging.finish(ONE)
         return [p.grad for p in net.parameters()]
 
     alone, source = Net(), Source(DATA, BATCH, None, 0)

@@ -9,6 +9,7 @@ import torch
 
 from bftrainer.elastic import FixedGlobal, FixedPerNode
 from bftrainer.elastic.train.policy import RULES, Pace, Policy, overridden
+from bftrainer.elastic.train.trained import ONE, trained
 from bftrainer.elastic.train.update import Update
 from bftrainer.spec.parse import parse
 
@@ -72,28 +73,31 @@ def test_the_factor_warms_up_from_old_to_new() -> None:
 
 
 def test_schedulers_never_see_the_factor() -> None:
-    weight = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([weight], lr=1.0)
+    model = torch.nn.ParameterList([torch.zeros(1)])
+    weight, optimizer = model[0], torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-    update = Update(optimizer, scheduler, None, None, FixedPerNode(8, lr="linear"))
+    update = Update(trained(model, optimizer, scheduler), None, None, FixedPerNode(8, lr="linear"))
     update.rescaled(4, 0)
     for step, lr in enumerate((1.0, 0.5, 0.25)):
         before = weight.item()
         weight.grad = torch.ones(1)
-        update.take(step)
+        update.take(ONE, step)
+        update.done([ONE])
         assert before - weight.item() == 4 * lr
     assert optimizer.param_groups[0]["lr"] == 0.125
 
 
 def test_a_gradient_is_clipped_after_it_is_unscaled() -> None:
-    weight = torch.nn.Parameter(torch.zeros(1))
+    model = torch.nn.ParameterList([torch.zeros(1)])
+    weight = model[0]
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    optimizer = torch.optim.SGD([weight], lr=1.0)
-    update = Update(optimizer, None, scaler, 3.0, FixedGlobal(8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    update = Update(trained(model, optimizer, None), scaler, 3.0, FixedGlobal(8))
     update.scaled((weight * 2.0).sum()).backward()
-    update.take(0)
+    update.take(ONE, 0)
+    update.done([ONE])
     assert weight.item() == pytest.approx(-2.0)
     update.clear()
     update.scaled((weight * 5.0).sum()).backward()
-    update.take(1)
+    update.take(ONE, 1)
     assert weight.item() == pytest.approx(-5.0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bftrainer import elastic
-from bftrainer.elastic import loop, progress
+from bftrainer.elastic import progress, steps
 from bftrainer.elastic.member_group import MemberGroup
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
@@ -101,7 +101,7 @@ def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, 
 
 def test_every_rank_draws_random_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(loop, "reseed", lambda *given: drawn.append(given))
+    monkeypatch.setattr(steps, "reseed", lambda *given: drawn.append(given))
     with agent_of(monkeypatch, tmp_path) as (_, orders):
         run = run_of(orders, monkeypatch)
         peers = run._peers

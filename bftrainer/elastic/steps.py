@@ -1,0 +1,135 @@
+"""The steps of a run: each begins with all members, and after it others may come or go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.peers import SingleProcess
+from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.average import Averaging
+from bftrainer.elastic.train.batches import Batches, MicroBatch
+from bftrainer.elastic.train.rng import reseed
+from bftrainer.elastic.train.trained import Trained
+from bftrainer.elastic.train.turn import Stepped, Turn
+from bftrainer.elastic.train.update import Update
+from bftrainer.elastic.view import RunView
+
+
+class Steps(RunView):
+    """The part of a `Run` that takes its steps, between the calls of the script."""
+
+    def __init__(
+        self,
+        averaging: Averaging,
+        state: TrainingState,
+        peers: SingleProcess,
+        *,
+        trained: Trained,
+        update: Update,
+        stepped: Stepped,
+        batches: Batches,
+        seed: int,
+    ) -> None:
+        super().__init__(averaging, state, peers)
+        self._trained, self._update, self._stepped = trained, update, stepped
+        self._batches, self._seed = batches, seed
+
+    def _step_one_of_several(self, part: MicroBatch, name: str) -> bool:
+        turn = self._turn
+        assert turn is not None  # noqa: S101  within a turn
+        if not part.last and name in turn.asked:
+            raise RuntimeError(f"with several micro-batches a step, call run.step({name!r}) once for each")
+        turn.asked.add(name)
+        if not part.last:
+            return False
+        turn.calls += 1
+        if turn.calls <= len(self._stepped.names):  # it was, before a node was lost in this very step
+            self._update.clear(name)
+            return turn.broken is None
+        if not self._average_and_step(name):
+            return False
+        self._stepped.names.append(name)
+        self._update.clear(name)
+        return True
+
+    def _working(self, call: str) -> MicroBatch:
+        if self._part is None:
+            raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
+        return self._part
+
+    def _one_step(self) -> Iterator[Any]:
+        """Yield this rank's micro-batches of the next step; then other members may come or go."""
+        if not self._peers.begin_step():
+            return
+        turn = self._turn = Turn(self._batches.share(self.position), self.position)
+        self._update.clear()
+        self._averaging.begin(self._peers.group, turn.share.weight)
+        parts = self._batches.parts(turn.share)
+        if not parts:
+            self._averaging.absent()
+            name = self._trained.name(None)
+            self._average_and_step(name) and self._advance([name])
+        for part in parts:
+            self._part, turn.asked = part, set()
+            with self._averaging.micro_batch(last=part.last):
+                yield self._batches.fetch(self.position.epoch, part)
+            self._close_part(turn, part)
+            if turn.is_taken or turn.broken is not None:
+                break
+        self._turn = None
+        if turn.broken is not None:
+            self._peers.lost(turn.broken)
+        else:
+            self._peers.taken(turn.before)
+
+    def _close_part(self, turn: Turn, part: MicroBatch) -> None:
+        """The script has done with a micro-batch."""
+        if self._part is part and not turn.asked:
+            raise RuntimeError("the loop went on without run.step(); call it once per batch")
+        if not self._trained.is_several:
+            return
+        if part.last:
+            self._close_turn()
+        elif self._peers.group.failure is not None:
+            turn.broken = GroupBroken(self._peers.group.failure)
+
+    def _close_turn(self) -> None:
+        """Where a run has several optimisers, its step is taken when the script has stepped what it wants."""
+        part, turn, self._part = self._part, self._turn, None
+        if part is not None and part.last and turn is not None and turn.calls and turn.broken is None:
+            names, self._stepped.names = self._stepped.names, []
+            self._advance(names)
+
+    def _average_and_step(self, name: str) -> bool:
+        """Average the gradients of an optimiser's parameters over all nodes, and step it. False: a member was
+        lost."""
+        turn = self._turn
+        assert turn is not None  # noqa: S101  within a turn
+        try:
+            self._peers.group.check()
+            self._averaging.finish(name)
+            self._peers.settle()
+        except GroupBroken as error:
+            self._update.clear()
+            turn.broken = error
+            return False
+        self._update.take(name, turn.before.step)
+        return True
+
+    def _advance(self, stepped: list[str]) -> bool:
+        """The step is taken: all of it that this rank's state has."""
+        assert self._turn is not None  # noqa: S101  within a turn
+        self._turn.is_taken = True
+        self._state.position = self._turn.share.after
+        self._update.done(stepped)
+        self._after_step()
+        return True
+
+    def _joined(self) -> None:
+        """The run goes on from its position with other members, or with more that share the samples."""
+        step = self.position.step
+        reseed(self._seed, step, self.rank)
+        self._update.rescaled(self.size, step)
+        self._batches.enter(self.position, self._peers.place, self.size)

@@ -1,0 +1,109 @@
+"""What a run trains: models, optimisers and their schedulers, one of each or several by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ONE = ""
+"""The name of what a run has one of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Models, optimisers and schedulers by name, `ONE` where the script gave one without a name.
+
+    A scheduler has the name of its optimiser. Models and optimisers need not have the same names.
+    """
+
+    models: Mapping[str, torch.nn.Module]
+    optimizers: Mapping[str, torch.optim.Optimizer]
+    schedulers: Mapping[str, Any]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether a step of the run consists of steps of several optimisers, in the order of the script."""
+        return len(self.optimizers) > 1
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """What the script calls: the model, or a ModuleDict of several."""
+        return self.models[ONE] if ONE in self.models else torch.nn.ModuleDict(self.models)
+
+    def name(self, asked: str | None) -> str:
+        """The name of the optimiser that the script asks for; None where there is only one.
+
+        Raises:
+            ValueError: no such optimiser, or several and no name.
+        """
+        if asked is None and not self.is_several:
+            return next(iter(self.optimizers))
+        if asked is None or asked not in self.optimizers:
+            names = ", ".join(f'run.step("{name}")' for name in self.optimizers if name != ONE)
+            said = "several optimisers" if asked is None else f"no optimiser {asked!r}"
+            raise ValueError(f"{said}: say {names or 'run.step() without a name'}, and so for run.backward")
+        return asked
+
+    def parameters(self, name: str) -> list[torch.Tensor]:
+        """The trainable parameters whose gradients a step of this optimiser averages; with one optimiser,
+        those of all models."""
+        if self.is_several:
+            groups = self.optimizers[name].param_groups
+            return [p for group in groups for p in group["params"] if p.requires_grad]
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def parts(self) -> dict[str, Any]:
+        """Its parts of the training state: `model`, or `model.G` and so on."""
+        kinds = {"model": self.models, "optimizer": self.optimizers, "scheduler": self.schedulers}
+        return {
+            kind if name == ONE else f"{kind}.{name}": part
+            for kind, named in kinds.items()
+            for name, part in named.items()
+        }
+
+
+def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
+    """What a script has given as model, optimiser and scheduler, each alone or as a mapping by name.
+
+    Raises:
+        TypeError, ValueError: what a run cannot train, with what to do instead.
+    """
+    found = Trained(_named("model", model), _named("optimizer", optimizer), _named("scheduler", scheduler))
+    known = {id(p) for module in found.models.values() for p in module.parameters()}
+    for name, one in found.optimizers.items():
+        _check_optimizer(one)
+        strange = [p for group in one.param_groups for p in group["params"] if id(p) not in known]
+        if strange:
+            raise ValueError(
+                f"the optimizer{name and ' '}{name} steps {len(strange)} parameters that no model of the run "
+                "has: nodes that join would have others. Give all models to elastic.Run, by name: "
+                '{"G": ..., "D": ...}'
+            )
+    for name in found.schedulers:
+        if name not in found.optimizers:
+            raise ValueError(f"scheduler {name!r}: name it as its optimizer, {', '.join(found.optimizers)}")
+    return found
+
+
+def _named(what: str, given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        return {ONE: given}
+    if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
+        raise ValueError(f"{what}: names are words, such as 'G' and 'D', not {[*given]}")
+    return dict(given)
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise TypeError(
+            f"{type(optimizer).__name__} computes the loss several times a step, by a closure; the run "
+            "averages one gradient a step. Take another optimizer, or launcher: torchrun, where the script "
+            "averages in its closure"
+        )
