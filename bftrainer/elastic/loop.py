@@ -20,6 +20,7 @@ from bftrainer.elastic.train import policy as policies
 from bftrainer.elastic.train.batches import Batches
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import Policy
+from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.trained import trained
 from bftrainer.elastic.train.turn import Stepped
 from bftrainer.elastic.train.update import Update
@@ -47,7 +48,8 @@ class Run(Steps):
         accumulate: micro-batches per step where no policy is given.
         epochs: end after so many passes; None to go on until the spec's samples are done.
         seed: of the epochs' permutations and of every rank's random numbers.
-        scheduler: a learning-rate scheduler, stepped after every step; of several optimisers by their names.
+        scheduler: a learning-rate scheduler; of several optimisers by their names.
+        scheduler_every: "step" (as by default) or "epoch": when the scheduler is stepped.
         scaler: a GradScaler, for mixed precision.
         clip_norm: the averaged gradient's norm is cut to this, of several optimisers each one's.
         ddp: exchange gradients during the backward pass, with DistributedDataParallel; a mapping gives
@@ -73,6 +75,7 @@ class Run(Steps):
         epochs: int | None = None,
         seed: int = 0,
         scheduler: Any = None,
+        scheduler_every: Every | None = None,
         scaler: torch.amp.GradScaler | None = None,
         clip_norm: float | None = None,
         ddp: bool | Mapping[str, Any] = False,
@@ -84,7 +87,8 @@ class Run(Steps):
         source = Source(data, batch_size, collate, seed)
         policy = policies.chosen(policy, source.batch_size, accumulate, orders.batch if orders else {})
         what = trained(model, optimizer, scheduler)
-        stepped, update = Stepped(), Update(what, scaler, clip_norm, policy)
+        schedule = Schedule(what.schedulers, scheduler_every)
+        stepped, update = Stepped(), Update(what, schedule, scaler, clip_norm, policy)
         state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
         state |= {"scaler": scaler} if scaler is not None else {}
         state |= {STEPPED: stepped} if what.is_several else {}
@@ -99,10 +103,13 @@ class Run(Steps):
             budget=peers.budget,
             stand_in=ways.needs_batch,
         )
+        if batches.epochs is not None:
+            schedule.compare(batches.epochs, batches.steps(batches.epochs))
         super().__init__(
             ways,
             training,
             peers,
+            orders,
             trained=what,
             update=update,
             stepped=stepped,
@@ -118,8 +125,10 @@ class Run(Steps):
             RuntimeError: the script did not call `step` once for each batch.
         """
         try:
-            self._peers.enter()
-            while not (self._batches.complete(self.position) and self._peers.finish()):
+            if self._life != "inside":
+                self._enter()
+            self._is_late()
+            while not (self._is_over() and self._peers.finish()):
                 yield from self._one_step()
         except Leave:
             self._peers.leave()
@@ -130,6 +139,7 @@ class Run(Steps):
         finally:
             self._batches.stop()
             self._peers.let_go()
+            self._life = "over"
 
     def backward(self, loss: torch.Tensor, which: str | None = None) -> None:
         """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as

@@ -49,7 +49,7 @@ class MemberGroup(SingleProcess):
         self._membership = Membership(orders, device)
         self._progress = Progress(state, self._membership.channel, orders)
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
-        self._is_broken = False
+        self._is_broken = self._wants_stop = False
         self._flag: tuple[torch.Tensor, Pending] | None = None
         self._step_done_at = time.monotonic()
 
@@ -85,7 +85,8 @@ class MemberGroup(SingleProcess):
             if was_shadow:
                 self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
         offer = self._membership.offer(self.group.generation)
-        flag = torch.tensor([offer, -offer, self._hand_over.offer()], dtype=torch.int64)
+        goes_on = int(not self._wants_stop)
+        flag = torch.tensor([offer, -offer, self._hand_over.offer(), goes_on], dtype=torch.int64)
         try:
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
         except GroupBroken:
@@ -109,6 +110,7 @@ class MemberGroup(SingleProcess):
             pending.wait()
             lowest, highest = int(flag[0]), -int(flag[1])
             self._hand_over.agreed(int(flag[2]))
+            self.is_stopped = not flag[3]
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
@@ -160,7 +162,8 @@ class MemberGroup(SingleProcess):
         self.group.retire()  # all have left it, or it is closed already
         self.group = group
         try:
-            self._hand_over.enter(group)
+            roll = self._hand_over.enter(group, is_stopped=self.is_stopped)
+            self.is_stopped = roll.is_stopped
         except TornError as error:
             log.error("%s: this process ends, for another to start anew", error)
             os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
@@ -205,6 +208,10 @@ class MemberGroup(SingleProcess):
         if self.budget is None:
             self._progress.save(self.group.generation)
             self._tell("finished")
+
+    def stop(self) -> None:
+        """As `SingleProcess.stop`: said in the next step's exchange."""
+        self._wants_stop = True
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
         """As `SingleProcess.report`; rank 0's figures count."""

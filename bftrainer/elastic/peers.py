@@ -25,6 +25,8 @@ class SingleProcess:
 
     def __init__(self, state: TrainingState, joined: Callable[[], None]) -> None:
         self.group = Group(0, 0, 1)
+        self.is_stopped = False
+        """Whether all ranks have agreed that the run ends, before its work is done."""
         self._state, self._joined = state, joined
 
     @property
@@ -86,6 +88,10 @@ class SingleProcess:
         Raises:
             Leave: this process is to leave.
         """
+
+    def stop(self) -> None:
+        """Have all ranks end the run, after the next step at the latest."""
+        self.is_stopped = True
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
         """Report figures, by name; without `now` they go along with the next progress."""

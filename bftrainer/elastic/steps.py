@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import GroupBroken
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.state.state import TrainingState
@@ -25,6 +26,7 @@ class Steps(RunView):
         averaging: Averaging,
         state: TrainingState,
         peers: SingleProcess,
+        orders: Orders | None,
         *,
         trained: Trained,
         update: Update,
@@ -32,7 +34,7 @@ class Steps(RunView):
         batches: Batches,
         seed: int,
     ) -> None:
-        super().__init__(averaging, state, peers)
+        super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._seed = batches, seed
 
@@ -58,6 +60,9 @@ class Steps(RunView):
         if self._part is None:
             raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
         return self._part
+
+    def _is_over(self) -> bool:
+        return self._peers.is_stopped or self._batches.complete(self.position)
 
     def _one_step(self) -> Iterator[Any]:
         """Yield this rank's micro-batches of the next step; then other members may come or go."""
@@ -123,13 +128,14 @@ class Steps(RunView):
         assert self._turn is not None  # noqa: S101  within a turn
         self._turn.is_taken = True
         self._state.position = self._turn.share.after
-        self._update.done(stepped)
-        self._after_step()
+        epoch_over = self._turn.share.after.epoch > self._turn.before.epoch
+        self._update.done(stepped, epoch_over=epoch_over)
+        self._after_step(epoch_over=epoch_over)
         return True
 
     def _joined(self) -> None:
         """The run goes on from its position with other members, or with more that share the samples."""
-        step = self.position.step
-        reseed(self._seed, step, self.rank)
-        self._update.rescaled(self.size, step)
-        self._batches.enter(self.position, self._peers.place, self.size)
+        step = self._state.position.step
+        reseed(self._seed, step, self._rank)
+        self._update.rescaled(self._peers.size, step)
+        self._batches.enter(self._state.position, self._peers.place, self._peers.size)

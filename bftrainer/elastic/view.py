@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
@@ -14,15 +20,24 @@ from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.sampler import Position
 from bftrainer.elastic.train.turn import Turn
 
+log = logging.getLogger(__name__)
+
+LATE_S = 1.0
+
 Hook = TypeVar("Hook", bound=Callable[[], object])
 
 
 class RunView:
     """The part of a `Run` that changes nothing in it: where it stands, its reports, its hooks."""
 
-    def __init__(self, averaging: Averaging, state: TrainingState, peers: SingleProcess) -> None:
-        self._averaging, self._state, self._peers = averaging, state, peers
+    def __init__(
+        self, averaging: Averaging, state: TrainingState, peers: SingleProcess, orders: Orders | None
+    ) -> None:
+        self._averaging, self._state, self._peers, self._orders = averaging, state, peers, orders
+        self._life = "outside"  # or inside, from `start` to the loop's end, then over
+        self._entered_at = 0.0
         self._hooks: list[Callable[[], object]] = []
+        self._epoch_hooks: list[Callable[[], object]] = []
         self._turn: Turn | None = None  # the step that is under way
         self._part: MicroBatch | None = None  # that the script works on
 
@@ -32,24 +47,48 @@ class RunView:
         return self._averaging.model
 
     @property
+    def name(self) -> str:
+        """The trainer's name, as in its spec; started by hand, that of the script."""
+        return self._orders.name if self._orders else Path(sys.argv[0]).stem or "run"
+
+    @property
+    def id(self) -> int:
+        """The trainer's number: the same for all its nodes, and all its restarts; started by hand, 0."""
+        return self._orders.trainer if self._orders else 0
+
+    @property
+    def folder(self) -> Path:
+        """The trainer's own folder, the same on all nodes and for all restarts; started by hand, the present
+        one. Have rank 0 alone write there."""
+        return Path(self._orders.folder) if self._orders and self._orders.folder else Path.cwd()
+
+    @property
     def rank(self) -> int:
         """This node's number, from 0, among those that share the samples right now."""
+        self.start()
+        return self._rank
+
+    @property
+    def _rank(self) -> int:
         place = self._peers.place
         return self._peers.group.rank if place is None else place
 
     @property
     def size(self) -> int:
         """The number of nodes that share the samples right now."""
+        self.start()
         return self._peers.size
 
     @property
     def generation(self) -> int:
         """The number of the present membership; it grows with every change. 0 if started by hand."""
+        self.start()
         return self._peers.group.generation
 
     @property
     def position(self) -> Position:
         """Step, samples, epoch and place in it, all counted over all nodes."""
+        self.start()
         return self._state.position
 
     @property
@@ -64,6 +103,45 @@ class RunView:
     def accumulating(self) -> bool:
         """Whether further micro-batches belong to the present step."""
         return self._part is not None and not self._part.last
+
+    def start(self) -> Position:
+        """Become a member now, before the loop, with the state that the members or a checkpoint have.
+
+        Returns the position from which the loop will go on. The loop does it otherwise, and so does asking
+        for `position`, `rank`, `size` or `generation`. Members stand still from here until the loop begins:
+        do what takes time before. (Large weights reach a newcomer in the course of the loop's first steps.)
+
+        Raises:
+            SystemExit: this process is to leave. Its code is 0.
+        """
+        if self._life == "outside":
+            self._enter()
+        return self._state.position
+
+    def _enter(self) -> None:
+        self._life = "inside"
+        try:
+            self._peers.enter()
+        except Leave:
+            self._peers.leave()
+        self._entered_at = time.monotonic()
+
+    def _is_late(self) -> None:
+        """Say so if members have waited for this node between `start` and the loop."""
+        waited_s = time.monotonic() - self._entered_at
+        if waited_s > LATE_S and self._orders is not None:
+            log.warning(
+                "all nodes stood still for %.0f s: from run.start(), or where the script asked for run.rank "
+                "or run.position, until the loop. Prepare what takes time before",
+                waited_s,
+            )
+
+    def stop(self) -> None:
+        """End the run: on all nodes at once, after the next step at the latest. The work counts as done.
+
+        One node's call suffices; so early stopping needs no agreement of its own.
+        """
+        self._peers.stop()
 
     def report(self, metrics: Mapping[str, float] | None = None, /, **more: float) -> None:
         """Report figures such as accuracy; the last of each name is what `bftrainer show` shows.
@@ -82,9 +160,14 @@ class RunView:
         self._hooks.append(hook)
         return hook
 
-    def _after_step(self) -> None:
+    def after_epoch(self, hook: Hook) -> Hook:
+        """Have `hook()` called after every step that ends an epoch, as `after_step` does."""
+        self._epoch_hooks.append(hook)
+        return hook
+
+    def _after_step(self, *, epoch_over: bool) -> None:
         if self._peers.has_state:
-            for hook in self._hooks:
+            for hook in (*self._hooks, *(self._epoch_hooks if epoch_over else ())):
                 hook()
 
 

@@ -35,12 +35,13 @@ class Start:
 def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) -> Message:
     """Start a trainer's worker; the more attempts have failed before, the later."""
     trainer, spec, view = launched.id, launched.spec, launched.workers[node]
+    folder = folders.logs(trainer, spec)
     return {
         "type": "start",
         "trainer": trainer,
         "generation": view.generation,
         **_program(spec),
-        "log": str(folders.logs(trainer, spec) / f"{node}.log"),
+        "log": str(folder / f"{node}.log"),
         "delay_s": delay_s(view),
         "grace_s": how.grace_s,
         "gated": how.gated,
@@ -51,6 +52,8 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
             "checkpoint_every_s": spec.checkpoint_every_s,
             "batch": dict(spec.batch),
             "max_metrics": how.metrics,
+            "name": spec.name,
+            "folder": str(folder),
         },
     }
 

@@ -50,7 +50,7 @@ def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
 
 @contextmanager
 def agent_of(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, **orders: Any
+    monkeypatch: pytest.MonkeyPatch, folder: Path, /, **orders: Any
 ) -> Iterator[tuple[AgentEnd, Orders]]:
     """An agent's end, and the orders of its worker, which is node `a` of trainer 1.
 

@@ -33,6 +33,8 @@ class Orders:
     checkpoint_every_s: float
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
     max_metrics: int = 100  # so many names of figures the daemon keeps
+    name: str = ""  # the trainer's
+    folder: str = ""  # the trainer's own
 
     @classmethod
     def from_environment(cls) -> Orders | None:

@@ -51,8 +51,10 @@ class HandOver:
         """Whether this rank has the whole state; a shadow has it from the last chunk on."""
         return self.has_state or (self._stream is not None and self._stream.is_complete)
 
-    def enter(self, group: Group) -> None:
+    def enter(self, group: Group, *, is_stopped: bool = False) -> Roll:
         """Find out which ranks have the latest state, and hand it to the others, or begin to.
+
+        `is_stopped` tells the others that the run is to end. Returns what all have told.
 
         Raises:
             GroupBroken: a member was lost meanwhile.
@@ -60,7 +62,7 @@ class HandOver:
         """
         self.close()
         count = self._state.count if self.has_state else None
-        roll = call_roll(group, state=count, partial=self._partial)
+        roll = call_roll(group, state=count, partial=self._partial, is_stopped=is_stopped)
         if roll.latest is None:
             if group.rank == 0 and not self._resume() and self.is_torn:
                 raise TornError("half of a state is left, and no checkpoint to go on from")
@@ -71,6 +73,7 @@ class HandOver:
             self._begin_stream(group, roll)
         else:
             self._at_once(group, roll.lacking)
+        return roll
 
     def advance(self, group: Group) -> CaughtUp | None:
         """Between two steps, advance a stream. When it is complete, return what it took; else None.

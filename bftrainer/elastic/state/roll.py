@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -19,9 +19,10 @@ class Roll:
     working: tuple[int, ...]  # the ranks that have it
     lacking: tuple[int, ...]  # the ranks that lack it, or part of it
     offset: int  # elements of the bulk that all lacking ranks have already
+    is_stopped: bool = False  # a rank knows that the run ends
 
 
-def call_roll(group: Group, *, state: int | None, partial: tuple[int, int]) -> Roll:
+def call_roll(group: Group, *, state: int | None, partial: tuple[int, int], is_stopped: bool = False) -> Roll:
     """Exchange what each rank has, and compare.
 
     `state` is the count of steps of this rank's state, None without one; `partial` is (count, elements) of an
@@ -30,10 +31,12 @@ def call_roll(group: Group, *, state: int | None, partial: tuple[int, int]) -> R
     Raises:
         GroupBroken: a member was lost meanwhile.
     """
-    table = torch.zeros(group.size, 3, dtype=torch.int64)
-    table[group.rank] = torch.tensor([0 if state is None else state + 1, partial[0] + 1, partial[1]])
+    table = torch.zeros(group.size, 4, dtype=torch.int64)
+    mine = [0 if state is None else state + 1, partial[0] + 1, partial[1], int(is_stopped)]
+    table[group.rank] = torch.tensor(mine)
     group.all_reduce(table)
-    return read_roll(table.tolist())
+    rows = table.tolist()
+    return replace(read_roll(rows), is_stopped=any(row[3] for row in rows))
 
 
 def read_roll(table: Sequence[Sequence[int]]) -> Roll:

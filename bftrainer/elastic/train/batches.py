@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,6 +55,17 @@ class Batches:
         self._place, self._size = place, size
         fetches = self._source.ahead and place is not None
         self._ahead = self._source.stream(self._coming(position)) if fetches else None
+
+    @property
+    def epochs(self) -> float | None:
+        """The passes over the data that the whole run makes; None: not known."""
+        by_budget = None if self._budget is None else self._budget / self._source.length
+        known = [count for count in (self._epochs, by_budget) if count is not None]
+        return min(known, default=None)
+
+    def steps(self, epochs: float) -> float:
+        """The steps of so many passes on one node; on more they may be fewer."""
+        return epochs * math.ceil(self._source.length / self._policy.total(1))
 
     def stop(self) -> None:
         """End worker processes that fetch ahead."""

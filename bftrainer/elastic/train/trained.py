@@ -73,6 +73,8 @@ def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
         TypeError, ValueError: what a run cannot train, with what to do instead.
     """
     found = Trained(_named("model", model), _named("optimizer", optimizer), _named("scheduler", scheduler))
+    for module in found.models.values():
+        _check_whole(module)
     known = {id(p) for module in found.models.values() for p in module.parameters()}
     for name, one in found.optimizers.items():
         _check_optimizer(one)
@@ -97,6 +99,16 @@ def _named(what: str, given: Any) -> dict[str, Any]:
     if not given or not all(isinstance(name, str) and name.isidentifier() for name in given):
         raise ValueError(f"{what}: names are words, such as 'G' and 'D', not {[*given]}")
     return dict(given)
+
+
+def _check_whole(model: torch.nn.Module) -> None:
+    sharded = any(type(p).__name__ == "DTensor" for p in model.parameters())
+    if sharded or any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules()):
+        raise TypeError(
+            "this model is sharded over its processes (FSDP, DTensor); elastic.Run has a whole copy on every "
+            "node. Take launcher: torchrun in the spec, elastic.attach() in place of elastic.Run, and "
+            "torch.distributed.checkpoint for checkpoints, which load on any number of nodes"
+        )
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:

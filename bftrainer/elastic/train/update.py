@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 import torch
 
 from bftrainer.elastic.train.policy import Pace, Policy
+from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trained import Trained
 
 
@@ -21,12 +22,13 @@ class Update:
     def __init__(
         self,
         trained: Trained,
+        schedule: Schedule,
         scaler: torch.amp.GradScaler | None,
         clip_norm: float | None,
         policy: Policy,
     ) -> None:
         self.pace = Pace()
-        self._trained, self._scaler = trained, scaler
+        self._trained, self._schedule, self._scaler = trained, schedule, scaler
         self._clip_norm, self._policy = clip_norm, policy
 
     def rescaled(self, nodes: int, step: int) -> None:
@@ -58,13 +60,11 @@ class Update:
             else:
                 self._scaler.step(optimizer)
 
-    def done(self, stepped: Collection[str]) -> None:
-        """A step of the run is complete, in which these optimisers were stepped."""
+    def done(self, stepped: Collection[str], *, epoch_over: bool = False) -> None:
+        """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last."""
         if self._scaler is not None:
             self._scaler.update()
-        for name, scheduler in self._trained.schedulers.items():
-            if name in stepped:
-                scheduler.step()
+        self._schedule.advance(stepped, epoch_over=epoch_over)
 
 
 @contextlib.contextmanager

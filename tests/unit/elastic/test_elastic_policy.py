@@ -9,6 +9,7 @@ import torch
 
 from bftrainer.elastic import FixedGlobal, FixedPerNode
 from bftrainer.elastic.train.policy import RULES, Pace, Policy, overridden
+from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trained import ONE, trained
 from bftrainer.elastic.train.update import Update
 from bftrainer.spec.parse import parse
@@ -76,7 +77,13 @@ def test_schedulers_never_see_the_factor() -> None:
     model = torch.nn.ParameterList([torch.zeros(1)])
     weight, optimizer = model[0], torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-    update = Update(trained(model, optimizer, scheduler), None, None, FixedPerNode(8, lr="linear"))
+    update = Update(
+        trained(model, optimizer, None),
+        Schedule({ONE: scheduler}, None),
+        None,
+        None,
+        FixedPerNode(8, lr="linear"),
+    )
     update.rescaled(4, 0)
     for step, lr in enumerate((1.0, 0.5, 0.25)):
         before = weight.item()
@@ -92,7 +99,7 @@ def test_a_gradient_is_clipped_after_it_is_unscaled() -> None:
     weight = model[0]
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    update = Update(trained(model, optimizer, None), scaler, 3.0, FixedGlobal(8))
+    update = Update(trained(model, optimizer, None), Schedule({}, None), scaler, 3.0, FixedGlobal(8))
     update.scaled((weight * 2.0).sum()).backward()
     update.take(ONE, 0)
     update.done([ONE])

@@ -62,7 +62,7 @@ def test_members_switch_when_all_offer_the_same_generation(
     entered: list[int] = []
     monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
     monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
-    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY])
+    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY, 1, ANY, ANY])
     found._flag = (flag, Pending(None))
     found.taken(Position(step=6, samples=60))
     assert entered == switched

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from bftrainer import elastic
 from bftrainer.elastic.members.channel import Orders
@@ -142,3 +145,50 @@ def test_an_optimiser_that_needs_a_closure_is_refused_with_what_to_do() -> None:
     model = torch.nn.Linear(1, 1)
     with pytest.raises(TypeError, match="launcher: torchrun"):
         elastic.Run(model, torch.optim.LBFGS(model.parameters()), DATA, batch_size=4)
+
+
+def test_a_sharded_model_says_which_launcher_to_take() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    try:
+        model = fully_shard(torch.nn.Linear(1, 1), mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(TypeError, match="launcher: torchrun"):
+            elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), DATA, batch_size=4)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_state_is_there_before_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for samples, before in ((10, 0), (20, 3)):
+        given = {"samples": samples, "name": "mine", "folder": str(tmp_path)}
+        with agent_of(monkeypatch, tmp_path, **given) as (agent, orders):
+            monkeypatch.setattr(Orders, "from_environment", lambda orders=orders: orders)
+            trained = run()
+            assert (trained.name, trained.id, trained.folder) == ("mine", 1, tmp_path)
+            agent.say("regroup", generation=samples, members=["a"], leaving=[])
+            assert trained.position.step == before
+            assert (trained.rank, trained.size, trained.generation) == (0, 1, samples)
+            for x in trained:
+                trained.backward(trained.model(x).sum())
+                trained.step()
+            assert trained.position.samples == samples
+
+
+def test_hooks_after_epochs_and_an_end_before_the_work_is_done() -> None:
+    trained, epochs = run(epochs=9), []
+
+    @trained.after_epoch
+    def note() -> None:
+        epochs.append(trained.position.epoch)
+        if len(epochs) == 2:
+            trained.stop()
+
+    for x in trained:
+        trained.backward(trained.model(x).sum())
+        trained.step()
+    assert epochs == [1, 2]
+    assert trained.position.samples == 20
+
+
+def test_by_hand_a_run_is_called_after_its_script() -> None:
+    trained = run()
+    assert trained.name and trained.id == 0 and trained.folder == Path.cwd()

@@ -1,0 +1,104 @@
+"""Learning-rate schedulers: stepped after every step or every epoch, and a warning where that seems wrong."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
+
+Every = Literal["step", "epoch"]
+
+MUCH = 3
+"""A scheduler whose own course is so many times as long, or as short, as the run counts something else."""
+NOTHING = 1e-6
+"""A factor on the learning rate at which nothing is learnt any more."""
+
+
+class Schedule:
+    """The schedulers of a run, by their optimisers' names.
+
+    Args:
+        every: how often they are stepped; None: after every step, with a warning where an epoch is likely.
+
+    Raises:
+        TypeError: a scheduler whose `step` needs an argument, with what to do instead.
+        ValueError: `every` is neither.
+    """
+
+    def __init__(self, schedulers: Mapping[str, Any], every: Every | None) -> None:
+        if every not in (None, "step", "epoch"):
+            raise ValueError(f'scheduler_every={every!r}: give "step" or "epoch"')
+        for scheduler in schedulers.values():
+            _check_call(scheduler)
+        self._schedulers, self._every = schedulers, every
+
+    def advance(self, stepped: Collection[str], *, epoch_over: bool) -> None:
+        """A step is complete, in which these optimisers were stepped; it may have been an epoch's last."""
+        for name, scheduler in self._schedulers.items():
+            if epoch_over if self._every == "epoch" else name in stepped:
+                scheduler.step()
+
+    def compare(self, epochs: float, steps: float) -> None:
+        """Warn if a scheduler's own course fits a run of so many epochs and steps only if it is stepped
+        otherwise."""
+        for scheduler in self._schedulers.values():
+            told = self._doubt(scheduler, epochs, steps)
+            if told:
+                warnings.warn(f"scheduler: {type(scheduler).__name__} {told}", stacklevel=3)
+
+    def _doubt(self, scheduler: Any, epochs: float, steps: float) -> str:
+        course = max(_courses(scheduler), default=None)
+        if self._every == "epoch":
+            if course is None or course <= MUCH * epochs:
+                return ""
+            return f'has a course of {course} steps and gets {epochs:.0f}, one an epoch: say "step" instead?'
+        if self._every == "step" or steps < MUCH * epochs:
+            return ""
+        if course is not None and course <= 2 * epochs:
+            ends = f"has done its course after {course} steps"
+        elif _decay(scheduler) ** steps < NOTHING:
+            ends = f"makes the learning rate less than {NOTHING:g} times as large"
+        else:
+            return ""
+        return (
+            f"{ends}, and this run takes {steps:.0f} steps in {epochs:.0f} epochs. If it counts epochs, give "
+            'scheduler_every="epoch"; with scheduler_every="step" it is stepped as now, without this warning'
+        )
+
+
+def _check_call(scheduler: Any) -> None:
+    step = getattr(scheduler, "step", None)
+    if step is None:
+        raise TypeError(f"scheduler: a {type(scheduler).__name__} has no step()")
+    needed = [
+        name
+        for name, parameter in inspect.signature(step).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    if needed:
+        raise TypeError(
+            f"scheduler: {type(scheduler).__name__}.step needs {needed[0]}, which the run does not know. "
+            'Leave it out of scheduler, give it as parts={"schedule": ...}, and call its step on all nodes '
+            "alike, in a function that you give to run.after_epoch or run.after_step; run.evaluate gives the "
+            "same figures on all nodes"
+        )
+
+
+def _courses(scheduler: Any) -> Iterator[int]:
+    """After how many steps a scheduler has done what it is for, or done it once, as far as it says."""
+    for name in ("total_steps", "T_max", "total_iters", "step_size", "T_0"):
+        value = getattr(scheduler, name, None)
+        if isinstance(value, int):
+            yield value
+    for name in ("milestones", "_milestones"):
+        yield from (int(at) for at in getattr(scheduler, name, None) or ())
+    for one in getattr(scheduler, "_schedulers", None) or ():
+        yield from _courses(one)
+
+
+def _decay(scheduler: Any) -> float:
+    """What ExponentialLR multiplies the learning rate by at every step; 1 for others."""
+    gamma = getattr(scheduler, "gamma", 1.0)
+    return gamma if type(scheduler).__name__ == "ExponentialLR" and isinstance(gamma, float) else 1.0

@@ -1,0 +1,93 @@
+"""When schedulers are stepped, and what is said where that seems wrong."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import lr_scheduler as schedulers
+
+from bftrainer import elastic
+
+DATA = torch.arange(40.0).reshape(40, 1)
+EPOCHS = 5
+
+
+def run(make: Callable[[Any], Any], **options: Any) -> tuple[elastic.Run, torch.optim.Optimizer]:
+    model = torch.nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    options = {"batch_size": 4, "epochs": EPOCHS, **options}
+    return elastic.Run(model, sgd, DATA, scheduler=make(sgd), **options), sgd
+
+
+def rates(trained: elastic.Run, sgd: torch.optim.Optimizer) -> list[float]:
+    found = []
+    for x in trained:
+        found.append(sgd.param_groups[0]["lr"])
+        trained.backward(trained.model(x).sum() * 0.0)
+        trained.step()
+    return found
+
+
+def cosine(optimizer: Any) -> Any:
+    return schedulers.CosineAnnealingLR(optimizer, EPOCHS)
+
+
+def test_a_scheduler_of_epochs_does_what_it_does_in_a_plain_loop() -> None:
+    plain = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule, expected = cosine(plain), []
+    for _ in range(EPOCHS):
+        expected += [plain.param_groups[0]["lr"]] * 10
+        plain.step()
+        schedule.step()
+    assert rates(*run(cosine, scheduler_every="epoch")) == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        cosine,
+        lambda sgd: schedulers.MultiStepLR(sgd, [2, 4]),
+        lambda sgd: schedulers.ExponentialLR(sgd, 0.5),
+        lambda sgd: schedulers.SequentialLR(
+            sgd, [schedulers.LinearLR(sgd, total_iters=2), schedulers.CosineAnnealingLR(sgd, 3)], [2]
+        ),
+    ],
+)
+def test_a_scheduler_that_seems_to_count_epochs_is_told(make: Callable[[Any], Any]) -> None:
+    with pytest.warns(UserWarning, match='scheduler_every="epoch"'):
+        run(make)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(make, scheduler_every="step")
+        run(make, scheduler_every="epoch")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda sgd: schedulers.OneCycleLR(sgd, 0.1, total_steps=51),
+        lambda sgd: schedulers.StepLR(sgd, 30),
+        lambda sgd: schedulers.ExponentialLR(sgd, 0.99),
+        lambda sgd: schedulers.LambdaLR(sgd, lambda step: 1.0),
+    ],
+)
+def test_a_scheduler_of_steps_is_not(make: Callable[[Any], Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(make)
+
+
+def test_a_scheduler_of_steps_that_is_stepped_every_epoch_is_told() -> None:
+    with pytest.warns(UserWarning, match='"step"'):
+        run(lambda sgd: schedulers.OneCycleLR(sgd, 0.1, total_steps=50), scheduler_every="epoch")
+
+
+def test_what_the_run_cannot_step_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"run\.after_epoch"):
+        run(schedulers.ReduceLROnPlateau)
+    with pytest.raises(ValueError, match="epoch"):
+        run(cosine, scheduler_every="batch")
