@@ -38,7 +38,7 @@ $(VENV)/installed: setup.cfg pyproject.toml Makefile
 		apt-get update -qq && $(APT_INSTALL) python3-venv; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) $$($(BIN)/python .ci/torch_index.py $(TORCH_INDEX)) "$(TORCH)"
-	$(PIP) --editable '.[torch,dev]'
+	$(PIP) --editable '.[torch,huggingface,lightning,dev]' "$(TORCH)"
 	@touch $@
 
 horovod: $(VENV)/horovod  ## Build Horovod for .venv's Python and PyTorch, once (3 minutes), and install it

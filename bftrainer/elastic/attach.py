@@ -76,6 +76,23 @@ class Job:
         return self._orders.checkpoint_every_s if self._orders else float("inf")
 
     @property
+    def nodes(self) -> tuple[int, int]:
+        """The fewest and the most nodes that the spec allows; started by hand, the number of ranks."""
+        if self._orders is not None and self._orders.n_max:
+            return self._orders.n_min, self._orders.n_max
+        return _world_size(), _world_size()
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return _rank()
+
+    @property
+    def size(self) -> int:
+        """The number of processes in this run."""
+        return _world_size()
+
+    @property
     def stopping(self) -> bool:
         """Whether SIGTERM has come to this process: rank 0 is to save, and all ranks to end, within
         `stop_grace_s`. Not every rank need get the signal; `should_stop` says the same on all of them."""
@@ -121,6 +138,12 @@ class Job:
         if written and self._agreed_stop:
             self.saved(step=step, samples=samples, epoch=epoch)
         return written
+
+    def checkpointed(self) -> None:
+        """Note that a checkpoint has just been written by other means than `save`: the next is due in
+        `checkpoint_every_s`."""
+        self._state.saved_now()
+        self._agreed_save = False
 
     def load(self) -> dict[str, Any] | None:
         """The state that was saved last, on the CPU; None if there is none. To be called on all ranks, before
@@ -172,6 +195,13 @@ class Job:
             rate = (samples - self._said["samples"]) / (now - self._said["at"]) if self._said else None
             self._channel.send("progress", **self._last, rate=rate, problem="")
             self._said = self._last
+
+    def report(self, metrics: Mapping[str, float]) -> None:
+        """Report figures now, such as accuracy, with the last `progress`; before the first, they wait for it.
+        Rank 0's count."""
+        self._metrics.keep(metrics)
+        if self._channel is not None and _rank() == 0 and self._last:
+            self._channel.send("metrics", **self._last)
 
     def done(self, *, step: int, samples: int, epoch: int = 0, **metrics: float) -> None:
         """Report that the work is done and saved; the script has to end soon after."""

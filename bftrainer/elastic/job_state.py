@@ -28,6 +28,10 @@ class JobState:
         """Seconds since the last checkpoint of this process, or since its start."""
         return time.monotonic() - self._saved_at
 
+    def saved_now(self) -> None:
+        """Note that a checkpoint has just been written, or has failed: `age_s` begins anew."""
+        self._saved_at = time.monotonic()
+
     def save(self, state: Mapping[str, Any], *, step: int, samples: int, epoch: int) -> bool:
         """Write a checkpoint, and return whether it is written.
 
@@ -36,7 +40,7 @@ class JobState:
         """
         from bftrainer.elastic.state.checkpoint import CheckpointError  # noqa: PLC0415
 
-        self._saved_at = time.monotonic()
+        self.saved_now()  # what cannot be written is not tried again in every step
         files = self._files()
         if files is None:
             return False
@@ -47,7 +51,7 @@ class JobState:
             raise CheckpointError(
                 f"{files.error.splitlines()[0]}; save tensors, numbers, texts, lists and dictionaries alone"
             )
-        self._saved_at = time.monotonic()
+        self.saved_now()
         return written
 
     def load(self) -> dict[str, Any] | None:

@@ -54,6 +54,8 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
             "max_metrics": how.metrics,
             "name": spec.name,
             "folder": str(folder),
+            "n_min": spec.n_min,
+            "n_max": spec.n_max,
         },
     }
 

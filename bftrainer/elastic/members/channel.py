@@ -32,6 +32,8 @@ class Orders:
     checkpoint_dir: str
     checkpoint_every_s: float
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
+    n_min: int = 0  # the fewest nodes that the spec allows, and the most; 0: the agent did not say
+    n_max: int = 0
     max_metrics: int = 100  # so many names of figures the daemon keeps
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own

@@ -43,35 +43,38 @@ def import_for(script: str) -> None:
     import torch  # noqa: PLC0415  see `main`
 
     with importing():
-        for name in imports_of(Path(script)):
-            if name not in sys.modules and is_installed(name.partition(".")[0]):
+        for name, taken in imports_of(Path(script)).items():
+            if is_installed(name.partition(".")[0]):
                 try:
-                    importlib.import_module(name)
+                    module = importlib.import_module(name)
+                    for attribute in taken:  # some packages, such as transformers, import it only now
+                        getattr(module, attribute, None)
                 except Exception:  # noqa: BLE001, S112  whatever a package does: the worker will say so
                     continue
     if threading.active_count() > 1 or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         sys.exit(UNSAFE)
 
 
-def imports_of(script: Path) -> list[str]:
-    """The names of the modules that a script imports at its top level, in order, without relative imports.
+def imports_of(script: Path) -> dict[str, list[str]]:
+    """The modules that a script imports at its top level, in order, without relative imports, with the names
+    that it takes from each.
 
     A module that lies beside the script is replaced by what it imports in turn.
     """
-    found: dict[str, None] = {}
+    found: dict[str, list[str]] = {}
     read: set[Path] = set()
 
     def follow(path: Path) -> None:
         read.add(path)
-        for name in _imported(path):
+        for name, taken in _imported(path):
             own = _beside(script, name)
             if own is None:
-                found[name] = None
+                found.setdefault(name, []).extend(taken)
             elif own not in read:
                 follow(own)
 
     follow(script)
-    return list(found)
+    return found
 
 
 def _beside(script: Path, name: str) -> Path | None:
@@ -83,18 +86,19 @@ def _beside(script: Path, name: str) -> Path | None:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _imported(path: Path) -> list[str]:
-    """What one file imports; nothing if it cannot be read: the worker itself will report the error."""
+def _imported(path: Path) -> list[tuple[str, list[str]]]:
+    """The modules that one file imports, and what from each; nothing if it cannot be read: the worker itself
+    will report the error."""
     try:
         body = ast.parse(path.read_text("utf-8")).body
     except (OSError, UnicodeDecodeError, SyntaxError, ValueError):
         return []
-    found: list[str] = []
+    found: list[tuple[str, list[str]]] = []
     for statement in body:
         if isinstance(statement, ast.Import):
-            found += [alias.name for alias in statement.names]
+            found += [(alias.name, []) for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
-            found.append(statement.module)
+            found.append((statement.module, [alias.name for alias in statement.names]))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def test_only_top_level_absolute_imports_are_done_beforehand(tmp_path: Path) -> 
         "import json, os.path as p\nfrom collections import abc\nfrom . import here\n"
         "def f():\n    import socketserver\nif True:\n    import wave\n"
     )
-    assert preload.imports_of(script) == ["json", "os.path", "collections"]
+    assert preload.imports_of(script) == {"json": [], "os.path": [], "collections": ["abc"]}
 
 
 def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_what_a_scripts_own_modules_import_is_done_beforehand_too(tmp_path: Path
     (tmp_path / "broken.py").write_text("import (")
     script = tmp_path / "train.py"
     script.write_text("import sys, wave, broken, no_such\n")
-    assert preload.imports_of(script) == ["sys", "json", "csv", "no_such"]
+    assert list(preload.imports_of(script)) == ["sys", "json", "csv", "no_such"]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,17 @@ def test_a_module_beside_the_script_is_never_imported_beforehand(
     script.write_text("import bft_own_module, wave\n")
     preload.import_for(str(script))
     assert "wave" in sys.modules and "bft_own_module" not in sys.modules
+
+
+def test_what_a_package_imports_only_when_it_is_asked_for_is_done_beforehand_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(wave, "__getattr__", asked.append, raising=False)
+    script = tmp_path / "train.py"
+    script.write_text("from wave import open, Trainer\n")
+    preload.import_for(str(script))
+    assert asked == ["Trainer"]
 
 
 @pytest.mark.parametrize(

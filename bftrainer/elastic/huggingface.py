@@ -1,0 +1,237 @@
+"""Hugging Face's Trainer on nodes that come and go: a callback that saves, stops, resumes and reports.
+
+    elastic = ElasticCallback()                       # before anything that takes long
+    args = TrainingArguments(output_dir=elastic.output_dir, **elastic.batch(48, at_most=16), ...)
+    trainer = Trainer(model, args, train_dataset=..., callbacks=[elastic])
+    trainer.train(resume_from_checkpoint=elastic.checkpoint)
+
+The spec says `launcher: torchrun`. Hugging Face counts epochs in steps. So a step has to have as many samples
+on any number of nodes, or epochs come out wrong after a change of nodes: `batch` sees to that, and the
+callback refuses arguments with which it would not be so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bftrainer.elastic.attach import attach
+from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.together import highest
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise ImportError(
+        f"bftrainer.elastic.huggingface needs transformers and accelerate ({error}): "
+        "pip install 'bftrainer[huggingface]'"
+    ) from error
+
+WHOLE = "bftrainer-whole.json"
+"""A file in every checkpoint that all ranks have written in full."""
+KEEP = 2
+
+
+class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
+    """Give it to the Trainer, and its `output_dir`, `batch` and `checkpoint` to arguments and `train`.
+
+    It has all ranks write a checkpoint every `checkpoint.every_s` of the spec, and when nodes join or leave.
+    After the latter it ends the process: what follows `train` runs only when the training is done.
+
+    Args:
+        output_dir: where checkpoints are if the script is started by hand.
+    """
+
+    def __init__(self, output_dir: str | Path = "checkpoints") -> None:
+        self._job = attach(output_dir)
+        self.output_dir = str(self._job.checkpoint_dir)
+        self.checkpoint = _newest(Path(self.output_dir), tidy=self._job.rank == 0)
+        """What `train` is to resume from; None at the start."""
+        self._cut: int | None = None  # the global batch that has been cut evenly
+        self._batch = 0
+        self._figures: dict[str, float] = {}
+        self._leaving = self._ours = False
+
+    def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
+        """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
+        micro-batches of at most `at_most` samples.
+
+        Raises:
+            ValueError: a number of nodes that the spec allows does not divide `total`.
+        """
+        require_even(total, self._job.nodes)
+        samples, parts = cut(total, self._job.size, at_most)
+        self._cut = total
+        return {"per_device_train_batch_size": samples, "gradient_accumulation_steps": parts}
+
+    # what the Trainer calls
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse arguments that would go wrong, and listen for SIGTERM.
+
+        Raises:
+            ValueError: which ones, and what to give instead.
+        """
+        self._job.listen_for_sigterm()  # frameworks take the signal for themselves
+        self._batch = _global_batch(args, self._job.size)
+        self._require(args, state, given.get("train_dataloader"))
+        steps = [state.global_step, -state.global_step]
+        if (found := highest(steps)) != steps:
+            raise ValueError(
+                f"this rank resumes from step {state.global_step}, others from {-found[1]} to {found[0]}: "
+                "a shared file system shows them different checkpoints"
+            )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Report, and agree with all ranks whether to save and to stop."""
+        samples = self._samples(state, given.get("train_dataloader"))
+        self._job.progress(
+            step=state.global_step, samples=samples, epoch=int(state.epoch or 0), metrics=self._figures
+        )
+        over = state.global_step >= state.max_steps
+        if self._job.complete(samples) and not over:
+            control.should_training_stop = over = True
+        stop = self._job.should_stop()
+        if (self._job.should_save() or over) and not control.should_save:
+            control.should_save = self._ours = True
+        if stop and not over:
+            control.should_training_stop = self._leaving = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Mark a checkpoint as whole once all ranks have written their part."""
+        highest([0])
+        self._job.checkpointed()
+        if self._job.rank == 0:
+            folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
+            mark = {"global_batch": self._batch, "ours": self._ours}
+            partial = folder / f".{WHOLE}"
+            partial.write_text(json.dumps(mark))
+            partial.replace(folder / WHOLE)
+            _prune(Path(self.output_dir), state.best_model_checkpoint)
+        self._ours = False
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """End the process if its node is wanted or others join.
+
+        Raises:
+            SystemExit: then; the code is 0.
+        """
+        if self._leaving:
+            samples = self._samples(state, given.get("train_dataloader"))
+            self._job.saved(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
+            raise SystemExit(0)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
+        """Report the figures that the Trainer logs."""
+        numbers = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        self._figures |= numbers
+        self._job.report(numbers)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
+        if self._job.samples is not None:
+            samples = self._samples(state, given.get("train_dataloader"))
+            self._job.done(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
+
+    # what it needs for that
+
+    def _samples(self, state: Any, loader: Any) -> int:
+        """The samples so far over all nodes. The last step of an epoch has what is left of it."""
+        length = _length(loader)
+        if length is None:
+            return int(state.global_step * self._batch)
+        epochs, steps = divmod(state.global_step, math.ceil(length / self._batch))
+        return int(epochs * length + min(steps * self._batch, length))
+
+    def _require(self, args: Any, state: Any, loader: Any) -> None:
+        fewest, most = self._job.nodes
+        length = _length(loader)
+        if fewest != most and self._cut != self._batch:
+            raise ValueError(
+                f"a step has {self._batch} samples on {self._job.size} nodes, and would have others on other "
+                "numbers of nodes: Hugging Face would count epochs wrongly. Say "
+                f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
+            )
+        if args.dataloader_drop_last and length is not None and length % self._batch:
+            raise ValueError(
+                f"with dataloader_drop_last the number of steps in {length} samples depends on the number of "
+                f"nodes: leave it out, or leave {length % self._batch} samples out yourself"
+            )
+        strategy = getattr(args, "train_sampling_strategy", "random")
+        if strategy not in ("random", "sequential") or getattr(args, "group_by_length", False):
+            raise ValueError(
+                "samples in groups come in another order on another number of nodes: "
+                "leave train_sampling_strategy and group_by_length out"
+            )
+        if args.save_only_model or args.save_total_limit == 1:
+            raise ValueError(
+                "a training goes on from whole checkpoints: leave save_only_model out, and give "
+                "save_total_limit 2 or more"
+            )
+        if getattr(args, "enable_jit_checkpoint", False):
+            raise ValueError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
+        if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():
+            raise ValueError(f"say TrainingArguments(output_dir=elastic.output_dir), not {args.output_dir!r}")
+        self._require_resumed(state)
+
+    def _require_resumed(self, state: Any) -> None:
+        if self.checkpoint is None:
+            return
+        if Path(self.checkpoint).name != f"checkpoint-{state.global_step}":
+            raise ValueError(
+                f"there is {self.checkpoint} to go on from: say "
+                "trainer.train(resume_from_checkpoint=elastic.checkpoint)"
+            )
+        before = _mark(Path(self.checkpoint))["global_batch"]
+        if before != self._batch:
+            raise ValueError(
+                f"{self.checkpoint} was written with {before} samples a step, this run has {self._batch}: "
+                "Hugging Face would count epochs wrongly. Keep the batch, or begin anew in another folder"
+            )
+
+
+def _global_batch(args: Any, size: int) -> int:
+    """The samples of a step, over all nodes."""
+    shared = args.accelerator_config.split_batches
+    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * (1 if shared else size))
+
+
+def _length(loader: Any) -> int | None:
+    """The samples of an epoch; None where the data set does not say."""
+    try:
+        return len(loader.dataset)
+    except (TypeError, AttributeError):
+        return None
+
+
+def _mark(folder: Path) -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads((folder / WHOLE).read_text())
+    return found
+
+
+def _whole(folder: Path) -> list[Path]:
+    """The checkpoints that all ranks have written in full, the newest last."""
+    found = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def _newest(folder: Path, *, tidy: bool) -> str | None:
+    """The newest whole checkpoint. `tidy`: remove those that a killed process has left incomplete."""
+    whole = _whole(folder)
+    for path in folder.glob("checkpoint-*") if tidy else ():
+        if path not in whole:
+            shutil.rmtree(path, ignore_errors=True)
+    return str(whole[-1]) if whole else None
+
+
+def _prune(folder: Path, best: str | None) -> None:
+    """Remove older checkpoints that this callback has asked for. The Trainer sees to its own."""
+    ours = [path for path in _whole(folder) if _mark(path)["ours"]]
+    for path in ours[:-KEEP]:
+        if best is None or Path(best).name != path.name:
+            (path / WHOLE).unlink(missing_ok=True)  # first: what is half removed is not whole
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""What a script of another framework has to bear under torchrun: nodes join, leave and die, and it goes on.
+
+Its script notes a line for each micro-batch, see `Notes`, and the weights at the end in `weights.pt`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.support.site import SCRIPTS, Site
+from tests.support.waiting import LONG_S
+
+STEP_S = "0.3"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
+    """Train with nodes `a`, `b` and `c` of a site that come, go and die, and with a cancellation between.
+    Returns the trainer in the end."""
+    name = Path(script).stem.replace("_", "-")
+    checkpoints = {"dir": str(folder / "checkpoints"), "every_s": 0.5}
+    spec = {"launcher": "torchrun", "env": ONE_THREAD, "checkpoint": checkpoints, "n_max": 3}
+    site.submit(name, script, str(folder), STEP_S, **spec)
+    site.change(give=["a"])
+    _trains(site, name, "a")
+    site.change(give=["b", "c"])
+    _trains(site, name, "a", "b", "c")
+    before = set(_runs(folder))
+    os.kill(site.worker_on("b"), signal.SIGKILL)
+    site.until(lambda: set(_runs(folder)) - before, LONG_S, "another run")
+    _trains(site, name, "a", "b", "c")
+    site.change(take=["c"])
+    _trains(site, name, "a", "b")
+    _rival(site)
+    site.until(lambda: len(site.trainer(name)["members"]) == 1, LONG_S, "the rival has a node")
+    _trains(site, name, *site.trainer(name)["members"])
+    site.client.call("DELETE", f"trainers/{name}")
+    cancelled = site.until_ended(name)
+    site.until(lambda: not site.trainer(name)["workers"], LONG_S, "its workers have left")
+    assert cancelled["status"] == "cancelled" and "loss" in cancelled["metrics"], site.story()
+    site.client.call("DELETE", "trainers/rival")
+    site.submit(f"{name}-2", script, str(folder), STEP_S, **spec)
+    site.until(lambda: site.trainer(f"{name}-2")["samples"], LONG_S, "it trains again")
+    assert site.trainer(f"{name}-2")["samples"] > cancelled["samples"], "it goes on from where it was"
+    (folder / "fast").touch()
+    return site.until_ended(f"{name}-2")
+
+
+def undisturbed(script: str, folder: Path) -> None:
+    """Train in one process, by hand."""
+    subprocess.run(
+        [sys.executable, SCRIPTS / script, folder], env={**os.environ, **ONE_THREAD}, check=True, timeout=120
+    )
+
+
+def difference(one: Path, other: Path) -> float:
+    """How far the weights of two folders lie apart at most."""
+    first, second = (torch.load(folder / "weights.pt", weights_only=True) for folder in (one, other))
+    return max(float((first[key] - second[key]).abs().max()) for key in first)
+
+
+def used(folder: Path) -> tuple[list[list[int]], set[int]]:
+    """For each step the samples that count, those of the run that took it last; and all sizes of runs."""
+    steps: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    sizes = set()
+    for note in _notes(folder):
+        steps[note["step"]][note["run"]].append(note)
+        sizes.add(note["size"])
+    taken = []
+    for _, runs in sorted(steps.items()):
+        last = max(runs.values(), key=lambda notes: max(note["at"] for note in notes))
+        taken.append([sample for note in last for sample in note["samples"]])
+    return taken, sizes
+
+
+def _trains(site: Site, name: str, *nodes: str) -> None:
+    """Wait until a trainer has these members, and has told of progress with them."""
+    site.until_members(name, *nodes)
+    before = site.trainer(name)["samples"]
+    site.until(lambda: site.trainer(name)["samples"] > before, LONG_S, f"progress on {nodes}")
+
+
+def _rival(site: Site) -> None:
+    """A trainer that gets one node, whatever it is worth to others, and uses no processor."""
+    spec = {"name": "rival", "command": ["sleep", "100000"], "launcher": "torchrun"}
+    body = {"spec": json.dumps(spec | {"nodes": {"max": 1}, "weight": 1000.0}), "name": "r", "base": "/"}
+    site.client.call("POST", "trainers", body=body)
+
+
+def _runs(folder: Path) -> list[str]:
+    return [note["run"] for note in _notes(folder)]
+
+
+def _notes(folder: Path) -> list[dict[str, Any]]:
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith("\n")]

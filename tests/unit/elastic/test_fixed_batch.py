@@ -1,0 +1,31 @@
+"""How a global batch that stays the same is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer.elastic.fixed_batch import cut, require_even
+
+
+@pytest.mark.parametrize(
+    ("total", "size", "at_most", "samples", "parts"),
+    [(48, 1, None, 48, 1), (48, 3, None, 16, 1), (48, 1, 16, 16, 3), (48, 2, 16, 12, 2), (14, 2, 4, 1, 7)],
+)
+def test_every_rank_has_an_even_share_in_even_micro_batches(
+    total: int, size: int, at_most: int | None, samples: int, parts: int
+) -> None:
+    assert cut(total, size, at_most) == (samples, parts)
+    assert samples * parts * size == total and samples <= (at_most or total)
+
+
+def test_a_batch_that_cannot_be_cut_is_refused_with_one_that_can() -> None:
+    require_even(48, (1, 4))
+    require_even(50, (2, 2))
+    with pytest.raises(ValueError, match=r"of 32 .* between 3 nodes.* spec allows 1 to 4: take 36, or"):
+        require_even(32, (1, 4))
+    with pytest.raises(ValueError, match=r"the spec allows 1 to 64: set nodes so that"):
+        require_even(32, (1, 64))
+    with pytest.raises(ValueError, match="between 2 nodes"):
+        cut(5, 2)
+    with pytest.raises(ValueError, match="between 3 nodes"):
+        require_even(2, (1, 1_000_000))

@@ -1,0 +1,134 @@
+"""What the callback for Hugging Face's Trainer refuses, and which checkpoints it goes on from."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bftrainer.elastic.attach import Job
+
+pytest.importorskip("transformers")
+huggingface = importlib.import_module("bftrainer.elastic.huggingface")
+
+
+@pytest.fixture
+def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Of a process that a spec lets run on 1 to 3 nodes."""
+    job = Job(None, tmp_path)
+    monkeypatch.setattr(Job, "nodes", (1, 3))
+    monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
+    monkeypatch.setattr(huggingface, "attach", lambda folder: job)
+    return huggingface.ElasticCallback
+
+
+def begin(callback: Any, *, step: int = 0, length: int = 60, **changed: Any) -> None:
+    """As the Trainer begins, with these arguments."""
+    args = {
+        "output_dir": callback.output_dir,
+        "per_device_train_batch_size": 12,
+        "gradient_accumulation_steps": 1,
+        "accelerator_config": SimpleNamespace(split_batches=False),
+        "dataloader_drop_last": False,
+        "train_sampling_strategy": "random",
+        "save_only_model": False,
+        "save_total_limit": None,
+        **changed,
+    }
+    loader = SimpleNamespace(dataset=range(length))
+    callback.on_train_begin(
+        SimpleNamespace(**args), SimpleNamespace(global_step=step), None, train_dataloader=loader
+    )
+
+
+def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole: bool = True) -> Path:
+    """A checkpoint of the Trainer."""
+    path = folder / f"checkpoint-{step}"
+    path.mkdir()
+    (path / "model.safetensors").touch()
+    if whole:
+        (path / huggingface.WHOLE).write_text(json.dumps({"global_batch": batch, "ours": ours}))
+    return path
+
+
+def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
+    elastic = callback()
+    with pytest.raises(ValueError, match=r"count epochs wrongly.*elastic.batch\(12\)"):
+        begin(elastic)
+    assert elastic.batch(12, at_most=6) == {
+        "per_device_train_batch_size": 6,
+        "gradient_accumulation_steps": 2,
+    }
+    begin(elastic)
+    with pytest.raises(ValueError, match="count epochs wrongly"):
+        begin(elastic, gradient_accumulation_steps=2)
+    with pytest.raises(ValueError, match="take 18, or"):
+        elastic.batch(16)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dataloader_drop_last": True, "length": 61}, "leave 1 samples out yourself"),
+        ({"train_sampling_strategy": "group_by_length"}, "samples in groups"),
+        ({"save_only_model": True}, "leave save_only_model out"),
+        ({"save_total_limit": 1}, "save_total_limit 2 or more"),
+        ({"enable_jit_checkpoint": True}, "leave enable_jit_checkpoint out"),
+        ({"output_dir": "elsewhere"}, r"output_dir=elastic.output_dir"),
+    ],
+)
+def test_arguments_that_would_go_wrong_are_refused(callback: Any, changed: dict[str, Any], said: str) -> None:
+    elastic = callback()
+    elastic.batch(12)
+    begin(elastic)
+    with pytest.raises(ValueError, match=said):
+        begin(elastic, **changed)
+
+
+def test_the_newest_whole_checkpoint_counts_and_half_ones_are_removed(callback: Any, tmp_path: Path) -> None:
+    assert callback().checkpoint is None
+    for step in (5, 10):
+        saved(tmp_path, step)
+    saved(tmp_path, 20, whole=False)
+    assert callback().checkpoint == str(tmp_path / "checkpoint-10")
+    assert not (tmp_path / "checkpoint-20").exists()
+
+
+def test_a_checkpoint_that_the_script_does_not_resume_from_is_an_error(callback: Any, tmp_path: Path) -> None:
+    saved(tmp_path, 10)
+    elastic = callback()
+    elastic.batch(12)
+    begin(elastic, step=10)
+    with pytest.raises(ValueError, match=r"resume_from_checkpoint=elastic.checkpoint"):
+        begin(elastic)
+
+
+def test_a_checkpoint_of_another_batch_is_an_error(callback: Any, tmp_path: Path) -> None:
+    saved(tmp_path, 10, batch=6)
+    elastic = callback()
+    elastic.batch(12)
+    with pytest.raises(ValueError, match="written with 6 samples a step, this run has 12"):
+        begin(elastic, step=10)
+
+
+def test_only_its_own_older_checkpoints_are_removed(callback: Any, tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        saved(tmp_path, step, ours=step != 1)
+    huggingface._prune(tmp_path, best=None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint-1",
+        "checkpoint-3",
+        "checkpoint-4",
+    ]
+
+
+def test_without_the_library_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "bftrainer.elastic.huggingface")
+    with pytest.raises(ImportError, match=r"pip install 'bftrainer\[huggingface\]'"):
+        importlib.import_module("bftrainer.elastic.huggingface")
