@@ -143,7 +143,7 @@ class Agent:
             worker.send(order)
             if self._node in order["leaving"]:
                 worker.leave_within(order["grace_s"])
-        elif kind == "kv" and worker is not None:
+        elif kind in ("kv", "busy") and worker is not None:
             worker.send(order)
 
     def _forget(self, trainer: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,9 @@ from bftrainer.elastic.member_group import peers_of
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import lost_peer
 from bftrainer.elastic.members.membership import Leave
+from bftrainer.elastic.members.patience import TIMEOUT_S, Patience
 from bftrainer.elastic.state import parts as own_parts
+from bftrainer.elastic.state.compare import Comparison
 from bftrainer.elastic.state.state import STEPPED, TrainingState
 from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
@@ -58,6 +60,11 @@ class Run(Steps):
         collate: makes a batch from a list of samples, as for a DataLoader.
         parts: anything else that has to survive, by name: objects with `state_dict` and `load_state_dict`,
             such as an average of the weights. Newcomers get a member's, and checkpoints have rank 0's.
+        compare_every: after so many steps the nodes compare their states, and stop the trainer where they
+            differ; 0: never.
+        timeout_s: how long a node waits for another that says nothing, before it takes it for hung. Within
+            `pause` and `evaluate` there is no such limit.
+        may_differ: names of entries that need not be the same on all nodes, such as "model.codebook*".
 
     Raises:
         ValueError, TypeError: a combination that cannot work, with what to give instead.
@@ -82,6 +89,9 @@ class Run(Steps):
         average: bool = True,
         collate: Callable[[list[Any]], Any] | None = None,
         parts: Mapping[str, Any] | None = None,
+        compare_every: int = 100,
+        may_differ: Sequence[str] = (),
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         orders = Orders.from_environment()
         source = Source(data, batch_size, collate, seed)
@@ -95,7 +105,11 @@ class Run(Steps):
         ways = averaging.chosen(what, ddp, average)
         training = TrainingState(state)
         streams = not ways.needs_batch  # else a rank without samples cannot follow the others
-        peers = peers_of(orders, training, self._joined, streams=streams)
+        comparison = Comparison(training, compare_every, may_differ)
+        patience = Patience(timeout_s)
+        peers = peers_of(
+            orders, training, self._joined, streams=streams, comparison=comparison, patience=patience
+        )
         batches = Batches(
             source,
             policy,

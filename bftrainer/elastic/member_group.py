@@ -16,8 +16,10 @@ from bftrainer.elastic.members import default_group
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.progress import Progress
+from bftrainer.elastic.state.compare import NOTHING, Comparison
 from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
@@ -33,6 +35,8 @@ class MemberGroup(SingleProcess):
         state, joined: as of `SingleProcess`.
         streams: whether newcomers can receive the state while the members train on.
         device: where the model is.
+        comparison: of the members' states.
+        patience: with the other members.
     """
 
     def __init__(
@@ -43,11 +47,14 @@ class MemberGroup(SingleProcess):
         *,
         streams: bool,
         device: torch.device,
+        comparison: Comparison,
+        patience: Patience,
     ) -> None:
         super().__init__(state, joined)
         self.budget = orders.samples
-        self._membership = Membership(orders, device)
+        self._membership = Membership(orders, device, patience)
         self._progress = Progress(state, self._membership.channel, orders)
+        self._comparison = comparison
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
         self._is_broken = self._wants_stop = False
         self._flag: tuple[torch.Tensor, Pending] | None = None
@@ -57,6 +64,11 @@ class MemberGroup(SingleProcess):
     def size(self) -> int:
         """How many ranks share the samples: those that have the state."""
         return len(self._hand_over.working)
+
+    @property
+    def working(self) -> tuple[int, ...]:
+        """As `SingleProcess.working`."""
+        return self._hand_over.working
 
     @property
     def place(self) -> int | None:
@@ -85,20 +97,35 @@ class MemberGroup(SingleProcess):
             if was_shadow:
                 self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
         offer = self._membership.offer(self.group.generation)
-        goes_on = int(not self._wants_stop)
-        flag = torch.tensor([offer, -offer, self._hand_over.offer(), goes_on], dtype=torch.int64)
+        flag = torch.tensor(
+            [offer, -offer, self._hand_over.offer(), int(not self._wants_stop), *self._digest()],
+            dtype=torch.int64,
+        )
         try:
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
         except GroupBroken:
             self._flag = None  # the gradients' exchange will fail as well and be handled
         return True
 
+    def _digest(self) -> tuple[int, int]:
+        """For the step's exchange, whose minimum tells whether all ranks have the same."""
+        due = self._comparison.is_due(self._state.position.step) and self.group.size > 1
+        if not due or self.place is None:
+            return NOTHING, NOTHING
+        digest = self._comparison.digest()
+        return digest, -digest
+
     def settle(self) -> None:
         """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
         self._hand_over.settle()
 
     def taken(self, before: Position) -> None:
-        """As `SingleProcess.taken`: report, save, and switch if all offered the same newer generation."""
+        """As `SingleProcess.taken`: report, save, and switch if all offered the same newer generation.
+
+        Raises:
+            Leave: this process is to leave.
+            ReplicasDiffer: the members' states are not the same any more.
+        """
         self._step_done_at = time.monotonic()
         if self.place == 0:  # what rank 0 reports is what all members have taken for sure
             committed = self._state.position if self.group.size == 1 else before
@@ -111,6 +138,8 @@ class MemberGroup(SingleProcess):
             lowest, highest = int(flag[0]), -int(flag[1])
             self._hand_over.agreed(int(flag[2]))
             self.is_stopped = not flag[3]
+            if int(flag[4]) != NOTHING and int(flag[4]) != -int(flag[5]):
+                self._comparison.explain(self.group, self._hand_over.working)
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
@@ -124,6 +153,7 @@ class MemberGroup(SingleProcess):
         Raises:
             Leave: it is to leave instead.
         """
+        self._comparison.watch()
         self._membership.channel.start()
         self._membership.channel.send("ready")
         self._step_done_at = time.monotonic()
@@ -162,7 +192,8 @@ class MemberGroup(SingleProcess):
         self.group.retire()  # all have left it, or it is closed already
         self.group = group
         try:
-            roll = self._hand_over.enter(group, is_stopped=self.is_stopped)
+            waited_s = time.monotonic() - self._step_done_at
+            roll = self._hand_over.enter(group, is_stopped=self.is_stopped, waited_s=waited_s)
             self.is_stopped = roll.is_stopped
         except TornError as error:
             log.error("%s: this process ends, for another to start anew", error)
@@ -171,13 +202,14 @@ class MemberGroup(SingleProcess):
         default_group.install(group)
         self._joined()
         now = time.monotonic()
+        pause_s = now - (self._step_done_at if roll.latest is None else roll.at - roll.waited_s)
         self._membership.channel.send(
             "joined",
             generation=group.generation,
             step=self._state.position.step,
             size=group.size,
             survivor=survivor,
-            pause_s=now - self._step_done_at,
+            pause_s=pause_s,
         )
         self._step_done_at = now
         self._progress.restart(now)
@@ -209,6 +241,12 @@ class MemberGroup(SingleProcess):
             self._progress.save(self.group.generation)
             self._tell("finished")
 
+    def busy(self, seconds: float) -> None:
+        """As `SingleProcess.busy`: said to the daemon, too. The speed is measured anew from its end on."""
+        self._membership.channel.send("busy", generation=self.group.generation, seconds=seconds)
+        if not seconds:
+            self._progress.restart(time.monotonic())
+
     def stop(self) -> None:
         """As `SingleProcess.stop`: said in the next step's exchange."""
         self._wants_stop = True
@@ -224,11 +262,19 @@ class MemberGroup(SingleProcess):
 
 
 def peers_of(
-    orders: Orders | None, state: TrainingState, joined: Callable[[], None], *, streams: bool
+    orders: Orders | None,
+    state: TrainingState,
+    joined: Callable[[], None],
+    *,
+    streams: bool,
+    comparison: Comparison,
+    patience: Patience,
 ) -> SingleProcess:
     """The processes with which this one trains: those that the daemon publishes; none without `orders`."""
     if orders is None:
         return SingleProcess(state, joined)
     trained = [p for p in state.parameters() if p.requires_grad]
     device = trained[0].device if trained else torch.device("cpu")
-    return MemberGroup(orders, state, joined, streams=streams, device=device)
+    return MemberGroup(
+        orders, state, joined, streams=streams, device=device, comparison=comparison, patience=patience
+    )

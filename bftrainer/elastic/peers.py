@@ -35,6 +35,11 @@ class SingleProcess:
         return 1
 
     @property
+    def working(self) -> tuple[int, ...]:
+        """The group's ranks that share the samples."""
+        return (0,)
+
+    @property
     def place(self) -> int | None:
         """This rank's place among those; None while it has no state."""
         return 0
@@ -88,6 +93,9 @@ class SingleProcess:
         Raises:
             Leave: this process is to leave.
         """
+
+    def busy(self, seconds: float) -> None:
+        """Tell the others that this rank is busy for so many seconds at most; 0: not any more."""
 
     def stop(self) -> None:
         """Have all ranks end the run, after the next step at the latest."""

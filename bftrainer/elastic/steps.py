@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torch.utils.data import DataLoader
+
+from bftrainer.elastic.evaluation import Measure, evaluated, evaluating
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import GroupBroken
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
+from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.rng import reseed
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.turn import Stepped, Turn
@@ -37,6 +42,58 @@ class Steps(RunView):
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._seed = batches, seed
+        self._pauses = 0  # under way, one within the other
+
+    @contextlib.contextmanager
+    def pause(self, most_s: float = 3600.0) -> Iterator[None]:
+        """Around what takes one node long, such as an evaluation by rank 0 alone: the others wait for it, for
+        `most_s` at most, and the time does not count as slow training or as the cost of a rescale."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._peers.busy(most_s)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if self._pauses == 0:
+                self._peers.busy(0.0)
+
+    def evaluate(
+        self,
+        data: Any,
+        measure: Measure,
+        *,
+        batch_size: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        most_s: float = 3600.0,
+    ) -> dict[str, float]:
+        """The means over a data set of the figures that `measure(batch)` returns for each batch. Every node
+        evaluates a part of it, and all get the same result.
+
+        To be called on all nodes after the same step: in the loop's body after `step`, or in a function given
+        to `after_step` or `after_epoch`. Models are in evaluation mode meanwhile, and gradients are off.
+
+        Args:
+            data: as for the run; a DataLoader's batch size and collation are taken over.
+            measure: figures by name, each the mean over the batch's samples.
+            batch_size: at most so many samples at once; the run's own by default.
+            collate: as for the run.
+            most_s: longer, and the node is taken for hung.
+
+        Raises:
+            ValueError, TypeError: data that cannot be shared out.
+        """
+        own = isinstance(data, DataLoader)
+        source = Source(data, None if own else batch_size or self._batches.at_once, collate, self._seed)
+        with self.pause(most_s), evaluating(list(self._trained.models.values())):
+            return evaluated(source, measure, self._peers.group, self._evaluating_ranks(), most_s)
+
+    def _evaluating_ranks(self) -> Sequence[int]:
+        """The group's ranks that run the same part of the script now."""
+        working = self._peers.working if self._life == "inside" else ()
+        if self._turn is None or self._in_hook or self._averaging.needs_batch:
+            return working
+        return working[: self._turn.share.total]  # the body runs where there are samples
 
     def _step_one_of_several(self, part: MicroBatch, name: str) -> bool:
         turn = self._turn

@@ -37,6 +37,7 @@ class RunView:
         self._life = "outside"  # or inside, from `start` to the loop's end, then over
         self._entered_at = 0.0
         self._hooks: list[Callable[[], object]] = []
+        self._in_hook = False
         self._epoch_hooks: list[Callable[[], object]] = []
         self._turn: Turn | None = None  # the step that is under way
         self._part: MicroBatch | None = None  # that the script works on
@@ -166,9 +167,12 @@ class RunView:
         return hook
 
     def _after_step(self, *, epoch_over: bool) -> None:
-        if self._peers.has_state:
-            for hook in (*self._hooks, *(self._epoch_hooks if epoch_over else ())):
-                hook()
+        if not self._peers.has_state:
+            return
+        self._in_hook = True
+        for hook in (*self._hooks, *(self._epoch_hooks if epoch_over else ())):
+            hook()
+        self._in_hook = False
 
 
 def figures(metrics: Mapping[str, float] | None, more: Mapping[str, float]) -> dict[str, float]:

@@ -108,6 +108,11 @@ class Deadlines(Generic[T]):
         if not watched:
             self.limits.later(limit_s, lambda: self._check_progress(launched, limit_s))
 
+    def busy(self, launched: T, seconds: float) -> None:
+        """A trainer that is watched has said that it works on something else, for so long at most."""
+        if launched.id in self._heard_at:
+            self._heard_at[launched.id] = self.limits.now() + seconds
+
     def changed(self, launched: T) -> None:
         """A trainer that is watched has another membership: it has the whole time again."""
         if launched.id in self._heard_at:

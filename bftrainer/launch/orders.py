@@ -93,6 +93,11 @@ def kv(trainer: int, generation: int, key: Any, value: Any) -> Message:
     return {"type": "kv", "trainer": trainer, "generation": generation, "key": key, "value": value}
 
 
+def busy(trainer: int, node: str, seconds: float) -> Message:
+    """The member on `node` is busy for so long at most; 0: not any more."""
+    return {"type": "busy", "trainer": trainer, "node": node, "seconds": seconds}
+
+
 def stop(trainer: int, grace_s: float) -> Message:
     """End a trainer's worker; it has `grace_s` to write down what it has."""
     return {"type": "stop", "trainer": trainer, "grace_s": grace_s}

@@ -16,7 +16,7 @@ from bftrainer.wire.parse import parse
 OF_WORKERS = frozenset(
     {
         *("attached", "ready", "joined", "caught_up", "progress", "metrics", "resumed"),
-        *("finished", "left", "broken", "kv"),
+        *("finished", "left", "broken", "kv", "busy"),
     }
 )
 """The kinds of messages that a worker may send. Others, such as `exited`, are its agent's alone."""

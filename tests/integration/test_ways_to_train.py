@@ -18,6 +18,7 @@ from bftrainer.elastic.train.data import Source
 from tests.support import stage_parts, stage_scripts
 from tests.support.stage import Stage, staged
 from tests.support.stage_scripts import BATCH, LENGTH, Points, network, sgd
+from tests.support.waiting import until
 
 WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
 
@@ -168,6 +169,53 @@ def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) ->
             for mine, other in ((models["G"], found["model"]), (models["D"], found["critic"])):
                 torch.testing.assert_close(dict(mine.state_dict()), dict(other), rtol=1e-5, atol=1e-8)
         used_once(tmp_path, steps)
+
+
+def test_an_evaluation_is_shared_and_members_wait_for_a_long_one(tmp_path: Path) -> None:
+    with staged("evaluates", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        model, expected = network(), {}
+        everything = next(batches(1, LENGTH))
+        for step, _ in enumerate(reference_course(model, steps)):
+            if (step + 1) % -(-LENGTH // BATCH) == 0:
+                with torch.no_grad():
+                    loss = (model(everything[0]) - everything[1]).square().mean().item()
+                expected[(step + 1) // -(-LENGTH // BATCH)] = loss
+        found = [torch.load(path) for path in tmp_path.glob("*.pt")]
+        assert len(found) == 2
+        for one in found:
+            assert one["found"].keys() <= expected.keys()
+            for epoch, loss in one["found"].items():
+                assert loss == pytest.approx(expected[epoch], rel=1e-9)
+        both = found[0]["found"].keys() & found[1]["found"].keys()
+        assert all(found[0]["found"][epoch] == found[1]["found"][epoch] for epoch in both), "to the bit"
+        assert min(one["seen"] / len(one["found"]) for one in found) < LENGTH * 0.7, "each evaluates a part"
+        said = [m["reason"] for m in stage.heard("broken")]
+        assert not any("said nothing" in reason for reason in said), said
+        pauses = [m["pause_s"] for m in stage.heard("joined", survivor=True)]
+        assert max(pauses) < 2.0, "the evaluation is no cost of a rescale"
+        used_once(tmp_path, steps)
+
+
+@pytest.mark.parametrize(
+    ("way", "entry"),
+    [
+        ("own_scheduler", "lr is"),
+        ("other_optimizer", "parameter 0 of SGD no. 1 outside of the run"),
+        ("rank_0_only", "kept.steps is"),
+    ],
+)
+def test_states_that_differ_end_the_run_with_what_differs(way: str, entry: str, tmp_path: Path) -> None:
+    with staged(way, tmp_path) as stage:
+        stage.start("a", "b")
+        stage.publish("a")
+        until(lambda: any(note for path in tmp_path.glob("*.jsonl") for note in path.open()), "a few steps")
+        stage.publish("a", "b")
+        for node in ("a", "b"):
+            stage.workers[node].join(60)
+            assert stage.workers[node].exitcode == 1, stage.story()
+        for log in tmp_path.glob("*.log"):
+            assert entry in log.read_text() and "Usual causes" in log.read_text()
 
 
 def test_what_the_scripts_share_is_what_they_say() -> None:

@@ -115,8 +115,8 @@ class Stage:
         with contextlib.suppress(OSError, ValueError), ours.makefile("rb") as lines:
             for line in lines:
                 message = json.loads(line)
-                if message["type"] == "kv":
-                    self._relay(node, message)
+                if message["type"] in ("kv", "busy"):
+                    self._relay(node, {**message, "node": node})
                 with self._changed:
                     self._said.append({**message, "node": node})
                     self._changed.notify_all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +110,96 @@ def two(folder: Path) -> None:
         if notes.over(run, taken):
             break
     notes.save(models["G"], critic=models["D"].state_dict(), lr=optimizers["G"].param_groups[0]["lr"])
+
+
+def _wrong(
+    folder: Path, each_turn: Callable[[elastic.Run, torch.optim.Optimizer], None], **options: Any
+) -> None:
+    """A run that compares its nodes' states every 20 steps; `each_turn` does what it should not."""
+    model = network()
+    optimizer = sgd(model)
+    run = elastic.Run(
+        model,
+        optimizer,
+        Points(),
+        batch_size=BATCH,
+        policy=elastic.FixedGlobal(BATCH),
+        compare_every=20,
+        **options,
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((run.model(x) - y).square().mean())
+        notes.used(run, indices)
+        taken = run.step()
+        each_turn(run, optimizer)
+        if notes.over(run, taken):
+            break
+
+
+def own_scheduler(folder: Path) -> None:
+    schedules: list[Any] = []
+
+    def step(run: elastic.Run, optimizer: torch.optim.Optimizer) -> None:
+        if not schedules:
+            schedules.append(torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 / (1 + step)))
+        schedules[0].step()
+
+    _wrong(folder, step)
+
+
+def other_optimizer(folder: Path) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    other = torch.optim.SGD([weight], lr=0.1)
+
+    def step(run: elastic.Run, optimizer: torch.optim.Optimizer) -> None:
+        weight.grad = torch.ones(3)
+        other.step()
+
+    _wrong(folder, step)
+
+
+def rank_0_only(folder: Path) -> None:
+    kept = Kept()
+
+    def step(run: elastic.Run, optimizer: torch.optim.Optimizer) -> None:
+        kept.steps += run.rank == 0
+
+    _wrong(folder, step, parts={"kept": kept})
+
+
+def evaluates(folder: Path) -> None:
+    """A figure over all points after every epoch, for which nodes take longer than others wait for a silent
+    one; what each found goes to its notes."""
+    model = network()
+    run = elastic.Run(
+        model,
+        sgd(model),
+        Points(),
+        batch_size=BATCH,
+        policy=elastic.FixedGlobal(BATCH),
+        timeout_s=1.0,
+    )
+    notes = Notes(folder)
+    found: dict[int, float] = {}
+    seen = 0
+
+    def measure(batch: tuple[torch.Tensor, ...]) -> dict[str, float]:
+        nonlocal seen
+        assert not model.training and not torch.is_grad_enabled()
+        seen += len(batch[0])
+        return {"loss": (model(batch[0]) - batch[1]).square().mean().item()}
+
+    @run.after_epoch
+    def look() -> None:
+        found[run.position.epoch] = run.evaluate(Points(), measure, batch_size=10)["loss"]
+        if run.position.epoch % 10 == 0 and run.rank == 0:
+            with run.pause(60.0):
+                time.sleep(2.5)
+
+    for x, y, indices in run:
+        run.backward((run.model(x) - y).square().mean())
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model, found=found, seen=seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,10 +12,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
 
-OPERATION_TIMEOUT_S = 120.0
+FOREVER = timedelta(days=7)
+"""The time-out of operations whose waiting `Patience` bounds."""
+LOOK = timedelta(seconds=1)
+"""How often a member that waits looks whether that has been too long."""
 
 
 class GroupBroken(RuntimeError):  # noqa: N818  a state of the group
@@ -46,7 +51,9 @@ class Group:
         size: int,
         backend: Any = None,
         cut: Callable[[], None] = lambda: None,
+        patience: Patience | None = None,
     ) -> None:
+        self.patience = patience or Patience()
         self.generation = generation
         self.rank = rank
         self.size = size
@@ -64,6 +71,7 @@ class Group:
             return Pending(None)
         options = dist.AllreduceOptions()
         options.reduceOp = op
+        options.timeout = FOREVER
         return self._start(tensor, lambda backend: backend.allreduce([tensor], options))
 
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> None:
@@ -85,23 +93,24 @@ class Group:
         options = dist.BroadcastOptions()
         options.rootRank = source
         options.rootTensor = 0
+        options.timeout = FOREVER
         self._start(tensor, lambda backend: backend.broadcast([tensor], options)).wait()
 
-    def send(self, tensor: torch.Tensor, rank: int) -> None:
+    def send(self, tensor: torch.Tensor, rank: int, within_s: float | None = None) -> None:
         """Send `tensor` to `rank`, which has to call `receive`; returns when the memory may be used again.
 
         Raises:
-            GroupBroken: a member was lost.
+            GroupBroken: a member was lost, or it took longer than `within_s`.
         """
-        self._start(tensor, lambda backend: backend.send([tensor], rank, 0)).wait()
+        self._start(tensor, lambda backend: backend.send([tensor], rank, 0)).wait_once(within_s)
 
-    def receive(self, tensor: torch.Tensor, rank: int) -> None:
+    def receive(self, tensor: torch.Tensor, rank: int, within_s: float | None = None) -> None:
         """Fill `tensor` with what `rank` sends.
 
         Raises:
-            GroupBroken: a member was lost.
+            GroupBroken: a member was lost, or it took longer than `within_s`.
         """
-        self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait()
+        self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait_once(within_s)
 
     def close(self) -> None:
         """Close the connections. Peers that still use the group get an error at once."""
@@ -134,7 +143,7 @@ class Group:
     def _start(self, tensor: torch.Tensor, operation: Callable[[Any], Any]) -> Pending:
         self.check()
         try:
-            return Pending(operation(self.backend), self.fail)
+            return Pending(operation(self.backend), self.fail, self.patience)
         except RuntimeError as error:
             self.fail(str(error))
         raise GroupBroken(self.failure)
@@ -147,41 +156,84 @@ class Pending:
     the exception's traceback: else a peer that waits for this rank would not learn that it has left.
     """
 
-    def __init__(self, work: Any, failed: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(
+        self,
+        work: Any,
+        failed: Callable[[str], None] = lambda reason: None,
+        patience: Patience | None = None,
+    ) -> None:
         self._work = work
         self._failed = failed
+        self._patience = patience or Patience()
 
     def wait(self) -> None:
         """Wait until it is over. Returns at once if it is over already.
 
         Raises:
-            GroupBroken: a member was lost.
+            GroupBroken: a member was lost, or said nothing for too long.
         """
         work, self._work = self._work, None
-        if work is None:
-            return
-        reason = None
-        try:
-            work.wait()
-        except RuntimeError as error:
-            reason = str(error)
-        del work
+        if work is not None:
+            self._end(_outcome(work, self._patience))
+
+    def wait_once(self, within_s: float | None) -> None:
+        """Wait until an operation between two ranks is over. It bears no look at the clock meanwhile.
+
+        Raises:
+            GroupBroken: a member was lost, or it took longer than `within_s`.
+        """
+        work, self._work = self._work, None
+        if work is not None:
+            self._end(attempt(work, FOREVER if within_s is None else timedelta(seconds=within_s)))
+
+    def _end(self, reason: str | None) -> None:
         if reason is not None:
             self._failed(reason)
             raise GroupBroken(reason)
 
 
-def form(store: Rendezvous, generation: int, rank: int, size: int, address: str) -> Group:
+def _outcome(work: Any, patience: Patience) -> str | None:
+    """Wait for a collective; why it failed, or None."""
+    began = time.monotonic()
+    while attempt(work, LOOK) is not None:
+        if work.is_completed():
+            return attempt(work, LOOK)
+        if patience.is_over(began):
+            return late(patience)
+    return None
+
+
+def attempt(work: Any, timeout: timedelta | None) -> str | None:
+    """Wait for an operation; why it failed or is not over, or None."""
+    try:
+        work.wait(timeout) if timeout else work.wait()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def late(patience: Patience) -> str:
+    """What is said when a member has waited for too long."""
+    return (
+        f"a member has said nothing for {patience.timeout_s:g} s. If the script was busy there, such as with "
+        "an evaluation, put that into `with run.pause():`, or use run.evaluate, or elastic.Run(timeout_s=...)"
+    )
+
+
+def form(
+    store: Rendezvous, generation: int, rank: int, size: int, address: str, patience: Patience | None = None
+) -> Group:
     """Connect with all other members. Blocks until they are connected, or the rendezvous is called off.
 
-    `address` is where the others reach this node.
+    `address` is where the others reach this node; `patience` is this member's.
 
     Raises:
         CalledOff: a newer generation has been published, or a member did not come within `FORM_TIMEOUT_S`.
         GroupBroken: a member died; the next generation will be without it.
     """
+    patience = patience or Patience()
     if size == 1:
-        return Group(generation, rank, size)
+        return Group(generation, rank, size, patience=patience)
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # missing in torch's stub
     options._timeout = timedelta(seconds=FORM_TIMEOUT_S)
     device, own = listening(lambda: dist.ProcessGroupGloo.create_device(hostname=address))
@@ -189,12 +241,12 @@ def form(store: Rendezvous, generation: int, rank: int, size: int, address: str)
     store.set(f"listens/{rank}", json.dumps(sorted(own)))
     try:
         backend = dist.ProcessGroupGloo(store, rank, size, options)
-        backend._set_default_timeout(timedelta(seconds=OPERATION_TIMEOUT_S))
+        backend._set_default_timeout(timedelta(seconds=patience.timeout_s))
     except CalledOff:
         raise
     except RuntimeError as error:
         raise GroupBroken(str(error)) from error
-    return Group(generation, rank, size, backend, lambda: cut(own, _addresses(store)))
+    return Group(generation, rank, size, backend, lambda: cut(own, _addresses(store)), patience)
 
 
 def _addresses(store: Rendezvous) -> set[Address]:

@@ -20,6 +20,7 @@ import torch
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, form
 from bftrainer.elastic.members.nccl import accelerate
+from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
 
 
@@ -49,11 +50,11 @@ def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
 class Membership:
     """Follows the published memberships. The training loop's thread asks it, the channel's thread feeds it.
 
-    `device` is where the model is: with NCCL, groups are formed for it.
+    `device` is where the model is: with NCCL, groups are formed for it. `patience` is this member's.
     """
 
-    def __init__(self, orders: Orders, device: torch.device) -> None:
-        self._orders, self._device = orders, device
+    def __init__(self, orders: Orders, device: torch.device, patience: Patience) -> None:
+        self._orders, self._device, self._patience = orders, device, patience
         self._changed = threading.Condition()
         self._published = Published(0, (), ())
         self._formed: Group | None = None
@@ -127,6 +128,8 @@ class Membership:
                 store = self._rendezvous if message["generation"] == self._published.generation else None
             if store is not None:
                 store.arrive(message["key"], base64.b64decode(message["value"]))
+        elif kind == "busy":
+            self._patience.heard(message["node"], message["seconds"])
         elif kind == "stop":
             with self._changed:
                 self._stopped = True
@@ -140,6 +143,7 @@ class Membership:
                 self._rendezvous.call_off()
             self._rendezvous = self._formed = None
             self._published = published
+            self._patience.keep(published.members)
             if self._entered is not None and is_left_behind(self._entered[1], published):
                 self._entered[0].fail(f"generation {published.generation} goes on without it")
             if self._orders.node in published.members:
@@ -159,7 +163,14 @@ class Membership:
     def _form(self, published: Published, store: Rendezvous) -> None:
         rank = published.members.index(self._orders.node)
         try:
-            group = form(store, published.generation, rank, len(published.members), self._orders.address)
+            group = form(
+                store,
+                published.generation,
+                rank,
+                len(published.members),
+                self._orders.address,
+                self._patience,
+            )
             group = accelerate(group, store, self._device)
         except CalledOff:
             return

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from bftrainer.elastic.members.group import OPERATION_TIMEOUT_S, Group, GroupBroken, Pending
+from bftrainer.elastic.members.group import FOREVER, Group, GroupBroken, Pending, attempt, late
+from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import Rendezvous
 
 POLL_S = 0.0001
@@ -36,8 +36,9 @@ class AbortableGroup(Group):
         cut: Callable[[], None],
         accelerated: Any,
         device: torch.device,
+        patience: Patience | None = None,
     ) -> None:
-        super().__init__(generation, rank, size, backend, cut)
+        super().__init__(generation, rank, size, backend, cut, patience)
         self.accelerated = accelerated
         self.device = device
 
@@ -64,12 +65,16 @@ class _Polled(Pending):
         self._group = group
 
     def wait(self) -> None:
+        began = time.monotonic()
         while self._group.failure is None and not self._work.is_completed():
             time.sleep(POLL_S)
+            if self._group.patience.is_over(began):
+                self._group.fail(late(self._group.patience))
         if self._group.failure is not None:
             self._work = None
             raise GroupBroken(self._group.failure)
-        super().wait()
+        work, self._work = self._work, None
+        self._end(attempt(work, None))
 
 
 def accelerate(group: Group, store: Rendezvous, device: torch.device) -> Group:
@@ -84,8 +89,10 @@ def accelerate(group: Group, store: Rendezvous, device: torch.device) -> Group:
     if group.size == 1 or device.type != "cuda" or not dist.is_nccl_available():
         return group
     options = dist.ProcessGroupNCCL.Options()
-    options._timeout = timedelta(seconds=OPERATION_TIMEOUT_S)
+    options._timeout = FOREVER  # NCCL's own watch would end the process; ours is `_Polled`
     own = dist.PrefixStore("nccl", store)  # type: ignore[attr-defined]  # torch exports it conditionally
     made = dist.ProcessGroupNCCL(own, group.rank, group.size, options)
     made.eager_connect_single_device(device)
-    return AbortableGroup(group.generation, group.rank, group.size, group.backend, group.cut, made, device)
+    return AbortableGroup(
+        group.generation, group.rank, group.size, group.backend, group.cut, made, device, group.patience
+    )

@@ -7,8 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
+import torch.distributed as dist
+
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.roll import Roll, call_roll
+from bftrainer.elastic.state.roll import Roll, Said, call_roll
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.state.stream import ANY, Stream
 
@@ -51,10 +54,11 @@ class HandOver:
         """Whether this rank has the whole state; a shadow has it from the last chunk on."""
         return self.has_state or (self._stream is not None and self._stream.is_complete)
 
-    def enter(self, group: Group, *, is_stopped: bool = False) -> Roll:
+    def enter(self, group: Group, *, is_stopped: bool = False, waited_s: float = 0.0) -> Roll:
         """Find out which ranks have the latest state, and hand it to the others, or begin to.
 
-        `is_stopped` tells the others that the run is to end. Returns what all have told.
+        `is_stopped` tells the others that the run is to end, `waited_s` for how long this rank has stood
+        still. Returns what all have told.
 
         Raises:
             GroupBroken: a member was lost meanwhile.
@@ -62,7 +66,8 @@ class HandOver:
         """
         self.close()
         count = self._state.count if self.has_state else None
-        roll = call_roll(group, state=count, partial=self._partial, is_stopped=is_stopped)
+        said = Said(state=count, partial=self._partial, is_stopped=is_stopped, waited_s=waited_s)
+        roll = call_roll(group, said)
         if roll.latest is None:
             if group.rank == 0 and not self._resume() and self.is_torn:
                 raise TornError("half of a state is left, and no checkpoint to go on from")
@@ -89,7 +94,7 @@ class HandOver:
             log.warning("what was streamed differs from the members' state: handing over at once")
             self._at_once(group, stream.shadows)
         elif stream.phase == "done":
-            self._complete(group)
+            self._check(group, stream.shadows)
         else:
             return None
         self.close()
@@ -119,6 +124,21 @@ class HandOver:
         if stream is not None:
             stream.close()
             self._partial = (self._state.count, stream.known)
+
+    def _check(self, group: Group, shadows: tuple[int, ...]) -> None:
+        """Complete a stream. What the loop's body has changed since the closing is handed over at once: no
+        shadow runs that."""
+        mine = self._state.digests()
+        flag = torch.tensor([n for digest in mine for n in (digest, -digest)])
+        group.all_reduce(flag, dist.ReduceOp.MIN)
+        bulk, rest = int(flag[0] + flag[1]) == 0, int(flag[2] + flag[3]) == 0
+        if not bulk:
+            log.warning("members have changed weights besides their steps: handing over at once")
+            self._at_once(group, shadows)
+            return
+        if not rest:
+            self._state.transfer_small(group, self.working[0], receive=group.rank in shadows)
+        self._complete(group)
 
     def _begin_stream(self, group: Group, roll: Roll) -> None:
         self._began = time.monotonic()

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.packing import Slot, mapped, memory_of, pickle_skeleton, plain, unpickle
+from bftrainer.elastic.state.leaves import SAMPLED, leaves_of, sample
+from bftrainer.elastic.state.packing import (
+    Slot,
+    from_bytes,
+    mapped,
+    memory_of,
+    pickle_skeleton,
+    plain,
+    to_bytes,
+    unpickle,
+)
 from bftrainer.elastic.train.sampler import Position
 
 log = logging.getLogger(__name__)
@@ -35,8 +46,6 @@ ELEMENTWISE = frozenset(
 """Optimisers that change each element of a parameter by its own gradient and state only."""
 STREAM_FROM = 4 * 1024 * 1024
 """Models of fewer bytes are handed over in one broadcast: that takes milliseconds."""
-SAMPLED = 64
-"""About so many elements of every tensor are compared when a streamed state has arrived."""
 
 
 class Stateful(Protocol):
@@ -76,6 +85,11 @@ class TrainingState:
         self._is_several = len(optimizers) > 1 or len(self._models) > 1
         self._copies: list[torch.Tensor] = []  # the memory of the last snapshot
         self.position = Position()
+
+    @property
+    def parts(self) -> Mapping[str, Stateful]:
+        """All parts by name."""
+        return self._parts
 
     @property
     def count(self) -> int:
@@ -155,6 +169,21 @@ class TrainingState:
             if tensor.numel():
                 group.broadcast(memory_of(tensor.detach().cpu().contiguous()), group.rank)
 
+    def transfer_small(self, group: Group, source: int, *, receive: bool) -> None:
+        """Broadcast all but the bulk, as `transfer` does.
+
+        Raises:
+            GroupBroken: a member was lost meanwhile.
+            StateError: as `transfer`.
+        """
+        data = to_bytes(self.small()) if group.rank == source else torch.empty(0, dtype=torch.uint8)
+        size = torch.tensor([len(data)])
+        group.broadcast(size, source)
+        data = data if group.rank == source else torch.empty(int(size), dtype=torch.uint8)
+        group.broadcast(data, source)
+        if receive:
+            self.restore_small(from_bytes(data))
+
     # in chunks
 
     @property
@@ -211,6 +240,12 @@ class TrainingState:
         for name in parts.keys() & self._parts.keys() - {MODEL, OPTIMIZER}:
             self._parts[name].load_state_dict(parts[name])
         self.position = Position(**small["position"])
+
+    def digests(self) -> tuple[int, int]:
+        """Numbers of the bulk and of the rest: the same on two ranks, if these have the same state."""
+        leaves = [*leaves_of(self._parts)]
+        bulk, rest = ([leaf for leaf in leaves if leaf.is_bulk is kind] for kind in (True, False))
+        return sample(bulk).digest(), sample(rest).digest()
 
     def _filled(self, value: Any, parameter: torch.Tensor, key: str) -> Any:
         if not isinstance(value, _Bulk):

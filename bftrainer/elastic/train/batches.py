@@ -57,6 +57,11 @@ class Batches:
         self._ahead = self._source.stream(self._coming(position)) if fetches else None
 
     @property
+    def at_once(self) -> int:
+        """The most samples that a node computes at once."""
+        return self._source.batch_size
+
+    @property
     def epochs(self) -> float | None:
         """The passes over the data that the whole run makes; None: not known."""
         by_budget = None if self._budget is None else self._budget / self._source.length

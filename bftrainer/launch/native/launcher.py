@@ -109,6 +109,16 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             self._relay(launched, node, what)
         elif isinstance(what, said.Broken):
             self._broken(launched, what)
+        elif isinstance(what, said.Busy) and what.generation == launched.published:
+            self._busy(launched, node, what)
+
+    def _busy(self, launched: NativeTrainer, node: str, busy: said.Busy) -> None:
+        """The others are to wait for a member. No speed is measured meanwhile, and it counts as no hang."""
+        launched.window_from = None
+        self._deadlines.busy(launched, busy.seconds)
+        for peer in launched.members:
+            if peer != node:
+                self._link.send(peer, orders.busy(launched.id, node, busy.seconds))
 
     def _relay(self, launched: NativeTrainer, node: str, entry: said.Kv) -> None:
         """An entry of the rendezvous goes to all other members of its generation."""

@@ -140,6 +140,14 @@ class Broken(OfWorker):
     reason: Text
 
 
+class Busy(OfWorker):
+    """The script works apart from the others, for `seconds` at most; 0: not any more. The others wait."""
+
+    type: Literal["busy"]
+    generation: Count
+    seconds: Seconds
+
+
 class Kv(OfWorker):
     """An entry of a generation's rendezvous. The daemon passes it on unread to all other members."""
 
@@ -225,7 +233,18 @@ class Running(Schema):
 # reading them
 
 FromWorker = (
-    Attached | Ready | Joined | CaughtUp | Progress | FreshMetrics | Resumed | Finished | Left | Broken | Kv
+    Attached
+    | Ready
+    | Joined
+    | CaughtUp
+    | Progress
+    | FreshMetrics
+    | Resumed
+    | Finished
+    | Left
+    | Broken
+    | Busy
+    | Kv
 )
 """What a worker says."""
 Said = FromWorker | Exited

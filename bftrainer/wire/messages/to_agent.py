@@ -81,6 +81,15 @@ class RelayedKv(Schema):
     value: Any
 
 
+class RelayedBusy(Schema):
+    """`Busy` of the member on `node`. Goes on to the worker."""
+
+    type: Literal["busy"]
+    trainer: int
+    node: str
+    seconds: float
+
+
 class Stop(Schema):
     """End a trainer's worker, and kill it after `grace_s`. It is told "stop"; a gated one gets SIGTERM."""
 

@@ -21,11 +21,15 @@ from bftrainer.elastic.state.state import TrainingState
 
 
 def test_the_roll_tells_who_works_who_lacks_and_what_all_of_these_know() -> None:
-    assert read_roll([[8, 1, 0], [8, 1, 0], [0, 1, 0]]) == Roll(7, (0, 1), (2,), 0)
-    assert read_roll([[7, 1, 0], [8, 1, 0], [0, 8, 50], [0, 8, 40]]).offset == 0, "one starts anew"
-    assert read_roll([[8, 1, 0], [0, 8, 50], [0, 8, 40]]) == Roll(7, (0,), (1, 2), 40)
-    assert read_roll([[8, 1, 0], [0, 7, 50]]).offset == 0, "it missed a step"
-    assert read_roll([[0, 8, 50], [0, 1, 0]]) == Roll(None, (), (0, 1), 0)
+    assert read_roll([[8, 1, 0, 0, 0], [8, 1, 0, 0, 0], [0, 1, 0, 0, 0]]) == Roll(7, (0, 1), (2,), 0)
+    assert read_roll([[7, 1, 0, 0, 0], [8, 1, 0, 0, 0], [0, 8, 50, 0, 0], [0, 8, 40, 0, 0]]).offset == 0, (
+        "one starts anew"
+    )
+    assert read_roll([[8, 1, 0, 0, 0], [0, 8, 50, 0, 0], [0, 8, 40, 0, 0]]) == Roll(7, (0,), (1, 2), 40)
+    assert read_roll([[8, 1, 0, 0, 0], [0, 7, 50, 0, 0]]).offset == 0, "it missed a step"
+    assert read_roll([[0, 8, 50, 0, 0], [0, 1, 0, 0, 0]]) == Roll(None, (), (0, 1), 0)
+    waited = read_roll([[8, 1, 0, 0, 3_000_000], [8, 1, 0, 1, 500_000], [0, 1, 0, 0, 0]])
+    assert (waited.waited_s, waited.is_stopped) == (0.5, True), "what the last one did is no pause"
 
 
 @settings(deadline=None)

@@ -16,6 +16,8 @@ from bftrainer.elastic.member_group import MemberGroup
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.members.patience import Patience
+from bftrainer.elastic.state.compare import NOTHING, Comparison
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.state.stream import ANY
 from bftrainer.elastic.train.rng import derived
@@ -33,7 +35,15 @@ def member(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Member]:
     state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
     state.position = Position(step=7, samples=70)
     with agent_of(monkeypatch, tmp_path) as (agent, orders):
-        found = MemberGroup(orders, state, lambda: None, streams=True, device=torch.device("cpu"))
+        found = MemberGroup(
+            orders,
+            state,
+            lambda: None,
+            streams=True,
+            device=torch.device("cpu"),
+            comparison=Comparison(state, 0),
+            patience=Patience(),
+        )
         found.group = Group(3, 0, 2)
         found._hand_over.working = (0, 1)
         found._membership.channel.start()
@@ -62,7 +72,7 @@ def test_members_switch_when_all_offer_the_same_generation(
     entered: list[int] = []
     monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
     monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
-    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY, 1, ANY, ANY])
+    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY, 1, NOTHING, NOTHING])
     found._flag = (flag, Pending(None))
     found.taken(Position(step=6, samples=60))
     assert entered == switched

@@ -12,6 +12,7 @@ import torch
 
 from bftrainer.elastic.members.group import GroupBroken
 from bftrainer.elastic.members.membership import Leave, Membership
+from bftrainer.elastic.members.patience import Patience
 from tests.support.agent_end import AgentEnd, agent_of, until
 
 ALONE = {"members": ["a"], "leaving": []}
@@ -23,7 +24,7 @@ def agent_and_membership(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[tuple[AgentEnd, Membership]]:
     with agent_of(monkeypatch, tmp_path) as (agent, orders):
-        membership = Membership(orders, CPU)
+        membership = Membership(orders, CPU, Patience())
         membership.channel.start()
         yield agent, membership
 

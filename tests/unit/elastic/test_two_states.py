@@ -12,6 +12,7 @@ from bftrainer.elastic.state import state as states
 from bftrainer.elastic.state.handover import HandOver
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
+from tests.support.stage_parts import Kept
 from tests.support.two_ranks import on_two_ranks
 
 
@@ -22,7 +23,8 @@ def made(rank: int) -> TrainingState:
     model[2].requires_grad_(False)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-    state = TrainingState({"model": model, "optimizer": optimizer, "scheduler": scheduler})
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "kept": Kept()}
+    state = TrainingState(parts)
     if rank == 0:
         for _ in range(3):
             step(state, torch.Generator().manual_seed(7))
@@ -78,6 +80,8 @@ def streamed(group: Group, wrong_at: int | None = None) -> tuple[dict[str, objec
             with torch.no_grad():
                 state.parameters()[0].add_(1.0)
         step(state, generator)
+        if group.rank in hand_over.working:  # the body of the script's loop, which does not run on a shadow
+            state.parts["kept"].steps += 1  # type: ignore[attr-defined]
     hand_over.close()
     return state.snapshot(), shared, received
 
@@ -100,6 +104,7 @@ def test_a_stream_brings_everything_while_both_take_steps(monkeypatch: pytest.Mo
     assert_same(one, other)
     assert shared == sorted(shared), "it shares the samples from some step on"
     assert 5 < shared.index(True) < 30
+    assert one["parts"]["kept"] == {"steps": 40}  # type: ignore[index]
     assert received > 3 * 4 * 2100, "parameters, and two tensors of the optimiser"
 
 

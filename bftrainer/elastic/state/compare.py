@@ -1,0 +1,150 @@
+"""A cheap comparison of the nodes' states, now and then: before a training is in vain, it is found out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.leaves import Leaf, Sample, leaves_of, sample
+from bftrainer.elastic.state.packing import from_bytes, to_bytes
+from bftrainer.elastic.state.state import TrainingState
+
+log = logging.getLogger(__name__)
+
+NOTHING = 1 << 62
+"""Above every digest: from a rank that does not take part."""
+OUTSIDE = " outside of the run"
+CAUSES = (
+    "Usual causes: a scheduler that the script steps by itself, an optimizer or an object with a state that "
+    "the run does not have (give them as scheduler=, optimizer= or parts=); a part that is changed on some "
+    "nodes only, under `if run.rank == 0` or in the loop's body (use run.after_step); weights changed by a "
+    "node's own data or random numbers. Name what may differ in elastic.Run(..., may_differ=[...]). See "
+    "docs/your-script.md"
+)
+
+
+class ReplicasDiffer(RuntimeError):  # noqa: N818  a state of the training
+    """The nodes do not have the same state any more: what comes out of the training would be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The entry in which a rank differs most from the first, its values there and here, and how many do."""
+
+    name: str
+    theirs: float
+    mine: float
+    count: int
+
+
+class Comparison:
+    """Compares the states of the ranks that share the samples every `every` steps; 0: never.
+
+    Entries whose names are like one of `may_differ` are left out.
+    """
+
+    def __init__(self, state: TrainingState, every: int, may_differ: Sequence[str] = ()) -> None:
+        self._state, self._every, self._may_differ = state, every, tuple(may_differ)
+        self._others: list[torch.optim.Optimizer] = []  # that step parameters, and are not the run's
+        self._told = False
+
+    def watch(self) -> None:
+        """From now on, find optimisers that the run does not have, as they step."""
+        own = {id(part) for part in self._state.parts.values()}
+
+        def seen(optimizer: torch.optim.Optimizer, *_: object) -> None:
+            if id(optimizer) not in own and not any(each is optimizer for each in self._others):
+                self._others.append(optimizer)
+
+        register_optimizer_step_post_hook(seen)
+
+    def is_due(self, step: int) -> bool:
+        """Whether the states after so many steps are to be compared."""
+        return self._every > 0 and step % self._every == 0
+
+    def digest(self) -> int:
+        """A number that is the same on all ranks, if their states are."""
+        return self._sample().digest()
+
+    def explain(self, group: Group, working: Sequence[int]) -> None:
+        """The digests differ: find out in what. All ranks of the group take part.
+
+        Raises:
+            ReplicasDiffer: on all ranks, if it is more than rounding.
+            GroupBroken: a member was lost meanwhile.
+        """
+        mine, first = self._sample(), working[0]
+        theirs = _broadcast(group, mine, first)
+        found = difference(theirs, mine) if group.rank in working else None
+        rows = torch.zeros(group.size, 4, dtype=torch.float64)
+        if found is not None:
+            index = float(theirs.names.index(found.name) if found.name in theirs.names else -1)
+            rows[group.rank] = torch.tensor([found.count, index, found.theirs, found.mine], dtype=rows.dtype)
+        group.all_reduce(rows)
+        for rank, (count, index, there, here) in enumerate(rows.tolist()):
+            if count:
+                name = theirs.names[int(index)] if index >= 0 else "an entry that rank 0 does not have"
+                more = f", and {int(count) - 1} more entries differ" if count > 1 else ""
+                raise ReplicasDiffer(
+                    f"after step {self._state.position.step} the nodes do not have the same state: {name} is "
+                    f"{there:.9g} on rank {working.index(first)}, {here:.9g} on rank {rank}{more}. {CAUSES}"
+                )
+        if not self._told:
+            self._told = True
+            log.warning("the nodes' states differ by rounding; that is as expected on different hardware")
+
+    def _sample(self) -> Sample:
+        found = [*leaves_of(self._state.parts), *self._outside()]
+        return sample(leaf for leaf in found if not self._is_free(leaf.name))
+
+    def _outside(self) -> list[Leaf]:
+        return [
+            Leaf(f"parameter {number} of {type(optimizer).__name__} no. {which + 1}{OUTSIDE}", p)
+            for which, optimizer in enumerate(self._others)
+            for number, p in enumerate(p for group in optimizer.param_groups for p in group["params"])
+        ]
+
+    def _is_free(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._may_differ)
+
+
+def difference(theirs: Sample, mine: Sample) -> Difference | None:
+    """In what a sample differs from another by more than rounding; None: in nothing."""
+    there = {name: values for name, values, _ in theirs.entries()}
+    found: list[tuple[float, str, float, float]] = []
+    for name, here, allowed in mine.entries():
+        other = there.pop(name, None)
+        if other is None and OUTSIDE in name:
+            continue  # it has not stepped on that rank yet
+        if other is None or other.shape != here.shape:
+            found.append((float("inf"), name, float("nan"), float("nan")))
+            continue
+        size = max(float(other.abs().nan_to_num().max()), float(here.abs().nan_to_num().max()))
+        apart = (other - here).abs()
+        apart[(other == here) | (other.isnan() & here.isnan())] = 0.0
+        worst = int(apart.nan_to_num(float("inf")).argmax())
+        if not float(apart[worst]) <= allowed * size:
+            found.append((float(apart[worst]) / (size or 1.0), name, float(other[worst]), float(here[worst])))
+    found += [(float("inf"), name, float("nan"), float("nan")) for name in there if OUTSIDE not in name]
+    if not found:
+        return None
+    numbers = [one for one in found if one[1].startswith(("optimizer", "scheduler")) and " of " not in one[1]]
+    _, name, other_value, value = max(numbers or found, key=lambda one: one[0])
+    return Difference(name, other_value, value, len(found))
+
+
+def _broadcast(group: Group, mine: Sample, source: int) -> Sample:
+    """The sample of rank `source`, on all ranks."""
+    blob = to_bytes([[*mine.names], [*mine.sizes], [*mine.allowed], mine.values])
+    size = torch.tensor([len(blob)])
+    group.broadcast(size, source)
+    data = blob if group.rank == source else torch.empty(int(size), dtype=torch.uint8)
+    group.broadcast(data, source)
+    names, sizes, allowed, values = from_bytes(data)
+    return Sample(tuple(names), tuple(sizes), tuple(allowed), values)

@@ -1,0 +1,121 @@
+"""What differs between the states of two ranks is found, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.compare import Comparison, ReplicasDiffer
+from bftrainer.elastic.state.leaves import leaves_of, sample
+from bftrainer.elastic.state.state import TrainingState
+from tests.support.two_ranks import on_two_ranks
+
+
+class Own:
+    def __init__(self) -> None:
+        self.count = 3
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"count": self.count, "nested": [{"x": torch.ones(2)}], "text": "a"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.count = state_dict["count"]
+
+
+def made() -> TrainingState:
+    generator = torch.Generator().manual_seed(0)
+    conv = torch.nn.Conv2d(3, 8, 3)
+    model = torch.nn.Sequential(conv, torch.nn.BatchNorm2d(8), torch.nn.Linear(40, 50))
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.register_buffer("scale", torch.ones(3))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for p in model.parameters():
+        with torch.no_grad():
+            p.copy_(torch.randn(p.shape, generator=generator))
+        p.grad = torch.randn(p.shape, generator=generator)
+    optimizer.step()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    return TrainingState({"model": model, "optimizer": optimizer, "scheduler": scheduler, "own": Own()})
+
+
+def found(change: Callable[[Any], object], may_differ: tuple[str, ...] = ()) -> list[str]:
+    """What two ranks are told when rank 1's state is changed so; nothing if their digests are the same."""
+
+    def compared(group: Group) -> str:
+        state = made()
+        if group.rank == 1:
+            change(state)
+        comparison = Comparison(state, 10, may_differ)
+        table = torch.zeros(2, dtype=torch.int64)
+        table[group.rank] = comparison.digest()
+        group.all_reduce(table)
+        if table[0] == table[1]:
+            return ""
+        try:
+            comparison.explain(group, (0, 1))
+        except ReplicasDiffer as error:
+            return str(error)
+        return "rounding"
+
+    return list(on_two_ranks(compared))
+
+
+def edit(part: str, name: str, by: Callable[[torch.Tensor], Any]) -> Callable[[Any], object]:
+    def change(state: TrainingState) -> None:
+        tensor = state.parts[part].state_dict()[name]
+        with torch.no_grad():
+            tensor.view(-1)[0] = by(tensor.view(-1)[0])
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (edit("model", "2.weight", lambda x: x + 1.0), "model.2.weight is "),
+        (edit("model", "scale", lambda x: x * 1.1), "model.scale is 1 on rank 0, 1.1"),
+        (edit("model", "2.bias", lambda x: float("nan")), "model.2.bias is "),
+        (lambda s: s.parts["optimizer"].param_groups[0].update(lr=0.1), "lr is 0.01 on rank 0, 0.1 on"),
+        (
+            lambda s: setattr(s.parts["scheduler"], "last_epoch", 1),
+            "scheduler.last_epoch is 0 on rank 0, 1 on rank 1",
+        ),
+        (lambda s: setattr(s.parts["own"], "count", 4), "own.count is 3 on rank 0, 4 on rank 1"),
+        (lambda s: s.parts["optimizer"].state.clear(), "more entries differ"),
+    ],
+)
+def test_a_difference_is_named_on_both_ranks(change: Any, words: str) -> None:
+    one, other = found(change)
+    assert one == other
+    assert words in one and "Usual causes" in one and "docs/your-script.md" in one
+
+
+def test_what_may_differ_does() -> None:
+    assert found(lambda state: None) == ["", ""]
+    statistics = edit("model", "1.running_mean", lambda x: x + 1.0)
+    assert found(statistics) == ["", ""], "statistics of normalisation layers are each node's own"
+    assert found(edit("model", "scale", lambda x: 2.0), ("model.sc*",)) == ["", ""]
+    assert found(edit("model", "2.weight", lambda x: x * (1.0 + 1e-6))) == ["rounding"] * 2
+
+
+def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> None:
+    comparison = Comparison(made(), 10)
+    comparison.watch()
+    other = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([other], lr=0.5)
+    other.grad = torch.ones(3)
+    before = comparison.digest()
+    optimizer.step()
+    assert comparison.digest() != before
+    assert "parameter 0 of SGD no. 1 outside of the run" in comparison._sample().names
+
+
+def test_few_elements_of_every_tensor_are_looked_at() -> None:
+    taken = sample(leaves_of(made().parts))
+    assert max(taken.sizes) == 64
+    assert len(taken.names) == len(set(taken.names))
+    assert [name for name in taken.names if name.startswith("own")] == ["own.count", "own.nested[0].x"]
