@@ -159,6 +159,10 @@ class Launcher(Executor, Workers, Protocol):
         """Node -> phase of the trainer's workers that may still be there; empty if it is not known."""
         ...
 
+    def note(self, trainer: int) -> str:
+        """What a trainer's user should know of its start, with what to do; empty if nothing."""
+        ...
+
     def views(self, trainer: int) -> Mapping[str, WorkerState]:
         """Node -> worker of a known trainer, as far as agents have reported."""
         ...

@@ -65,6 +65,7 @@ class Worker:
         self._node, self._address, self._warm = node, address, warm
         self._said, self._over = said, over
         self._channel: socket.socket | None = None  # the worker's end, until it has it
+        self._inode = 0  # of the worker's end
         self._output = -1
         self._writer: asyncio.StreamWriter | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
@@ -83,6 +84,7 @@ class Worker:
         own_folder(path.parent)
         self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         ours, self._channel = socket.socketpair()
+        self._inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader))]
         environ, gated = self._environment({}), self.order["gated"]
@@ -197,6 +199,8 @@ class Worker:
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         worker = {
             "fd": -1,
+            "socket": self._inode,
+            "leads": True,
             "trainer": self.trainer,
             "node": self._node,
             "generation": self.run or self.generation,

@@ -17,7 +17,7 @@ from bftrainer.cli.shared.worker_phases import phases
 COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done", "samples/s", "metrics")
 
 EXPLAINED = 10
-"""Of so many trainers the list says why they wait."""
+"""Of so many trainers the list says why they wait, or what is odd."""
 
 
 @click.command("list")
@@ -49,6 +49,8 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
     else:
         empty = "no trainers; bftrainer submit SPEC adds one" if not listed.ended_left_out else ""
         print_table(COLUMNS, [row(t) for t in found], empty=empty)
+    for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
+        say(f"{t['name']} ({t['id']}): {t['note']}")
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
     if not as_json:
         for t in never[:EXPLAINED]:

@@ -49,6 +49,8 @@ def command(
     if as_json:
         print_json({name: part.text for name, part in found.items()})
         return
+    if shown.get("note"):
+        say(f"note: {shown['note']}", err=True)
     if not found and not follow:
         say("nothing has been printed yet")
     while True:

@@ -27,6 +27,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     lines = {
         "trainer": f"{t['id']}  {t['name']}  of {t['user']}",
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
+        **({"note": t["note"]} if t.get("note") else {}),
         "nodes": f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
         f"allowed: {t['n_min']}..{t['n_max']})",
         "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"

@@ -334,7 +334,9 @@ def _launchers(
         store_id=_store_id(store),
         grace_s=own.stop_grace_s,
         clock=clock.now,
-        limits=Limits(start_s=own.start_timeout_s, progress_s=own.progress_timeout_s),
+        limits=Limits(
+            start_s=own.start_timeout_s, progress_s=own.progress_timeout_s, silent_s=own.silent_start_s
+        ),
         bounds=Bounds(metrics=own.max_metrics, hit=hit),
     )
 

@@ -41,10 +41,12 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What trainers do at one moment: the engine's state, and the workers of those that are asked for."""
+    """What trainers do at one moment: the engine's state, and the workers of those that are asked for, with
+    what their launchers have to tell."""
 
     state: State
     workers: Mapping[int, dict[str, str]]
+    notes: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,11 @@ class Trainers:
 
     def moment(self, trainers: Sequence[TrainerSummary]) -> Moment:
         """What these trainers do now."""
-        return Moment(state=self.runner.state, workers={t.id: self.launcher.workers(t.id) for t in trainers})
+        return Moment(
+            state=self.runner.state,
+            workers={t.id: self.launcher.workers(t.id) for t in trainers},
+            notes={t.id: self.launcher.note(t.id) for t in trainers},
+        )
 
     def view(self, stored: TrainerSummary, moment: Moment) -> TrainerView:
         """A trainer's line in a list. Any thread may call it."""
@@ -107,6 +113,7 @@ class Trainers:
             return trainer_view(over, None, None, moment.workers.get(over.id, {}))
         live = moment.state.active.get(stored.id)
         view = trainer_view(stored, live, self.journal.latest(stored.id), moment.workers.get(stored.id, {}))
+        view["note"] = moment.notes.get(stored.id, "")
         if stored.id in moment.state.waiting:  # whatever the daemon before had stored
             view["status"] = TrainerStatus.WAITING.value
         unfinished = moment.state.trainer(stored.id)

@@ -34,13 +34,14 @@ class SubmittedView(TypedDict):
 
 
 class TrainerView(TypedDict):
-    """A trainer's line in a list."""
+    """A trainer's line in a list. `note`: what its user should know of it now, with what to do."""
 
     id: int
     name: str
     user: str
     status: str
     reason: str
+    note: str
     nodes: list[str]
     members: list[str]
     workers: dict[str, str]
@@ -170,6 +171,7 @@ def trainer_view(
         "user": stored.user,
         "status": live.status.value if live else stored.status.value,
         "reason": stored.reason,
+        "note": "",
         "nodes": sorted(live.nodes) if live else [],
         "members": list(live.members) if live else [],
         "workers": workers,

@@ -19,6 +19,7 @@ In a script started by hand, the script decides how much work there is, and wher
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -59,6 +60,7 @@ class Job:
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
             self._channel.send("attached")
+            atexit.register(self._say_last)
 
     @property
     def samples(self) -> int | None:
@@ -212,8 +214,15 @@ class Job:
         ends."""
         self._say("left", step=step, samples=samples, epoch=epoch, metrics=metrics)
 
+    def _say_last(self) -> None:
+        """Report the last step of a process that ends, unless it has said what it has saved: how far it came
+        counts where it fails."""
+        if self._channel is not None and _rank() == 0 and self._said.get("step") != self._last.get("step"):
+            self._channel.send("progress", **self._last, rate=None, problem="")
+
     def _say(self, kind: str, *, step: int, samples: int, epoch: int, metrics: Mapping[str, float]) -> None:
         self._metrics.keep(metrics)
+        self._said = self._last
         if self._channel is not None and _rank() == 0:
             self._channel.send(
                 kind,
@@ -246,12 +255,15 @@ def attach(folder: str | Path | None = None) -> Job:
     membership, while the members train on.
 
     Raises:
-        RuntimeError: called after `hvd.init()`, or Horovod's driver is gone.
+        RuntimeError: called after `hvd.init()`, or Horovod's driver is gone; or another program has started
+            this process, not bftrainer.
         SystemExit: this worker is not needed any more; the code is 0.
     """
     global _job  # noqa: PLW0603  a process has one job
     if _job is None:
         orders = Orders.from_environment()
+        if orders is not None:
+            orders.expect_signals()
         if orders is not None and place.is_wanted():
             place.take(orders.address)
         _job = Job(orders, Path(folder) if folder else None)

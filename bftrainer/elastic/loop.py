@@ -146,9 +146,10 @@ class Run(Steps):
                 yield from self._one_step()
         except Leave:
             self._peers.leave()
-        except GeneratorExit:  # the script broke out of its loop: its own end
+        except GeneratorExit:  # the script broke out of its loop, or an error did
             self._close_turn()
-            self._peers.broke_off()
+            if self._turn is None or not self._turn.is_torn:
+                self._peers.broke_off()
             raise
         finally:
             self._batches.stop()

@@ -57,6 +57,7 @@ class MemberGroup(SingleProcess):
         self._comparison = comparison
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
         self._is_broken = self._wants_stop = False
+        self._committed: Position | None = None  # the last position that all members have reached for sure
         self._flag: tuple[torch.Tensor, Pending] | None = None
         self._step_done_at = time.monotonic()
 
@@ -128,7 +129,7 @@ class MemberGroup(SingleProcess):
         """
         self._step_done_at = time.monotonic()
         if self.place == 0:  # what rank 0 reports is what all members have taken for sure
-            committed = self._state.position if self.group.size == 1 else before
+            committed = self._committed = self._state.position if self.group.size == 1 else before
             self._progress.after_step(committed, self._step_done_at, self.group.generation, self.size)
         if self._flag is None:
             return
@@ -232,14 +233,18 @@ class MemberGroup(SingleProcess):
         except GroupBroken as error:
             self.lost(error)
             return False
-        self._tell("finished")
+        self._tell_finished()
         return True
 
     def broke_off(self) -> None:
-        """The script has left its loop by itself: that ends the run, unless the spec has a `work`."""
+        """The script has left its loop, by a `break` or an error: that ends the run, unless the spec has a
+        `work`. The process's exit code will say whether it ends well."""
         if self.budget is None:
             self._progress.save(self.group.generation)
-            self._tell("finished")
+            self._tell_finished()
+        elif self.place == 0 and self._committed is not None:  # the exact place counts against the program
+            about = (self.group.generation, self.size, self._committed)
+            self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
         """As `SingleProcess.busy`: said to the daemon, too. The speed is measured anew from its end on."""
@@ -256,6 +261,9 @@ class MemberGroup(SingleProcess):
         self._progress.metrics.keep(metrics)
         if now and self.place == 0:
             self._tell("metrics")
+
+    def _tell_finished(self) -> None:
+        self._tell("finished", rank=self.size if self.place is None else self.place)
 
     def _tell(self, kind: str, **more: Any) -> None:
         self._progress.tell(kind, self.group.generation, self.size, self._state.position, **more)

@@ -177,7 +177,9 @@ class Steps(RunView):
             self._update.clear()
             turn.broken = error
             return False
+        turn.is_torn = True
         self._update.take(name, turn.before.step)
+        turn.is_torn = False
         return True
 
     def _advance(self, stepped: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +15,13 @@ from bftrainer.launch.known import KnownTrainers
 from bftrainer.ports import Link
 from bftrainer.wire.phases import Phase
 
+log = logging.getLogger(__name__)
+
 OBEYS_S = 60.0
 """An agent that has not ended a worker for so long after it was told to is believed no more."""
+
+PARTED_S = 5.0
+"""A worker that has left its loop as rank 0 did has said so by then."""
 
 Later = Callable[[float, Callable[[], None]], object]
 """Calls a function after so many seconds."""
@@ -29,13 +35,15 @@ def call_later(delay_s: float, do: Callable[[], None]) -> object:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How long a worker may take to be ready or to join (`start_s`), and how long a trainer may say nothing
-    of its progress, or a worker stay when the work is done (`progress_s`). None: no limit.
+    of its progress, or a worker stay when the work is done (`progress_s`). After `silent_s`, the user is told
+    of a worker that is not ready. None: no limit.
 
     `later` and `now` are on a monotonic clock.
     """
 
     start_s: float | None = None
     progress_s: float | None = None
+    silent_s: float | None = None
     later: Later = call_later
     now: Callable[[], float] = time.monotonic
 
@@ -62,9 +70,24 @@ class Deadlines(Generic[T]):
         """A worker was told to start; `what` it has not done if it stays in this phase for too long."""
         view, limit_s = launched.workers[node], self.limits.start_s
         phase = view.phase
+        self._tell_if_silent(launched, node)
         if limit_s is not None and phase in (Phase.STARTING, Phase.JOINING):
             reason, wait_s = f"{what} within {limit_s:g} s", limit_s + orders.delay_s(view)
             self._unless(launched, node, wait_s, reason, lambda: view.phase != phase)
+
+    def _tell_if_silent(self, launched: T, node: str) -> None:
+        """A worker was told to start; its user is told if its script is not ready for long."""
+        view, limit_s = launched.workers[node], self.limits.silent_s
+        if limit_s is None or view.phase != Phase.STARTING:
+            return
+
+        def check() -> None:
+            if self._there(launched, node, view) and view.phase == Phase.STARTING:
+                before, view.silent = launched.note, True
+                if launched.note and not before:
+                    log.warning("trainer %d: %s", launched.id, launched.note)
+
+        self.limits.later(limit_s + orders.delay_s(view), check)
 
     def taken_over(self, launched: T, node: str) -> None:
         """A worker that an earlier daemon started goes on."""
@@ -87,6 +110,14 @@ class Deadlines(Generic[T]):
             if limit_s is not None and view.phase == Phase.FINISHED:
                 reason = f"the work was done, and its process did not end within {limit_s:g} s"
                 self._unless(launched, node, limit_s, reason, lambda: False)
+
+    def parted(self, launched: T) -> None:
+        """Rank 0 has ended well: workers that are still in their loops will never meet it again."""
+        for node, view in launched.workers.items():
+            if view.phase == Phase.MEMBER:
+                reason = f"rank 0 had left its loop for {PARTED_S:g} s, and ended"
+                left = lambda own=view: own.phase != Phase.MEMBER  # noqa: E731
+                self._unless(launched, node, PARTED_S, reason, left)
 
     def _unless(self, launched: T, node: str, wait_s: float, reason: str, done: Callable[[], bool]) -> None:
         """Have a worker killed after `wait_s`, if it is there and not `done`."""

@@ -35,8 +35,11 @@ class WorkerView:
     heard: int = 0  # the latest generation that it said anything about
     overdue: str = ""  # why its time was up, if it was: it is being killed for that
     left: bool = False  # it has nothing, or has written down what it had: it can be killed
+    silent: bool = False  # its script has not been ready for long
+    repeated: bool = False  # it is ended because rank 0 did not end well: the script's last part runs again
 
 
+REPEATED = "rank 0 did not end well after the work was done: what the script has after its loop runs again"
 RECENT_S = 60.0
 FREE_DEATHS = 2
 """So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
@@ -78,9 +81,11 @@ class WorkersByNode:
 
 @dataclass(slots=True)
 class LaunchedTrainer:
-    """A trainer as the launcher knows it. `slow_start` is what a worker has not done that is not ready."""
+    """A trainer as the launcher knows it. `slow_start` is what a worker has not done that is not ready, and
+    `silent_start` what its user is told meanwhile."""
 
     slow_start: ClassVar[str] = "was not ready"
+    silent_start: ClassVar[str] = "its worker is not ready yet"
 
     id: int
     spec: TrainerSpec
@@ -95,7 +100,9 @@ class LaunchedTrainer:
     window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
     init_s: float | None = None  # of the newcomers that will join next
-    finished: bool = False
+    finisher: str = ""  # the node of rank 0, once that has said that the work is done
+    succeeded: bool = False  # and then ended with exit code 0
+    ending: str = "its work is done"  # why it ends, once it has succeeded
     reported: Progress | None = None
     pauses: Counter[tuple[int, str]] = field(
         default_factory=Counter
@@ -169,15 +176,30 @@ class LaunchedTrainer:
         return kind
 
     @property
+    def finished(self) -> bool:
+        """Whether the work is done. Rank 0 may still run what its script has after the loop."""
+        return self.succeeded or bool(self.finisher)
+
+    @property
+    def note(self) -> str:
+        """What its user should know of a script that is not ready for long; empty if nothing."""
+        if self.confirmed or self.members:
+            return ""  # it has been ready before, elsewhere
+        silent = sorted(n for n, v in self._workers.items() if v.silent and v.phase == Phase.STARTING)
+        return f"on {', '.join(silent)} {self.silent_start}" if silent else ""
+
+    @property
     def completed(self) -> bool:
-        """Whether the work is done and the last member that did it has exited."""
+        """Whether rank 0 has ended well, and the last of the other members has ended."""
         at_work = (Phase.MEMBER, Phase.FINISHED)
-        return self.finished and not any(view.phase in at_work for view in self._workers.values())
+        return self.succeeded and not any(view.phase in at_work for view in self._workers.values())
 
     def why_lost(self, view: WorkerView, code: int, reason: str) -> tuple[str, bool]:
         """Why a worker is lost that ended with an exit code, and whether its program is to blame."""
         if view.overdue:
             return view.overdue, True
+        if view.repeated:
+            return REPEATED, False
         if code == 0:
             return self.fell_short(), True
         why = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
@@ -185,4 +207,6 @@ class LaunchedTrainer:
 
     def fell_short(self) -> str:
         """The reason for a loss where a program ended with exit code 0 and work left."""
+        if self.spec.samples is None:
+            return "the program ended by itself (exit code 0) while rank 0 went on"
         return f"the program ended by itself after {self.samples} of {self.spec.samples} samples"

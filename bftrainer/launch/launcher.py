@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import time as wall
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, TypeVar
 
 from bftrainer.launch import orders
 from bftrainer.launch.deadlines import Deadlines, Limits
+from bftrainer.launch.ends import Ends
 from bftrainer.launch.folders import Folders
 from bftrainer.launch.job import Bounds, LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
@@ -29,7 +30,7 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Emit, Journal, Link
 from bftrainer.wire.messages import from_agent as said
 from bftrainer.wire.messages.from_agent import Report, Running
-from bftrainer.wire.phases import Phase
+from bftrainer.wire.phases import ENDED, Phase
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ NO_LIMITS = Limits()
 T = TypeVar("T", bound=LaunchedTrainer)
 
 
-class AgentLauncher(ABC, Generic[T]):
+class AgentLauncher(Ends[T]):
     """All of a launcher but `_carry_out`: how a membership becomes real.
 
     `perform` takes the engine's actions; the agents' messages come in through `agent_up`, `agent_down` and
@@ -111,7 +112,7 @@ class AgentLauncher(ABC, Generic[T]):
         launched = self.known[action.trainer]
         match action:
             case StartWorker():
-                if not launched.finished:
+                if not launched.succeeded:
                     launched.begin(action, self._clock())
                     self._send_start(launched, action.node)
             case StopWorker():
@@ -146,7 +147,7 @@ class AgentLauncher(ABC, Generic[T]):
                 launched.drop(node)  # what it waited for has been called off
             elif not view.sent:
                 self._send_start(launched, node)
-            elif launched.id not in there:
+            elif launched.id not in there and view.phase not in ENDED:
                 self._gone(launched, node, "its agent does not have it", blame=False)
         self.known.prune()
         self._warm(node)
@@ -167,10 +168,12 @@ class AgentLauncher(ABC, Generic[T]):
     def agent_down(self, node: str, *, blame: bool = False) -> None:
         """A node is gone with all on it, or with what was to start there; see `Workers`. Idempotent."""
         for launched, view in self.known.at(node):
-            if blame and view.sent:
+            if blame and view.sent and launched.finisher in ("", node):
                 self._gone(launched, node, "its pilot died with it, not for the first time", blame=True)
             else:
                 launched.lose(node)
+                if launched.finisher == node:
+                    self._repeat(launched)
                 self._vacated(launched)
         self.known.prune()
 
@@ -208,13 +211,14 @@ class AgentLauncher(ABC, Generic[T]):
             case said.FreshMetrics() if current:
                 self._reports.metrics(launched, what)
             case said.Finished() if current:
-                self._finished(launched, view, what)
+                self._finished(launched, node, view, what)
 
     # actions into messages
 
     def _send_start(self, launched: T, node: str) -> None:
-        """Have a worker started, now or when its agent connects."""
-        if self._link.serves(node, launched.spec):
+        """Have a worker started, now or when its agent connects; not while rank 0 runs what comes after the
+        work."""
+        if self._link.serves(node, launched.spec) and not launched.finished:
             launched.workers[node].sent = True
             self._link.send(node, orders.start(launched, node, self._folders, self._how))
             self._deadlines.starts(launched, node, launched.slow_start)
@@ -228,24 +232,9 @@ class AgentLauncher(ABC, Generic[T]):
         if spec is not None:
             self._link.send(node, orders.warm(spec))
 
-    def _dismiss(self, launched: T, node: str) -> None:
-        """A member is to leave; it is told so with the membership."""
-        launched.workers[node].phase = Phase.LEAVING
-
     @abstractmethod
     def _carry_out(self, launched: T, action: Regroup) -> None:
         """Make a membership real, now that it is the published one."""
-
-    def _stop(self, launched: T, node: str) -> None:
-        """End a worker that is no member."""
-        view = launched.workers.get(node)
-        if view is None:
-            return
-        if not view.sent:
-            launched.drop(node)
-            return
-        view.phase, view.left = Phase.LEAVING, True
-        self._link.send(node, orders.stop(launched.id, self._grace_s))
 
     # messages into events
 
@@ -253,41 +242,3 @@ class AgentLauncher(ABC, Generic[T]):
         if view.phase == Phase.STARTING:
             view.phase = Phase.READY
             self._reports.ready(launched, node, view)
-
-    def _finished(self, launched: T, view: WorkerView, standing: said.Finished) -> None:
-        """The work is done, as one of the members says."""
-        view.phase, launched.finished = Phase.FINISHED, True
-        self._reports.finished(launched, standing)
-        self._deadlines.finished(launched)
-
-    def _exited(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
-        """A worker's process has ended: as told, with the work done, or lost."""
-        if view.phase == Phase.LEAVING:
-            launched.drop(node)
-            if isinstance(end.last, said.Left):
-                self._reports.left(launched, end.last)
-            self._vacated(launched)
-            return
-        unheard = isinstance(end.last, said.Finished) and end.last.generation >= launched.confirmed
-        if isinstance(end.last, said.Finished) and unheard and not launched.finished:
-            self._finished(launched, view, end.last)  # said while there was no connection
-        if end.code == 0 and launched.spec.samples is None:
-            launched.finished = True
-        if launched.finished:
-            launched.drop(node)
-            self._vacated(launched)
-        else:
-            reason, blame = launched.why_lost(view, end.code, end.reason)
-            self._gone(launched, node, reason, blame=blame)
-
-    def _gone(self, launched: T, node: str, reason: str, *, blame: bool) -> None:
-        """A worker is gone and was not told to: report its loss, unless nothing is left to do."""
-        view = launched.lose(node)
-        if view.phase == Phase.LEAVING or launched.finished:
-            self._vacated(launched)
-            return
-        self._reports.lost(launched, node, view, reason, blame=blame)
-
-    def _vacated(self, launched: T) -> None:
-        """A worker is gone, and that is no loss to report."""
-        self._reports.check_finished(launched)

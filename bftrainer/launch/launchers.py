@@ -96,6 +96,11 @@ class Launchers:
         launcher = self._of(trainer)
         return launcher.known.workers(trainer) if launcher else {}
 
+    def note(self, trainer: int) -> str:
+        """What a trainer's user should know of its start; empty if nothing."""
+        launcher = self._of(trainer)
+        return launcher.known.note(trainer) if launcher else ""
+
     def any_workers(self) -> bool:
         """Whether any trainer's worker may still be there."""
         return any(launcher.known.any_workers() for launcher in self._by_name.values())

@@ -57,7 +57,7 @@ class Reports:
         )
 
     def check_finished(self, launched: LaunchedTrainer) -> None:
-        """A worker is gone: tell of the trainer's end if its work is done and all members have gone."""
+        """A worker is gone: tell of the trainer's end if it has come, see `LaunchedTrainer.completed`."""
         if not launched.completed:
             return
         self._emit(
@@ -66,7 +66,7 @@ class Reports:
                 trainer=launched.id,
                 generation=launched.published,
                 status=TrainerStatus.COMPLETED,
-                reason="its work is done",
+                reason=launched.ending,
             )
         )
 

@@ -98,6 +98,17 @@ class UserLimits(Section):
             told="the user, in `show` and in the worker's log",
         ),
     ] = 1800.0
+    silent_start_s: Annotated[
+        Positive | None,
+        Setting(
+            help="time after which a user is told of a script that is not ready; never: at no time",
+            more="A native script that never reaches `elastic.Run` runs on each node by itself, to its end.",
+            unit="s",
+            none_word="never",
+            at_bound="nothing: the workers go on",
+            told="the user, in `list`, `show` and `logs`, with what to do; the log",
+        ),
+    ] = 30.0
     progress_timeout_s: Annotated[
         Positive | None,
         Setting(

@@ -8,8 +8,7 @@ from enum import StrEnum
 class Phase(StrEnum):
     """A worker's phase: starting -> ready -> member -> finished, and leaving from any of them.
 
-    Agents report these five. The launchers that start a process anew for every membership keep three more
-    for themselves: joining, done and stopped.
+    Agents report these five. The launchers keep three more for themselves: joining, done and stopped.
     """
 
     STARTING = "starting"
@@ -21,11 +20,11 @@ class Phase(StrEnum):
     MEMBER = "member"
     """It trains."""
     FINISHED = "finished"
-    """It has done the trainer's work; its process is about to end."""
+    """It has done the trainer's work; its script runs what comes after that."""
     LEAVING = "leaving"
     """It has been told to leave, or to end."""
     DONE = "done"
-    """torchrun: its process has ended by itself with exit code 0; its node stays a member."""
+    """Its process has ended by itself, and rank 0 has yet to end; its node stays a member."""
     STOPPED = "stopped"
     """torchrun: its process was ended for a new run; its node stays a member."""
 

@@ -9,12 +9,22 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 VARIABLE = "BFTRAINER_WORKER"
+NOT_STARTED_BY_US = (
+    "bftrainer did not start this process: another program did (accelerate launch, torchrun, mpirun, a shell "
+    "script, a process that starts one for each GPU)"
+)
+INSTEAD = (
+    "Let the spec's command start the script itself, such as `command: python train.py`, with "
+    "`launcher: torchrun` for a script that uses torch.distributed: bftrainer starts a process on each node, "
+    "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. In a shell script, write `exec python train.py`."
+)
 AGENT_GONE = 70
 """Exit code of a worker whose agent has gone."""
 
@@ -37,12 +47,41 @@ class Orders:
     max_metrics: int = 100  # so many names of figures the daemon keeps
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own
+    socket: int = 0  # the inode of the connection, by which it is known again; 0: not told
+    leads: bool = False  # the agent has made the process that it started the leader of a process group
 
     @classmethod
     def from_environment(cls) -> Orders | None:
-        """The orders of this process, taken out of its environment; None if it was started by hand."""
+        """The orders of this process, taken out of its environment; None if it was started by hand.
+
+        Raises:
+            RuntimeError: another program stands between the agent and this process, and has closed the
+                connection.
+        """
         text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
-        return cls(**json.loads(text)) if text else None
+        if not text:
+            return None
+        orders = cls(**json.loads(text))
+        if not orders._is_connected():
+            raise RuntimeError(f"{NOT_STARTED_BY_US}, which closed the connection to bftrainer. {INSTEAD}")
+        return orders
+
+    def _is_connected(self) -> bool:
+        """Whether the descriptor is that of the connection: in another program's child it may be any file."""
+        try:
+            found = os.fstat(self.fd)
+        except OSError:
+            return False
+        return stat.S_ISSOCK(found.st_mode) and self.socket in (0, found.st_ino)
+
+    def expect_signals(self) -> None:
+        """See that this process is the one to which the agent sends SIGTERM.
+
+        Raises:
+            RuntimeError: it is not; another program has started it.
+        """
+        if self.leads and os.getpid() != os.getpgrp():
+            raise RuntimeError(f"{NOT_STARTED_BY_US}, which gets bftrainer's signals in its place. {INSTEAD}")
 
 
 class Channel:

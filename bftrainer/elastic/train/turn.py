@@ -17,6 +17,7 @@ class Turn:
     before: Position
     broken: GroupBroken | None = None  # why the step cannot be taken
     is_taken: bool = False
+    is_torn: bool = False  # an update has begun and not ended: by an error in it, the state is worth nothing
     calls: int = 0  # of `step`, on the last micro-batch
     asked: set[str] = field(default_factory=set)  # the optimisers to step after the present micro-batch
 

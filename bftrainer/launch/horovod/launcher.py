@@ -76,6 +76,10 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             return
         members = [node for node in action.members if node in launched.workers]
         leaving = [node for node in action.leaving if node in launched.workers]
+        if launched.finished:  # rank 0 is let end, but for nodes that are wanted
+            for node in leaving:
+                self._link.send(node, orders.regroup(action, action.members, self._grace_s))
+            return
         if leaving and not launched.has_state(members):
             self._tell_world(launched, action.generation, [])
             self._halt(launched, leaving)
@@ -135,7 +139,9 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             case "asking":
                 if len(launched.asking) < MOST_ASKING:  # anybody on the network may ask
                     launched.asking.add(message["host"])
-                self._disown(launched)
+                self._disown(launched, blame=True)
+            case "torn" | "lost" if launched.finished:
+                pass  # nobody needs to meet any more
             case "torn":
                 launched.broken = True
                 self._kill(launched, launched.present(), "a peer died while they met")
@@ -222,17 +228,17 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
     def _gone(self, launched: HorovodTrainer, node: str, reason: str, *, blame: bool) -> None:
         self._missed(launched, node, launched.workers[node])
         super()._gone(launched, node, reason, blame=blame)
-        self._disown(launched)
+        self._disown(launched, blame=blame)
         if not launched.finished:
             self._vacated(launched)
 
-    def _disown(self, launched: HorovodTrainer) -> None:
+    def _disown(self, launched: HorovodTrainer, *, blame: bool) -> None:
         """Workers that ended with exit code 0 are lost if rank 0 did not say that the work was done, and no
         longer can."""
         while launched.done and not launched.finished and not launched.leads():
             node, view = launched.done.popitem()
             launched.put(node, view)
-            super()._gone(launched, node, launched.fell_short(), blame=True)
+            super()._gone(launched, node, launched.fell_short(), blame=blame)
 
     def _missed(self, launched: HorovodTrainer, node: str, view: WorkerView) -> None:
         """A worker is gone without having been told to."""
@@ -245,7 +251,7 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
     def _vacated(self, launched: HorovodTrainer) -> None:
         super()._vacated(launched)
         launched.halting &= launched.workers.keys()
-        if launched.finished:
+        if launched.succeeded:
             launched.done.clear()
         if launched.workers:
             self._advance(launched)

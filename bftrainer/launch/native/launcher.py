@@ -28,10 +28,19 @@ RESYNC_AFTER_S = 1.0
 AT_ONCE = 3
 """A group that broke so often is published again ever later, `RESYNC_MOST_S` at most."""
 RESYNC_MOST_S = 64.0
+OVER = (Phase.FINISHED, Phase.DONE)
+"""The phases of a worker that has left its loop."""
 MAX_ENTRIES = 100
 MAX_ENTRIES_BYTES = 100_000
 """So many entries, and so many bytes of them, a member sets in the rendezvous of one generation; it needs a
 few, of 8 bytes per member."""
+
+
+SILENT_START = (
+    "its script has not reached elastic.Run yet. If it never does, each node runs all of it by itself. Set "
+    "`launcher: torchrun` for a script that uses torch.distributed, `nodes: {min: 1, max: 1}` for one that "
+    "does not, or let it use elastic.Run (docs/your-script.md)"
+)
 
 
 @dataclass(slots=True)
@@ -39,6 +48,7 @@ class NativeTrainer(LaunchedTrainer):
     """A trainer as the native launcher knows it."""
 
     slow_start: ClassVar[str] = "did not reach elastic.Run"
+    silent_start: ClassVar[str] = SILENT_START
 
     told_broken: int = 0  # the last generation that is known to be broken
     tries: int = 0  # how often the same members have been published again in a row
@@ -57,9 +67,15 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _carry_out(self, launched: NativeTrainer, action: Regroup) -> None:
         launched.waiting = None
         launched.entries.clear()
-        self._kill_hung(launched, action)
         there = [node for node in action.leaving if node in launched.workers]
+        if launched.finished:  # the members have left their loops: they can only leave
+            self._publish(launched, there, action, members=action.members)
+            return
+        self._kill_hung(launched, action)
         staying = [node for node in action.members if node in launched.workers]
+        views = [launched.workers[node] for node in staying]
+        if all(view.phase in OVER for view in views) and not all(view.repeated for view in views):
+            self._repeat(launched)  # rank 0 was lost before it said so
         if there and action.members and not any(launched.workers[node].joined for node in staying):
             # no worker stays that knows the state: it goes through a checkpoint, which is written first
             self._publish(launched, there, action, members=())
@@ -75,10 +91,34 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             launched.tries = 0
             return
         launched.tries += 1
-        if launched.tries > 1:
-            for node in action.members:
-                if node in launched.workers and launched.workers[node].heard < launched.told_broken:
-                    self._link.send(node, orders.kill(launched.id, "it hung and was killed"))
+        for node in action.members:
+            view = launched.workers.get(node)
+            if view is not None and view.phase in OVER:
+                self._left_alone(launched, node, view)
+            elif view is not None and launched.tries > 1 and view.heard < launched.told_broken:
+                self._link.send(node, orders.kill(launched.id, "it hung and was killed"))
+
+    def _left_alone(self, launched: NativeTrainer, node: str, view: WorkerView) -> None:
+        """A worker has left its loop, and rank 0 goes on: it begins anew."""
+        reason = "its script left the loop, while rank 0 went on"
+        if view.phase == Phase.DONE:
+            self._gone(launched, node, reason, blame=True)
+        else:
+            view.overdue = reason
+            self._link.send(node, orders.kill(launched.id, reason))
+
+    def _leads(self, launched: NativeTrainer, node: str) -> bool:
+        return node in launched.members[:1] or not launched.members
+
+    def _succeed(self, launched: NativeTrainer, node: str) -> None:
+        super()._succeed(launched, node)
+        if not launched.finisher and not launched.confirmed:
+            launched.ending = f"its script ended with exit code 0 on {node}, and never reached elastic.Run"
+        self._deadlines.parted(launched)
+
+    def _repeat(self, launched: NativeTrainer) -> None:
+        super()._repeat(launched)
+        self._emit(Resync(time=self._clock(), trainer=launched.id, generation=launched.published))
 
     def _publish(
         self, launched: NativeTrainer, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]
@@ -140,6 +180,8 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _broken(self, launched: NativeTrainer, broken: said.Broken) -> None:
         """The current generation's group broke: publish it again if no loss is reported meanwhile."""
         if broken.generation != launched.published or launched.told_broken >= launched.published:
+            return
+        if launched.finished:  # the others have left their loops
             return
         log.warning("trainer %d: generation %d broke: %s", launched.id, broken.generation, broken.reason)
         launched.told_broken = launched.published

@@ -86,19 +86,10 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
 
     def _dismiss(self, launched: TorchrunTrainer, node: str) -> None:
         view = launched.workers[node]
-        if view.phase in ENDED:
-            launched.drop(node)
-        elif not view.run:  # it waits, warm, for a run that is never to begin
+        if view.phase not in ENDED and not view.run:  # it waits, warm, for a run that is never to begin
             self._stop(launched, node)
         else:
             super()._dismiss(launched, node)
-
-    def _stop(self, launched: TorchrunTrainer, node: str) -> None:
-        view = launched.workers.get(node)
-        if view is not None and view.phase in ENDED:
-            launched.drop(node)
-        else:
-            super()._stop(launched, node)
 
     def _open_store(self, launched: TorchrunTrainer, action: Regroup) -> None:
         self._stores.open(
@@ -128,7 +119,12 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         """The next step towards what is pending: the ranks stop, rank 0 before the others if it alone is to
         be told, then the run begins."""
         running = [node for node, view in launched.workers.items() if view.run]
-        if launched.leader in running and launched.leader_first:
+        if launched.finisher and not launched.succeeded:  # rank 0 is let end, but for nodes that are wanted
+            for node in running:
+                if launched.workers[node].phase == Phase.LEAVING:
+                    grace_s = self._grace_s if node == launched.finisher else FOLLOWERS_GRACE_S
+                    self._halt(launched, node, grace_s)
+        elif launched.leader in running and launched.leader_first:
             self._halt(launched, launched.leader, self._grace_s)
         elif running:
             self._halt_all(launched, FOLLOWERS_GRACE_S if launched.leader_first else self._grace_s)
@@ -209,39 +205,62 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         if leaving and node not in launched.members:
             super()._exited(launched, node, view, end)
         elif node in launched.halting or leaving:
-            self._halted(launched, node, view, end.last)
-        elif end.code == 0 and (node != launched.leader or launched.spec.samples is None):
-            view.run, view.phase = 0, Phase.DONE  # whether the work is done is rank 0's to say
-            if launched.spec.samples is None:
+            self._halted(launched, node, view, end)
+        elif end.code == 0 and self._is_one_of_all(launched, node):
+            self._wait_for_rank_0(view)
+            if launched.spec.samples is None and not launched.finished:
                 members = [own for n, own in launched.workers.items() if n in launched.members]
-                launched.finished = all(own.phase == Phase.DONE for own in members)
+                launched.succeeded = all(own.phase == Phase.DONE for own in members)
             self._reports.check_finished(launched)
         else:
             super()._exited(launched, node, view, end)
 
-    def _halted(
-        self, launched: TorchrunTrainer, node: str, view: WorkerView, last: said.Standing | None
-    ) -> None:
-        """A process has ended as it was told to; its node stays."""
+    def _is_one_of_all(self, launched: TorchrunTrainer, node: str) -> bool:
+        """Whether a process that ends with exit code 0 says nothing of the others: rank 0 says whether the
+        work is done; if no amount of work is given, all have to end so."""
+        if launched.finisher or launched.spec.samples is not None:
+            return node not in (launched.finisher, launched.leader)
+        return True
+
+    def _halted(self, launched: TorchrunTrainer, node: str, view: WorkerView, end: said.Exited) -> None:
+        """A process has ended as it was told to; its node stays. It may have done its work before."""
+        last = end.last
+        if (
+            isinstance(last, said.Finished)
+            and last.generation >= launched.confirmed
+            and not launched.finished
+        ):
+            self._finished(launched, node, view, last)
         view.run, view.phase = 0, Phase.STOPPED
+        if launched.finisher == node and end.code == 0:
+            launched.succeeded = True
+        elif launched.finisher == node:
+            self._repeat(launched)
         if last is not None and last.at is not None and last.generation >= launched.confirmed:
             launched.last_step_at = last.at
             launched.committed, launched.samples = last.step, last.samples
-        if launched.finished:
+        if launched.succeeded:
             launched.drop(node)
         self._vacated(launched)
 
     def _gone(self, launched: TorchrunTrainer, node: str, reason: str, *, blame: bool) -> None:
         ran = launched.workers[node].run
         super()._gone(launched, node, reason, blame=blame)
-        if ran:  # the others cannot go on without it
+        if ran and node not in launched.workers:  # the others cannot go on without it
             self._halt_all(launched)
+
+    def _repeat(self, launched: TorchrunTrainer) -> None:
+        """The next run begins as after every loss."""
+        launched.finisher = ""
+        for node, view in list(launched.workers.items()):
+            if not view.sent:
+                self._send_start(launched, node)
 
     def _vacated(self, launched: TorchrunTrainer) -> None:
         super()._vacated(launched)
         lost = any(node not in launched.workers for node in launched.members)
-        if launched.finished or lost:
+        if launched.succeeded or (lost and not launched.finished):
             self._halt_all(launched)
         changing = lost or launched.pending is not None or bool(launched.halting)
-        if changing and not launched.finished:  # otherwise it only was to join: the run goes on
+        if changing and not launched.succeeded:  # otherwise it only was to join: the run goes on
             self._advance(launched)

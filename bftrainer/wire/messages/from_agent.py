@@ -121,9 +121,11 @@ class Resumed(OfWorker):
 
 
 class Finished(Standing):
-    """The trainer's work is done and written down."""
+    """The trainer's work is done and written down; what the script has after its loop follows. Rank 0 decides
+    whether that ends well."""
 
     type: Literal["finished"]
+    rank: Count = 0
 
 
 class Left(Standing):

@@ -35,6 +35,7 @@ TRAINER: dict[str, Any] = {
     "user": EVIL,
     "status": "waiting",
     "reason": EVIL,
+    "note": EVIL,
     "nodes": [EVIL],
     "members": [EVIL],
     "workers": {EVIL: EVIL},

@@ -109,6 +109,36 @@ def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, 
         assert last(agent, "finished")["samples"] == 17
 
 
+@pytest.mark.parametrize(("samples", "kind"), [(None, "finished"), (1000, "progress")])
+def test_a_loop_that_is_left_by_an_error_tells_exactly_how_far_it_came(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, samples: int | None, kind: str
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=samples) as (agent, orders):
+        run = run_of(orders, monkeypatch)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        with pytest.raises(ArithmeticError):
+            for x in run:
+                if run.position.step == 3:
+                    raise ArithmeticError
+                run.backward(run.model(x).sum())
+                run.step()
+        assert last(agent, kind)["step"] == 3
+
+
+def test_a_state_that_an_error_left_half_updated_is_not_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=None) as (agent, orders):
+        run = run_of(orders, monkeypatch)
+        monkeypatch.setattr(run._update, "take", lambda step: 1 / 0)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        with pytest.raises(ZeroDivisionError):
+            train(run)
+        last(agent, "joined")
+        assert not any(m["type"] == "finished" for m in agent.hear())
+    assert not list(tmp_path.glob("g*.pt"))
+
+
 def test_every_rank_draws_random_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn: list[tuple[int, int, int]] = []
     monkeypatch.setattr(steps, "reseed", lambda *given: drawn.append(given))

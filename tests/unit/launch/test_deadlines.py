@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from bftrainer.launch.deadlines import OBEYS_S, Limits
+from bftrainer.launch.deadlines import OBEYS_S, PARTED_S, Limits
 from bftrainer.model.actions import Regroup, StartWorker, StopWorker
 from bftrainer.model.events import TrainerEnded, WorkerLost
 from bftrainer.wire.messages.from_agent import Running
@@ -17,11 +19,15 @@ SEE_LOGS = "; see bftrainer logs a --node n"
 class Stage(NativeStage):
     """A native launcher with limits of 900 s to start and 3,600 s without progress."""
 
-    def __init__(self, start_s: float | None = 900.0, progress_s: float | None = 3600.0) -> None:
+    def __init__(
+        self,
+        start_s: float | None = 900.0,
+        progress_s: float | None = 3600.0,
+        silent_s: float | None = None,
+    ) -> None:
         self.timers = Timers()
-        super().__init__(
-            Limits(start_s=start_s, progress_s=progress_s, later=self.timers.later, now=self.timers.now)
-        )
+        limits = {"start_s": start_s, "progress_s": progress_s, "silent_s": silent_s}
+        super().__init__(Limits(**limits, later=self.timers.later, now=self.timers.now))
 
     def ready(self, *nodes: str) -> None:
         self.start(1, *nodes)
@@ -61,6 +67,40 @@ def test_a_script_that_never_reaches_the_loop_loses_its_node_and_is_to_blame() -
     assert stage.lost() == [("n", reason + SEE_LOGS, True)]
     stage.timers.advance(10_000.0)
     assert len(stage.lost()) == 1
+
+
+def test_the_user_is_told_of_a_script_that_does_not_reach_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(silent_s=30.0)
+    stage.start(1, "n", "m")
+    stage.timers.advance(29.0)
+    assert stage.launcher.known.note(1) == ""
+    stage.timers.advance(1.0)
+    note = stage.launcher.known.note(1)
+    assert note.startswith("on m, n its script has not reached elastic.Run") and "launcher: torchrun" in note
+    assert len([record for record in caplog.records if "has not reached elastic.Run" in record.message]) == 1
+    stage.said("n", "ready", generation=0)
+    assert stage.launcher.known.note(1).startswith("on m its script")
+    stage.said("m", "ready", generation=0)
+    assert stage.launcher.known.note(1) == "" and stage.killed() == []
+
+
+def test_a_newcomer_that_takes_long_is_not_told_of_as_others_have_reached_the_loop() -> None:
+    stage = Stage(silent_s=30.0)
+    stage.training("n")
+    stage.launcher.perform(StartWorker(trainer=1, generation=3, node="m"))
+    stage.agent("m")
+    stage.timers.advance(60.0)
+    assert stage.launcher.known.note(1) == ""
+
+
+def test_a_script_that_never_reached_the_loop_ends_as_what_it_is() -> None:
+    stage = Stage()
+    stage.launcher.add(1, replace(stage.launcher.known[1].spec, samples=None))
+    stage.start(1, "n", "m")
+    stage.said("m", "exited", code=0, phase="starting", reason="", last=None)
+    (end,) = stage.events
+    assert isinstance(end, TrainerEnded)
+    assert end.reason == "its script ended with exit code 0 on m, and never reached elastic.Run"
 
 
 def test_time_counts_from_the_order_to_start_and_waiting_before_a_new_attempt_does_not_count() -> None:
@@ -161,14 +201,45 @@ def test_a_trainer_without_members_is_not_waited_for() -> None:
     assert stage.killed() == []
 
 
-def test_a_process_that_stays_when_the_work_is_done_is_ended_without_blame() -> None:
+def finished(stage: Stage, *nodes: str) -> None:
+    for rank, node in enumerate(nodes):
+        at = {"generation": 2, "step": 9, "samples": 1000, "epoch": 0, "metrics": {}}
+        stage.said(node, "finished", rank=rank, **at)
+
+
+def test_rank_0_that_stays_when_the_work_is_done_is_ended_and_to_blame() -> None:
     stage = Stage()
     stage.training("n")
-    at = {"generation": 2, "step": 9, "samples": 1000, "epoch": 0, "metrics": {}}
-    stage.said("n", "finished", **at)
+    finished(stage, "n")
     stage.timers.advance(3600.0)
     assert [node for node, _ in stage.killed()] == ["n"]
     stage.obey("n")
+    reason = "the work was done, and its process did not end within 3600 s"
+    assert stage.lost() == [("n", reason + SEE_LOGS, True)]
+
+
+def test_another_process_that_stays_when_the_work_is_done_is_ended_and_the_trainer_is_complete() -> None:
+    stage = Stage()
+    stage.training("n", "m")
+    finished(stage, "n", "m")
+    stage.said("n", "exited", code=0, phase="finished", reason="", last=None)
+    stage.timers.advance(3600.0)
+    assert [node for node, _ in stage.killed()] == ["m"]
+    stage.obey("m")
+    assert stage.lost() == []
+    assert [type(e) for e in stage.events][-1] is TrainerEnded
+
+
+def test_a_worker_that_is_still_in_its_loop_when_rank_0_has_ended_well_is_not_waited_for() -> None:
+    stage = Stage()
+    stage.training("n", "m")
+    finished(stage, "n")
+    stage.said("n", "exited", code=0, phase="finished", reason="", last=None)
+    stage.timers.advance(PARTED_S - 1.0)
+    assert stage.killed() == [] and stage.lost() == []
+    stage.timers.advance(1.0)
+    assert [node for node, _ in stage.killed()] == ["m"]
+    stage.obey("m")
     assert stage.lost() == []
     assert [type(e) for e in stage.events][-1] is TrainerEnded
 

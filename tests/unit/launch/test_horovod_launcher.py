@@ -291,6 +291,23 @@ def test_exit_code_0_with_work_left_is_a_loss_and_with_the_work_done_the_end() -
     assert world.launcher.known.workers(1) == {}
 
 
+def test_rank_0_ends_its_trainer_by_exit_code_0_alone_once_the_work_is_done() -> None:
+    last: Message = {"step": 100, "samples": 1000, "epoch": 0, "metrics": {}, "generation": 2}
+    world = World()
+    world.train("m", "n", "o")
+    world.said("m", "finished", **last)
+    world.exited("o", 0)
+    world.heard("lost")
+    world.regroup(3, "m", "n", "o")
+    assert world.kinds() == [], "rank 0 is let end"
+    world.exited("n", -6)
+    assert [e for e in world.events if isinstance(e, WorkerLost)] == []
+    world.exited("m", 1, type="finished", **last)
+    found = {e.node: e.blame for e in world.events if isinstance(e, WorkerLost)}
+    assert found == {"m": True, "n": False, "o": False}
+    assert not any(isinstance(e, TrainerEnded) for e in world.events)
+
+
 def test_without_its_driver_the_state_is_saved_and_all_start_anew() -> None:
     world = World()
     world.train("m", "n")

@@ -63,7 +63,7 @@ def test_what_may_start_on_a_node_is_asked_once_for_each_user() -> None:
     for trainer in range(300):
         spec = replace(SPEC, name=f"t{trainer}", user=f"u{trainer % 3}")
         known.add(LaunchedTrainer(id=trainer, spec=spec, by_node=known.by_node))
-    known[2].finished = True
+    known[2].succeeded = True
     asked: list[str] = []
 
     def serves(user: str) -> TrainerSpec | None:

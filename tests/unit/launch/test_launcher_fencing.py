@@ -88,12 +88,16 @@ def test_only_signals_from_outside_are_not_blamed_on_the_program(code: int, blam
 
 
 def test_nothing_is_started_for_a_trainer_whose_work_is_done() -> None:
-    stage = training("n")
-    stage.said("n", "finished", generation=2, **FINISHED)
+    stage = training("n", "o")
+    for rank, node in enumerate("no"):
+        stage.said(node, "finished", generation=2, rank=rank, **FINISHED)
     stage.agent("m")
     stage.sent.clear()
     stage.launcher.perform(StartWorker(trainer=1, generation=3, node="m"))
-    assert stage.sent == [] and "m" not in stage.launcher.known[1].workers
+    assert stage.sent == [] and "m" not in stage.launcher.known.workers(1)
+    stage.said("n", "exited", code=0, phase="finished", reason="", last={})
+    stage.launcher.perform(StartWorker(trainer=1, generation=4, node="x"))
+    assert "x" not in stage.launcher.known[1].workers
 
 
 @pytest.mark.parametrize(("attempt", "delay_s"), [(0, 0.0), (1, 1.0), (2, 2.0), (3, 4.0), (9, 30.0)])

@@ -114,8 +114,8 @@ def test_a_finished_trainer_ends_when_its_last_member_is_gone() -> None:
     for node in "nm":
         world.joined(node, 2, survivor=False, step=0)
     last = {"generation": 2, "step": 10, "samples": 1000, "epoch": 1, "metrics": {}}
-    for node in "nm":
-        world.said(node, "finished", **last)
+    for rank, node in enumerate("nm"):
+        world.said(node, "finished", rank=rank, **last)
     world.events.clear()
     world.said("n", "exited", code=0, phase="finished", reason="", last={})
     assert world.events == []

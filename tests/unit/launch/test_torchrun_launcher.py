@@ -227,6 +227,51 @@ def test_the_work_is_done_when_rank_0_says_so_and_all_are_gone() -> None:
     assert [type(e) for e in world.events] == [TrainerEnded]
 
 
+FINISHED = {"generation": 2, "step": 100, "samples": 1000, "epoch": 0, "metrics": {}, "at": 9.0}
+
+
+def test_an_exit_code_other_than_0_after_the_work_is_a_failure() -> None:
+    world = World()
+    world.begin("n", "m")
+    world.said("n", "finished", 2, **FINISHED)
+    world.exited("n", 2, code=3, type="finished", **FINISHED)
+    (event,) = world.events
+    assert isinstance(event, WorkerLost) and event.node == "n" and event.blame
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2, code=-15)
+    world.regroup(3, "m")
+    assert world.new() == [("m", "start"), ("m", "go")]
+
+
+def test_rank_0_runs_what_comes_after_the_work_whatever_happens_to_the_others() -> None:
+    world = World()
+    world.begin("n", "m", "o")
+    world.said("n", "finished", 2, **FINISHED)
+    world.exited("m", 2, code=1)
+    world.launcher.perform(StartWorker(trainer=1, generation=3, node="x"))
+    world.launcher.perform(Regroup(trainer=1, generation=4, members=("n", "m"), leaving=("o",)))
+    world.opened[-1](4004)
+    assert world.events == [] and world.new() == [("o", "stop")]
+    world.exited("o", 2, code=-15)
+    assert world.new() == []
+    world.exited("n", 2, type="finished", **FINISHED)
+    assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_rank_0_whose_node_is_wanted_after_the_work_may_end_well_in_its_grace_time() -> None:
+    for code, ended in ((0, True), (-9, False)):
+        world = World()
+        world.begin("n", "m")
+        world.said("n", "finished", 2, **FINISHED)
+        world.regroup(3, "m", leaving=("n",))
+        assert world.new() == [("n", "stop")]
+        world.exited("n", 2, code=code, type="finished", **FINISHED)
+        assert world.new() == [("m", "stop")]
+        world.exited("m", 2, code=-15)
+        assert any(isinstance(e, TrainerEnded) for e in world.events) is ended
+        assert world.new() == ([] if ended else [("m", "start"), ("m", "go")])
+
+
 def test_rank_0_that_ends_with_work_left_is_to_blame() -> None:
     world = World()
     world.begin("n", "m")

@@ -1,0 +1,161 @@
+"""What follows when a worker ends, and when that is the end of its trainer.
+
+Rank 0 says that the work is done ("finished"), and its script goes on with what it has after its loop. The
+trainer is completed when rank 0 has then ended with exit code 0. Until then nothing is started for it, and no
+other worker that ends is missed. If rank 0 ends otherwise, or its node is taken, the trainer runs again from
+its last checkpoint: its loop has nothing left to do then, and what comes after that is repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from bftrainer.launch import orders
+from bftrainer.launch.deadlines import Deadlines
+from bftrainer.launch.job import FROM_OUTSIDE, REPEATED, LaunchedTrainer, WorkerView
+from bftrainer.launch.known import KnownTrainers
+from bftrainer.launch.reports import Reports
+from bftrainer.ports import Link
+from bftrainer.wire.messages import from_agent as said
+from bftrainer.wire.phases import ENDED, Phase
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=LaunchedTrainer)
+
+
+class Ends(ABC, Generic[T]):
+    """The part of `AgentLauncher` that deals with ends of workers, as they are told to or not."""
+
+    _link: Link
+    _reports: Reports
+    _deadlines: Deadlines[T]
+    _grace_s: float
+    known: KnownTrainers[T]
+
+    @abstractmethod
+    def _send_start(self, launched: T, node: str) -> None:
+        """Have a worker started, now or when its agent connects."""
+
+    # as told
+
+    def _dismiss(self, launched: T, node: str) -> None:
+        """A member is to leave; it is told so with the membership."""
+        view = launched.workers[node]
+        if view.phase in ENDED:
+            launched.drop(node)
+        else:
+            view.phase = Phase.LEAVING
+
+    def _stop(self, launched: T, node: str) -> None:
+        """End a worker that is no member."""
+        view = launched.workers.get(node)
+        if view is None:
+            return
+        if not view.sent or view.phase in ENDED:
+            launched.drop(node)
+            return
+        view.phase, view.left = Phase.LEAVING, True
+        self._link.send(node, orders.stop(launched.id, self._grace_s))
+
+    # by themselves
+
+    def _finished(self, launched: T, node: str, view: WorkerView, standing: said.Finished) -> None:
+        """The work is done, as one of the members says. It runs what its script has after that."""
+        if view.phase != Phase.LEAVING:
+            view.phase = Phase.FINISHED
+        if standing.rank == 0:
+            launched.finisher = node
+            self._reports.finished(launched, standing)
+        self._deadlines.finished(launched)
+
+    def _exited(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
+        """A worker's process has ended: as told, with the work done, or lost."""
+        leaving, last = view.phase == Phase.LEAVING, end.last
+        if (
+            isinstance(last, said.Finished)
+            and last.generation >= launched.confirmed
+            and not launched.finished
+        ):
+            self._finished(
+                launched, node, view, last
+            )  # said while there was no connection, or on its way out
+        if end.code == 0 and self._is_end(launched, node, leaving=leaving):
+            self._succeed(launched, node)
+        if leaving:
+            launched.drop(node)
+            if isinstance(last, said.Left):
+                self._reports.left(launched, last)
+            if launched.finisher == node and not launched.succeeded:
+                self._repeat(launched)
+            self._vacated(launched)
+        elif launched.succeeded:
+            launched.drop(node)
+            self._vacated(launched)
+        elif end.code == 0 and view.phase == Phase.FINISHED and not view.repeated:
+            self._wait_for_rank_0(view)
+        else:
+            reason, blame = launched.why_lost(view, end.code, end.reason)
+            if launched.finisher not in ("", node) and end.code and -end.code not in FROM_OUTSIDE:
+                launched.ending = f"its work is done; after that, the worker on {node} was lost: {reason}"
+            self._gone(launched, node, reason, blame=blame)
+
+    def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
+        """Whether a worker that has ended with exit code 0 is the one that ends its trainer."""
+        if launched.finisher:
+            return launched.finisher == node
+        return launched.spec.samples is None and not leaving and self._leads(launched, node)
+
+    def _leads(self, launched: T, node: str) -> bool:
+        """Whether the script's end on this node is the trainer's, if its spec names no amount of work."""
+        return True
+
+    def _succeed(self, launched: T, node: str) -> None:
+        """Rank 0 has ended with exit code 0, and the work is done."""
+        launched.succeeded = True
+        launched.workers[node].phase = Phase.DONE
+
+    @staticmethod
+    def _wait_for_rank_0(view: WorkerView) -> None:
+        """A worker other than rank 0 has ended after the work was done: its node stays a member."""
+        view.phase, view.run, view.left = Phase.DONE, 0, True
+
+    def _gone(self, launched: T, node: str, reason: str, *, blame: bool) -> None:
+        """A worker is gone and was not told to: report its loss, unless nothing is left to do for it."""
+        view, after = launched.workers[node], launched.finisher
+        if after not in ("", node) and not launched.succeeded and view.phase != Phase.LEAVING:
+            log.info(
+                "trainer %d: the worker on %s ended after the work was done: %s", launched.id, node, reason
+            )
+            self._wait_for_rank_0(view)
+            return
+        launched.lose(node)
+        if view.phase == Phase.LEAVING or launched.succeeded:
+            if after == node and not launched.succeeded:
+                self._repeat(launched)
+            self._vacated(launched)
+            return
+        self._reports.lost(launched, node, view, reason, blame=blame)
+        if after == node:
+            self._repeat(launched)
+
+    def _repeat(self, launched: T) -> None:
+        """Rank 0 did not end well after the work was done. The others begin anew with it, as they have left
+        their loops, too."""
+        log.info("trainer %d: %s", launched.id, REPEATED)
+        launched.finisher = ""
+        done = [node for node, view in launched.workers.items() if view.phase == Phase.DONE]
+        for node, view in launched.workers.items():
+            if view.phase == Phase.FINISHED:
+                view.repeated = True
+                self._link.send(node, orders.kill(launched.id, REPEATED))
+            elif not view.sent:
+                self._send_start(launched, node)
+        for node in done:
+            self._gone(launched, node, REPEATED, blame=False)
+
+    def _vacated(self, launched: T) -> None:
+        """A worker is gone, and that is no loss to report."""
+        self._reports.check_finished(launched)

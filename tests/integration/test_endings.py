@@ -1,0 +1,95 @@
+"""How trainers end, live: by an error, while nodes leave, and not before the last line of their script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import Site, running_at_will
+from tests.support.waiting import LONG_S
+
+SAMPLES = 400
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with running_at_will("a", "b") as site:
+        site.change(give="ab")
+        yield site
+
+
+def submit(site: Site, *hold: str, fails_at: int = 0, samples: int | None = SAMPLES) -> Path:
+    """A trainer on a and b; those of `hold` wait after the loop."""
+    notes = site.root / "notes"
+    notes.mkdir()
+    for node in hold:
+        (notes / f"hold@{node}").touch()
+    site.submit("t", "ending.py", str(notes), str(fails_at), samples=samples, n_min=2, n_max=2)
+    return notes
+
+
+def noted(site: Site, notes: Path, moment: str, node: str, times: int = 1) -> None:
+    """Wait until so many workers of a node have come to a moment."""
+    site.until(
+        lambda: len(list(notes.glob(f"{moment}@{node}.*"))) == times, LONG_S, f"{moment} on {node}, {times}"
+    )
+
+
+def test_an_error_in_the_loop_is_no_end_of_the_work(site: Site) -> None:
+    submit(site, fails_at=10, samples=None)
+    ended = site.until_ended("t")
+    assert ended["status"] == "failed" and "exit code 1" in ended["reason"]
+    losses = [row for row in site.get("events", limit=1000) if row["kind"] == "WorkerLost"]
+    assert len({row["data"]["samples"] for row in losses}) == 1, "all at the same place, exactly"
+
+
+def test_what_comes_after_the_loop_is_repeated_if_its_node_is_taken(site: Site) -> None:
+    notes = submit(site, "a", "b")
+    noted(site, notes, "after", "a")
+    noted(site, notes, "after", "b")
+    first = site.trainer("t")["members"][0]
+    site.change(take=first)
+    site.until(lambda: first not in site.trainer("t")["workers"], LONG_S, "rank 0 is gone")
+    site.change(give=first)
+    noted(site, notes, "after", "a", 2)
+    noted(site, notes, "after", "b", 2)
+    view = site.trainer("t")
+    assert (view["status"], view["samples"]) == ("running", SAMPLES), "the loop had nothing left to do"
+    for node in "ab":
+        (notes / f"hold@{node}").unlink()
+    assert site.until_ended("t")["status"] == "completed"
+    assert len(list(notes.glob("ended@*"))) == 2
+
+
+def test_a_trainer_ends_when_a_node_leaves_after_rank_0_has_ended(site: Site) -> None:
+    notes = submit(site, "a", "b")
+    noted(site, notes, "after", "a")
+    noted(site, notes, "after", "b")
+    first, second = site.trainer("t")["members"]
+    (notes / f"hold@{first}").unlink()
+    noted(site, notes, "ended", first)
+    site.until(lambda: first not in site.trainer("t")["workers"], LONG_S, "rank 0 has ended")
+    site.change(take=second)
+    ended = site.until_ended("t")
+    assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
+    site.until(lambda: not site.get("status")["pilots"], LONG_S, "no node is held")
+
+
+@pytest.mark.parametrize("launcher", ["native", "torchrun"])
+def test_a_script_behind_another_program_fails_with_what_to_do(site: Site, launcher: str) -> None:
+    script = {"native": "stop_early.py", "torchrun": "count_torchrun.py"}[launcher]
+    site.submit("t", "wrapper.py", script, str(site.root), n_max=1, launcher=launcher)
+    assert site.until_ended("t")["status"] == "failed"
+    logs = [path.read_text() for path in site.trainers.glob("*/*.log")]
+    assert any("Let the spec's command start the script itself" in log for log in logs), logs
+
+
+def test_a_script_that_never_reaches_the_loop_is_told_of() -> None:
+    with running_at_will("a", silent_start_s=1) as site:
+        site.change(give="a")
+        site.submit("t", "wrapper.py", "-c", "import time; time.sleep(1000)", n_max=1)
+        site.until(lambda: site.trainer("t")["note"], LONG_S, "a note")
+        assert "launcher: torchrun" in site.trainer("t")["note"]
+        assert "has not reached elastic.Run" in (site.root / "daemon.log").read_text()

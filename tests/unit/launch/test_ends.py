@@ -1,0 +1,196 @@
+"""What is the end of a native trainer, and what is not: rank 0 has the last word, by its exit code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bftrainer.launch.job import REPEATED
+from bftrainer.model.actions import Regroup, StartWorker
+from bftrainer.model.events import Resync, TrainerEnded, WorkerLost
+from tests.support.native_stage import SPEC, NativeStage
+
+STANDING = {"generation": 2, "step": 10, "samples": 1000, "epoch": 0, "metrics": {}}
+
+
+def training(*nodes: str, until_exit: bool = False) -> NativeStage:
+    """Workers that generation 1 started train in generation 2."""
+    stage = NativeStage()
+    if until_exit:
+        stage.launcher.add(1, replace(SPEC, samples=None))
+    stage.start(1, *nodes)
+    stage.launcher.perform(Regroup(trainer=1, generation=2, members=nodes))
+    for node in nodes:
+        stage.joined(node, 2, survivor=False, step=0, size=len(nodes))
+    stage.events.clear()
+    stage.sent.clear()
+    return stage
+
+
+def finished(stage: NativeStage, *nodes: str) -> None:
+    """These nodes say that the work is done; the first is rank 0."""
+    for rank, node in enumerate(nodes):
+        stage.said(node, "finished", rank=rank, **STANDING)
+
+
+def exited(stage: NativeStage, node: str, code: int, phase: str = "finished", reason: str = "") -> None:
+    stage.said(node, "exited", code=code, phase=phase, reason=reason, last={})
+
+
+def ends(stage: NativeStage) -> list[TrainerEnded]:
+    return [event for event in stage.events if isinstance(event, TrainerEnded)]
+
+
+def lost(stage: NativeStage) -> dict[str, bool]:
+    """Node -> whether its program is to blame."""
+    return {event.node: event.blame for event in stage.events if isinstance(event, WorkerLost)}
+
+
+def test_an_error_in_the_body_of_the_loop_is_a_failure_though_the_loop_was_left() -> None:
+    stage = training("n", "m", until_exit=True)
+    finished(stage, "n")  # what `Run` says when its loop is left, by whatever
+    stage.said("m", "broken", generation=2, reason="n is gone")
+    exited(stage, "n", 1)
+    assert lost(stage) == {"n": True} and ends(stage) == []
+    assert ("m", "kill") not in stage.kinds(), "it goes on"
+
+
+@pytest.mark.parametrize("code", [1, -11, -6])
+def test_an_exit_code_other_than_0_after_the_loop_is_a_failure(code: int) -> None:
+    stage = training("n")
+    finished(stage, "n")
+    exited(stage, "n", code)
+    assert lost(stage) == {"n": True} and ends(stage) == []
+
+
+def test_without_an_amount_of_work_rank_0_ends_its_trainer_and_no_other_worker_does() -> None:
+    stage = training("n", "m", until_exit=True)
+    stage.start(3, "x")
+    stage.said("x", "exited", 3, code=0, phase="starting", reason="", last={})
+    assert list(lost(stage)) == ["x"] and ends(stage) == []
+    exited(stage, "m", 0, "member")
+    assert list(lost(stage)) == ["x", "m"] and ends(stage) == []
+    exited(stage, "n", 0, "member")
+    assert len(ends(stage)) == 1
+
+
+def test_others_that_end_after_the_work_are_not_missed() -> None:
+    stage = training("n", "m", "o")
+    finished(stage, "n", "m", "o")
+    exited(stage, "m", 0)
+    exited(stage, "o", 1)
+    assert stage.events == []
+    exited(stage, "n", 0)
+    (end,) = ends(stage)
+    assert end.reason == "its work is done; after that, the worker on o was lost: exit code 1"
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=(), leaving=("n", "m", "o")))
+    assert stage.launcher.known[1].workers == {}
+
+
+def test_one_that_ends_before_rank_0_has_said_that_the_work_is_done_is_not_missed_either() -> None:
+    stage = training("n", "m")
+    stage.said("m", "finished", rank=1, **STANDING)
+    exited(stage, "m", 0)
+    finished(stage, "n")
+    assert stage.events == []
+    exited(stage, "n", 0)
+    assert len(ends(stage)) == 1
+
+
+@pytest.mark.parametrize("how", ["its node is gone", "it is killed", "its agent lost it"])
+def test_when_rank_0_is_lost_after_the_work_all_begin_anew_without_blame(how: str) -> None:
+    stage = training("n", "m", "o")
+    finished(stage, "n", "m", "o")
+    exited(stage, "m", 0)
+    stage.start(3, "x")
+    assert stage.sent == []
+    match how:
+        case "its node is gone":
+            stage.launcher.agent_down("n")
+        case "it is killed":
+            exited(stage, "n", -9)
+        case "its agent lost it":
+            stage.agent("n")
+    assert ("o", "kill") in stage.kinds() and ("x", "start") in stage.kinds()
+    exited(stage, "o", -9, reason=REPEATED)
+    assert set(lost(stage)) >= {"m", "o"} and not any(lost(stage).values()) and ends(stage) == []
+    assert any(isinstance(event, Resync) for event in stage.events), "whoever was to join is told again"
+    stage.launcher.perform(Regroup(trainer=1, generation=4, members=("x",)))
+    assert stage.sent[-1][0] == "x" and stage.sent[-1][1]["members"] == ["x"]
+
+
+def test_one_that_ends_well_just_when_it_is_to_begin_anew_begins_anew() -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    stage.launcher.agent_down("n")
+    exited(stage, "m", 0)
+    assert lost(stage) == {"m": False} and ends(stage) == []
+
+
+@pytest.mark.parametrize(("code", "ended"), [(0, True), (-9, False)])
+def test_rank_0_whose_node_is_wanted_after_the_work_may_end_well_in_its_grace_time(
+    code: int, ended: bool
+) -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("m",), leaving=("n",)))
+    assert stage.kinds() == [("n", "regroup")], "m has left its loop"
+    exited(stage, "n", code, "leaving")
+    exited(stage, "m", 0)
+    assert bool(ends(stage)) is ended
+    assert lost(stage) == ({} if ended else {"m": False})
+
+
+def test_a_node_that_leaves_after_the_work_is_not_missed() -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",), leaving=("m",)))
+    exited(stage, "m", -9, "leaving")
+    assert stage.events == []
+    exited(stage, "n", 0)
+    assert len(ends(stage)) == 1
+
+
+def test_rank_0_that_is_lost_before_it_has_said_that_the_work_is_done_leaves_nobody_behind() -> None:
+    stage = training("n", "m")
+    stage.said("m", "finished", rank=1, **STANDING)
+    stage.launcher.agent_down("n")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("m",)))
+    assert ("m", "kill") in stage.kinds()
+    resyncs = [event for event in stage.events if isinstance(event, Resync)]
+    stage.launcher.perform(Regroup(trainer=1, generation=4, members=("m",)))
+    assert [event for event in stage.events if isinstance(event, Resync)] == resyncs, "it is told once"
+    exited(stage, "m", -9, reason=REPEATED)
+    assert lost(stage) == {"m": False}
+
+
+@pytest.mark.parametrize("ends_at_once", [True, False])
+def test_one_that_leaves_its_loop_alone_begins_anew(ends_at_once: bool) -> None:
+    stage = training("n", "m", until_exit=True)
+    stage.said("m", "finished", rank=1, **STANDING)
+    if ends_at_once:
+        exited(stage, "m", 0)
+    stage.said("n", "broken", generation=2, reason="m is gone")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n", "m")))
+    if not ends_at_once:
+        assert ("m", "kill") in stage.kinds()
+        exited(stage, "m", -9)
+    assert lost(stage) == {"m": True}
+
+
+def test_what_an_agent_lists_no_more_has_ended_well_before() -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    exited(stage, "m", 0)
+    stage.agent("m")  # the connection broke and came back
+    assert stage.events == []
+
+
+def test_workers_that_wait_for_no_rank_0_are_started_when_they_are_wanted() -> None:
+    stage = training("n")
+    finished(stage, "n")
+    stage.launcher.agent_down("n")
+    stage.launcher.perform(StartWorker(trainer=1, generation=3, node="m"))
+    stage.agent("m")
+    assert stage.kinds()[-1] == ("m", "start")
