@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,22 @@ from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.worker_phases import phases
+from bftrainer.model.text import duration
+from bftrainer.model.trainer import TrainerStatus
 
-COLUMNS = ("id", "name", "status", "nodes", "workers", "step", "samples", "done", "samples/s", "metrics")
+COLUMNS = (
+    "id",
+    "name",
+    "status",
+    "nodes",
+    "workers",
+    "step",
+    "samples",
+    "done",
+    "left",
+    "samples/s",
+    "metrics",
+)
 
 EXPLAINED = 10
 """Of so many trainers the list says why they wait, or what is odd."""
@@ -30,8 +45,24 @@ EXPLAINED = 10
     help="How many of the trainers that have ended: the last ones.",
 )
 @click.option("--all", "every", is_flag=True, help="All that have ended, and all that wait.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([status.value for status in TrainerStatus]),
+    help="Only trainers in this status; may be given several times.",
+)
+@click.option("--name", help="Only trainers of this name; * stands for any characters.")
 @client_options
-def command(limit: int, every: bool, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+def command(
+    limit: int,
+    every: bool,
+    statuses: tuple[str, ...],
+    name: str | None,
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
     """List your trainers in the order of their arrival; admins see those of all users.
 
     All that hold nodes are listed, those that wait unless there are very many, and the last ones that have
@@ -41,20 +72,21 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
     of a step. "No worker" counts nodes whose pilots are still starting.
     """
     listed = connect(config, state_dir).trainers(limit, every=every)
-    found = listed.trainers
+    found = [t for t in listed.trainers if _is_wanted(t, statuses, name)]
     if as_json:
         print_json(found)
     elif len({t["user"] for t in found}) > 1:
         print_table(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
     else:
-        empty = "no trainers; bftrainer submit SPEC adds one" if not listed.ended_left_out else ""
+        none = "no such trainers" if statuses or name else "no trainers; bftrainer submit SPEC adds one"
+        empty = none if not listed.ended_left_out else ""
         print_table(COLUMNS, [row(t) for t in found], empty=empty)
     for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
         say(f"{t['name']} ({t['id']}): {t['note']}")
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
     if not as_json:
         for t in never[:EXPLAINED]:
-            say(f"{t['name']} ({t['id']}) waits: it {t['reason']}")
+            say(f"{t['name']} ({t['id']}) waits: {t['reason']}")
         if len(never) > EXPLAINED:
             say(f"{len(never) - EXPLAINED:,} more wait for such reasons; bftrainer show tells them")
     if listed.waiting_left_out:
@@ -62,6 +94,10 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
     if listed.ended_left_out:
         more = "--all lists them, -n as many as you like"
         say(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
+
+
+def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -> bool:
+    return (not statuses or t["status"] in statuses) and (name is None or fnmatchcase(t["name"], name))
 
 
 def row(t: dict[str, Any]) -> tuple[object, ...]:
@@ -78,9 +114,16 @@ def row(t: dict[str, Any]) -> tuple[object, ...]:
         t["step"],
         t["samples"],
         f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
+        left(t.get("ends_in_s")) or None,
         f"{t['rate']:,.0f}" if t["rate"] else None,
         shown(t["metrics"]),
     )
+
+
+def left(ends: dict[str, float | None] | None) -> str:
+    """Return how long a trainer still takes: "12 min to 1.5 h", at its speed now and on average."""
+    spans = [s for s in ((ends or {}).get("likely"), (ends or {}).get("late")) if s is not None]
+    return " to ".join(dict.fromkeys(duration(seconds) for seconds in spans))
 
 
 def shown(metrics: dict[str, float]) -> str:

@@ -13,6 +13,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.model.text import duration
 
 
 @click.command("show")
@@ -32,6 +33,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         f"allowed: {t['n_min']}..{t['n_max']})",
         "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"
         + (f" of {t['work']:,}" if t["work"] else ""),
+        **({"ends in": _ends(t["ends_in_s"])} if t.get("ends_in_s") else {}),
         "samples/s": f"{t['rate']:,.0f}" if t["rate"] else "-",
         "metrics": shown(t["metrics"]) or "-",
         "scalability": f"{t['scalability']['mode']}; up to {t['scalability']['may_ask_for']} nodes for now",
@@ -61,6 +63,14 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         print_table(
             ("time", "change", "nodes", "step", "pause", "steps lost"), [_pause(p) for p in t["pauses"]]
         )
+
+
+def _ends(ends: dict[str, float | None]) -> str:
+    """When the work will be done: how that follows from the trainer's speeds."""
+    words = {"likely": "at its present speed", "late": "at its average since it was submitted"}
+    words["early"] = "at least, on as many nodes as it may get"
+    known = [f"{duration(seconds)} {words[kind]}" for kind, seconds in ends.items() if seconds is not None]
+    return "; ".join(known) or "-"
 
 
 def _size(row: dict[str, Any]) -> tuple[object, ...]:

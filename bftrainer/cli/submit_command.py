@@ -59,4 +59,4 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     else:
         say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
         if answer.get("note"):
-            say(f"it waits until that changes: it {answer['note']}")
+            say(f"it waits: {answer['note']}")

@@ -135,6 +135,7 @@ class Daemon:
         own = self.settings.current
         known = Trainers(
             settings=self.settings,
+            clock=self.clock,
             store=self._store,
             index=self.index,
             lanes=self.lanes,

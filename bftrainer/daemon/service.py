@@ -28,15 +28,17 @@ from bftrainer.daemon.views import (
     TrainerView,
     costs_view,
     node_view,
+    outlook_view,
     plan_view,
     scalability_view,
     with_trainer,
 )
-from bftrainer.engine.places import why_never
+from bftrainer.engine.waiting import why_queued
 from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import StoredTrainer
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
+from bftrainer.performance.curve import rate
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
@@ -96,8 +98,8 @@ class DaemonService:
         id_ = await self.orders.submit(wanted)
         self.known.index.submitted(id_, wanted, self.clock.now())
         self.submissions.stored(id_, wanted.user)
-        note = why_never(wanted, self.settings.current.engine, self.runner.state.machine)
-        return {"id": id_, "name": wanted.name, "note": note}
+        now = self.clock.now()
+        return {"id": id_, "name": wanted.name, "note": why_queued(self.runner.state, id_, wanted, now)}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
         """End a trainer; no error if it has ended already. Raises as `show` does.
@@ -148,8 +150,15 @@ class DaemonService:
         live = state.trainer(stored.id) or stored.engine
         # what is typical of others' trainers is nobody's business
         others = [t for t in state.active.values() if t.id != stored.id and t.spec.user == own.user]
+        view, scalability = (
+            self.known.view(stored.summary, moment),
+            scalability_view(live, others, state.programs),
+        )
+        most = max(1, min(scalability["may_ask_for"], len(state.pool) or own.n_max))
+        best = rate(tuple((int(n), speed) for n, speed in scalability["points"]), most)
         return {
-            **self.known.view(stored.summary, moment),
+            **view,
+            "ends_in_s": outlook_view(view, moment.time, best),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
@@ -158,7 +167,7 @@ class DaemonService:
             "workdir": own.workdir,
             "log_dir": str(self.launcher.log_folder(stored.id, own)),
             "checkpoint_dir": str(self.launcher.checkpoint_folder(stored.id, own)),
-            "scalability": scalability_view(live, others, state.programs),
+            "scalability": scalability,
             "costs": costs_view(live, others, state.programs),
             "generation": live.generation,
             "failures": live.failures,

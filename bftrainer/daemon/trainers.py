@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 from bftrainer.api.answers import Answer
@@ -16,13 +17,21 @@ from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.runner import Runner
-from bftrainer.daemon.views import RunningView, TrainerView, listed_view, running_view, trainer_view
-from bftrainer.engine.places import why_never
+from bftrainer.daemon.views import (
+    RunningView,
+    TrainerView,
+    listed_view,
+    outlook_view,
+    running_view,
+    trainer_view,
+)
 from bftrainer.engine.state import State
+from bftrainer.engine.waiting import Shortage
 from bftrainer.errors import BftrainerError
 from bftrainer.model.reports import StoredTrainer, TrainerSummary
+from bftrainer.model.text import duration
 from bftrainer.model.trainer import TrainerStatus
-from bftrainer.ports import Launcher, Store
+from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
 
 NAMED = 10
@@ -39,14 +48,20 @@ class Page:
     left: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Moment:
     """What trainers do at one moment: the engine's state, and the workers of those that are asked for, with
     what their launchers have to tell."""
 
+    time: float
     state: State
     workers: Mapping[int, dict[str, str]]
     notes: Mapping[int, str]
+
+    @cached_property
+    def shortage(self) -> Shortage:
+        """Why those that wait do so."""
+        return Shortage.of(self.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,7 @@ class Trainers:
     """Knows in memory what has not ended; reads the store, in a lane of its own, for what has."""
 
     settings: LiveSettings
+    clock: Clock
     store: Store
     index: Index
     lanes: Lanes
@@ -101,6 +117,7 @@ class Trainers:
     def moment(self, trainers: Sequence[TrainerSummary]) -> Moment:
         """What these trainers do now."""
         return Moment(
+            time=self.clock.now(),
             state=self.runner.state,
             workers={t.id: self.launcher.workers(t.id) for t in trainers},
             notes={t.id: self.launcher.note(t.id) for t in trainers},
@@ -118,11 +135,19 @@ class Trainers:
             view["status"] = TrainerStatus.WAITING.value
         unfinished = moment.state.trainer(stored.id)
         if unfinished is not None and not unfinished.nodes:
-            never = why_never(unfinished.spec, moment.state.settings, moment.state.machine)
-            barred = moment.state.barred.get(unfinished.spec.user, "")
-            set_aside = barred and f"its user gets no pilots for a while: {barred}"
-            view["reason"] = never or set_aside or view["reason"]
+            view["reason"] = moment.shortage.why(unfinished, lambda t: self._left(t.id, moment))
+        elif live is not None and live.members:
+            view["ends_in_s"] = outlook_view(view, moment.time)
         return view
+
+    def _left(self, trainer: int, moment: Moment) -> str:
+        """How long a trainer will probably keep its nodes, in words; empty if that is not known."""
+        found, latest = self.index.get(trainer), self.journal.latest(trainer)
+        if found is None or latest is None:
+            return ""
+        ends = outlook_view(trainer_view(found, moment.state.active.get(trainer), latest, {}), moment.time)
+        likely = ends and ends["likely"]
+        return f"about {duration(likely)} left" if likely else ""
 
     def _holding(self, user: str | None) -> list[TrainerSummary]:
         known = (self.index.get(t.id) for t in self.runner.state.active.values() if t.nodes)

@@ -20,17 +20,26 @@ from bftrainer.performance.estimate import (
     given_curves,
     typical_speed,
 )
+from bftrainer.performance.outlook import outlook
 
 LISTED_METRICS = 50
 """So many metrics of a trainer are in lists and in the status; `show` has all."""
 
 
 class SubmittedView(TypedDict):
-    """A trainer that was accepted. `note` says why it can never run here; empty if it can."""
+    """A trainer that was accepted. `note` says why it waits; empty if there are nodes for it."""
 
     id: int
     name: str
     note: str
+
+
+class OutlookView(TypedDict):
+    """Seconds until a trainer's work is done, see `performance.outlook`; None where that is not known."""
+
+    early: float | None
+    likely: float | None
+    late: float | None
 
 
 class TrainerView(TypedDict):
@@ -53,6 +62,7 @@ class TrainerView(TypedDict):
     metrics: dict[str, float]
     submitted_at: float
     ended_at: float | None
+    ends_in_s: OutlookView | None
 
 
 class DetailsView(TrainerView):
@@ -183,7 +193,19 @@ def trainer_view(
         "metrics": dict(source.metrics),
         "submitted_at": stored.submitted_at,
         "ended_at": stored.ended_at,
+        "ends_in_s": None,
     }
+
+
+def outlook_view(trainer: TrainerView, now: float, best: float | None = None) -> OutlookView | None:
+    """When a trainer will probably have done its work; None if it has no amount of work. `best`: its
+    estimated speed on the most nodes that it may get."""
+    work, done = trainer["work"], trainer["samples"]
+    if work is None or trainer["ended_at"] is not None:
+        return None
+    age_s, rate = now - trainer["submitted_at"], trainer["rate"]
+    found = outlook(max(0, work - done), done=done, age_s=age_s, rate=rate, best=best)
+    return {"early": found.early, "likely": found.likely, "late": found.late}
 
 
 def listed_view(trainer: TrainerView) -> TrainerView:

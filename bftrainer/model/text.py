@@ -1,4 +1,4 @@
-"""Texts that come from outside: what a terminal, a database and JSON can bear. Pure."""
+"""Texts that come from outside: what a terminal, a database and JSON can bear; and time spans in words."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ def plain(text: str, *, lines: bool = False) -> str:
 def shown(text: str) -> str:
     """The text as a terminal may show it: what `plain` refuses is escaped."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def duration(seconds: float) -> str:
+    """A time span with two digits that count: "45 s", "12 min", "3.5 h", "2.1 d"."""
+    for unit, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * unit:
+            value = seconds / unit
+            return f"{value:.1f} {name}" if value < 10 and name != "min" else f"{value:.0f} {name}"
+    return f"{seconds:.0f} s"

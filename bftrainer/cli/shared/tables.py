@@ -9,6 +9,9 @@ from typing import Any
 
 from bftrainer.cli.shared.terminal import printable, say
 
+SHORT = 14
+"""A cell of one word that is no longer is never folded: numbers, a status."""
+
 
 def print_json(value: object) -> None:
     """Print a value as JSON; NaN and infinity, which JSON does not have, become null."""
@@ -23,10 +26,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _is_short(cell: str) -> bool:
+    return len(cell) <= SHORT and not any(character.isspace() for character in cell)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
     """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead.
 
-    Control characters in cells are escaped; a cell of several lines is a list.
+    Control characters in cells are escaped; a cell of several lines is a list. Where the terminal is narrow,
+    texts are folded, and numbers and single short words stay whole.
     """
     from rich.console import Console
     from rich.table import Table
@@ -36,8 +44,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         say(empty)
         return
     table = Table(box=None, pad_edge=False, show_header=any(columns))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+    cells = [[printable(cell) for cell in row] for row in rows]
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=all(_is_short(row[i]) for row in cells))
+    for row in cells:
+        table.add_row(*map(Text, row))
     Console().print(table)

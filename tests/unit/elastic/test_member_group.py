@@ -130,7 +130,7 @@ def test_a_state_that_an_error_left_half_updated_is_not_saved(
 ) -> None:
     with agent_of(monkeypatch, tmp_path, samples=None) as (agent, orders):
         run = run_of(orders, monkeypatch)
-        monkeypatch.setattr(run._update, "take", lambda step: 1 / 0)
+        monkeypatch.setattr(run._update, "take", lambda name, step: 1 / 0)
         agent.say("regroup", generation=2, members=["a"], leaving=[])
         with pytest.raises(ZeroDivisionError):
             train(run)

@@ -1,0 +1,124 @@
+"""Why a trainer has no nodes now, in words for its user. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bftrainer.engine.places import why_never
+from bftrainer.engine.state import State
+from bftrainer.model.machine import NodeInfo
+from bftrainer.model.trainer import Trainer, TrainerSpec
+
+NAMED = 3
+"""So many trainers that hold nodes are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """How the nodes of the pool are shared out at one moment, for `why` of any number of trainers.
+
+    Attributes:
+        state: That of the engine.
+        pool: How many nodes of each class trainers may use.
+        free: How many of them nobody holds.
+        held: How many nodes of each class each trainer holds, those that hold most first.
+        of_users: How many nodes each user's trainers hold.
+    """
+
+    state: State
+    pool: Mapping[str, int]
+    free: Mapping[str, int]
+    held: tuple[tuple[Trainer, Mapping[str, int]], ...]
+    of_users: Mapping[str, int]
+
+    @classmethod
+    def of(cls, state: State) -> Shortage:
+        """What is short in this state."""
+
+        def by_class(nodes: frozenset[str]) -> Counter[str]:
+            return Counter(state.node_info.get(node, NodeInfo()).node_class for node in nodes)
+
+        holders = sorted((t for t in state.active.values() if t.nodes), key=lambda t: (-len(t.nodes), t.id))
+        taken = frozenset[str]().union(*(t.nodes for t in holders))
+        of_users: Counter[str] = Counter()
+        for t in holders:
+            of_users[t.spec.user] += len(t.nodes)
+        return cls(
+            state=state,
+            pool=by_class(state.pool),
+            free=by_class(state.pool - taken),
+            held=tuple((t, by_class(t.nodes)) for t in holders),
+            of_users=of_users,
+        )
+
+    def why(self, trainer: Trainer, left: Callable[[Trainer], str] = lambda holder: "") -> str:
+        """Why a trainer without nodes has none. Only trainers of its own user are named; `left` says for how
+        long one of them will keep its nodes."""
+        if found := self.hindrance(trainer):
+            return found
+        usable = self._usable(trainer.spec)
+        free = max((self.free.get(name, 0) for name in usable), default=0)
+        needs = f"needs {_nodes(trainer.spec.n_min)}, {free:,} free"
+        if free >= trainer.spec.n_min:
+            return f"{needs}: the last plan gave it none, see bftrainer events"
+        holders = [t for t, own in self.held if not usable.isdisjoint(own)]
+        return needs + _held_by(trainer.spec.user, holders, left)
+
+    def hindrance(self, trainer: Trainer) -> str:
+        """What keeps a trainer from getting nodes, however they are shared out; empty if nothing is known."""
+        state, spec = self.state, trainer.spec
+        if never := why_never(spec, state.settings, state.machine):
+            return f"can never run: {never}"
+        if why := state.barred.get(spec.user):
+            return f"its user gets no pilots for a while: {why}"
+        if state.draining:
+            return "the site gives nodes to no trainer until an admin says bftrainer admin resume"
+        limit = state.settings.max_parallel
+        has_place = trainer.id in state.active and trainer.id not in state.displaced
+        if limit is not None and not has_place and len(state.active) - len(state.displaced) >= limit:
+            return f"all {limit:,} places are taken (max_parallel)"
+        return self._short_of_nodes(spec)
+
+    def _short_of_nodes(self, spec: TrainerSpec) -> str:
+        cap = self.state.settings.user_max_nodes
+        needs, own = f"needs {_nodes(spec.n_min)}", self.of_users.get(spec.user, 0)
+        if cap is not None and own + spec.n_min > cap:
+            return f"{needs}; its user's trainers hold {own:,} of at most {cap:,} (user_max_nodes)"
+        idle = max((self.pool.get(name, 0) for name in self._usable(spec)), default=0)
+        if idle >= spec.n_min:
+            return ""
+        return f"{needs}, and {f'only {idle:,}' if idle else 'none'} of the machine's can be had now"
+
+    def _usable(self, spec: TrainerSpec) -> frozenset[str]:
+        """The classes of nodes in the pool that a trainer can use."""
+        return frozenset(self.pool) - {name for name, points in spec.curves if not points}
+
+
+def why_queued(state: State, id_: int, spec: TrainerSpec, now: float) -> str:
+    """Why a trainer that has just been submitted will wait; empty if the next plan may give it nodes."""
+    trainer = state.trainer(id_) or Trainer(id=id_, spec=spec, submitted_at=now)
+    return "" if trainer.nodes else Shortage.of(state).hindrance(trainer)
+
+
+def _held_by(user: str, holders: list[Trainer], left: Callable[[Trainer], str]) -> str:
+    """Who has the others: trainers of this user by name, those of others as how many."""
+    mine = [t for t in holders if t.spec.user == user]
+    words = [f"{t.spec.name} ({_nodes(len(t.nodes))}{_after_comma(left(t))})" for t in mine[:NAMED]]
+    rest = len(holders) - len(words)
+    if rest:
+        words.append(f"{rest:,} other trainer{'s' if rest > 1 else ''}" if words else _trainers(rest))
+    return f": held by {', '.join(words)}" if words else ""
+
+
+def _after_comma(text: str) -> str:
+    return f", {text}" if text else ""
+
+
+def _trainers(count: int) -> str:
+    return f"{count:,} trainers of other users" if count > 1 else "a trainer of another user"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count:,} nodes"
