@@ -19,10 +19,9 @@ from bftrainer.elastic.state.state import STEPPED, TrainingState
 from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
-from bftrainer.elastic.train.batches import Batches
-from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
+from bftrainer.elastic.train.streamed import batches_of, opened
 from bftrainer.elastic.train.trained import trained
 from bftrainer.elastic.train.turn import Stepped
 from bftrainer.elastic.train.update import Update
@@ -42,8 +41,8 @@ class Run(Steps):
         model: its parameters' gradients are averaged over the nodes. Buffers are each node's own;
             newcomers and checkpoints get rank 0's. Several models are given by name: {"G": ..., "D": ...}.
         optimizer: stepped by `step`; several by name, stepped by `step("G")` and so on.
-        data: map-style data set with a length, or a DataLoader over one. All nodes must see the same
-            data in the same order.
+        data: map-style data set with a length, or an IterableDataset, or a DataLoader over one. All nodes
+            must see the same data in the same order.
         batch_size: the most samples that a node computes at once; a DataLoader's own by default.
         policy: how many samples a step takes on so many nodes, and how the learning rate follows;
             `FixedPerNode(batch_size * accumulate)` by default. A spec's key `batch` goes before it.
@@ -94,7 +93,7 @@ class Run(Steps):
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         orders = Orders.from_environment()
-        source = Source(data, batch_size, collate, seed)
+        source = opened(data, batch_size, collate, seed)
         policy = policies.chosen(policy, source.batch_size, accumulate, orders.batch if orders else {})
         what = trained(model, optimizer, scheduler)
         schedule = Schedule(what.schedulers, scheduler_every)
@@ -110,15 +109,15 @@ class Run(Steps):
         peers = peers_of(
             orders, training, self._joined, streams=streams, comparison=comparison, patience=patience
         )
-        batches = Batches(
+        batches = batches_of(
             source,
             policy,
             epochs=1 if epochs is None and orders is None else epochs,
             budget=peers.budget,
             stand_in=ways.needs_batch,
         )
-        if batches.epochs is not None:
-            schedule.compare(batches.epochs, batches.steps(batches.epochs))
+        if batches.epochs is not None and batches.steps is not None:
+            schedule.compare(batches.epochs, batches.steps)
         super().__init__(
             ways,
             training,

@@ -84,7 +84,7 @@ class Steps(RunView):
             ValueError, TypeError: data that cannot be shared out.
         """
         own = isinstance(data, DataLoader)
-        source = Source(data, None if own else batch_size or self._batches.at_once, collate, self._seed)
+        source = Source(data, None if own else batch_size or self._batches.batch_size, collate, self._seed)
         with self.pause(most_s), evaluating(list(self._trained.models.values())):
             return evaluated(source, measure, self._peers.group, self._evaluating_ranks(), most_s)
 

@@ -171,6 +171,14 @@ def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) ->
         used_once(tmp_path, steps)
 
 
+def test_a_stream_is_used_once_whatever_becomes_of_its_nodes(tmp_path: Path) -> None:
+    with staged("streams", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path)
+        assert used_once(tmp_path, steps) == {2, 3}
+        one, other = (torch.load(path)["model"] for path in tmp_path.glob("*.pt"))
+        assert all(weights.equal(other[name]) for name, weights in one.items())
+
+
 def test_an_evaluation_is_shared_and_members_wait_for_a_long_one(tmp_path: Path) -> None:
     with staged("evaluates", tmp_path) as stage:
         steps = through_changes(stage, tmp_path)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, IterableDataset
 
 from bftrainer import elastic
-from tests.support.stage_scripts import BATCH, Notes, Points, network, sgd
+from tests.support.stage_scripts import BATCH, LENGTH, Notes, Points, network, sgd
 
 DECAY = 0.9
 
@@ -166,6 +167,34 @@ def rank_0_only(folder: Path) -> None:
         kept.steps += run.rank == 0
 
     _wrong(folder, step, parts={"kept": kept})
+
+
+class Stream(IterableDataset):  # type: ignore[type-arg]
+    """All points, one after the other, in an order of its own in each epoch."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
+        points = Points()
+        for i in torch.randperm(LENGTH).tolist():  # the same on all nodes
+            yield points[(i + self.epoch) % LENGTH]
+
+
+def streams(folder: Path) -> None:
+    model = network()
+    run = elastic.Run(
+        model, sgd(model), DataLoader(Stream(), batch_size=5), policy=elastic.FixedGlobal(BATCH), epochs=1000
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((run.model(x) - y).square().mean())
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model)
 
 
 def evaluates(folder: Path) -> None:

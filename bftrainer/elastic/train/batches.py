@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,11 +28,11 @@ class MicroBatch:
     went_backward: bool = field(default=False, init=False)
 
 
-class Batches:
+class Batches(ABC):
     """This rank's part of every step, from the position that training has reached.
 
     Args:
-        source: of the samples.
+        batch_size: the most samples that a node computes at once.
         policy: how many samples a step takes.
         epochs: after so many passes there is nothing left; None: passes do not count.
         budget: after so many samples there is nothing left; None: samples do not count.
@@ -39,42 +40,33 @@ class Batches:
     """
 
     def __init__(
-        self, source: Source, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
+        self, batch_size: int, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
     ) -> None:
-        self._source, self._policy = source, policy
+        self.batch_size, self._policy = batch_size, policy
         self._epochs, self._budget, self._stand_in = epochs, budget, stand_in
         self._place: int | None = 0
         self._size = 1
-        self._ahead: Iterator[Any] | None = None
 
     def enter(self, position: Position, place: int | None, size: int) -> None:
         """From `position` on, this rank is number `place` of `size` that share the samples.
 
-        None as `place`: this rank takes no samples. Worker processes, if any, begin to fetch anew.
+        None as `place`: this rank takes no samples.
         """
         self._place, self._size = place, size
-        fetches = self._source.ahead and place is not None
-        self._ahead = self._source.stream(self._coming(position)) if fetches else None
 
-    @property
-    def at_once(self) -> int:
-        """The most samples that a node computes at once."""
-        return self._source.batch_size
+    @abstractmethod
+    def stop(self) -> None:
+        """End processes that read or fetch ahead."""
 
     @property
     def epochs(self) -> float | None:
         """The passes over the data that the whole run makes; None: not known."""
-        by_budget = None if self._budget is None else self._budget / self._source.length
-        known = [count for count in (self._epochs, by_budget) if count is not None]
-        return min(known, default=None)
+        return self._epochs
 
-    def steps(self, epochs: float) -> float:
-        """The steps of so many passes on one node; on more they may be fewer."""
-        return epochs * math.ceil(self._source.length / self._policy.total(1))
-
-    def stop(self) -> None:
-        """End worker processes that fetch ahead."""
-        self._ahead = None
+    @property
+    @abstractmethod
+    def steps(self) -> float | None:
+        """The steps of the whole run on one node, on more they may be fewer; None: not known."""
 
     def complete(self, position: Position) -> bool:
         """Whether nothing is left to train on at `position`."""
@@ -82,21 +74,25 @@ class Batches:
             self._epochs is not None and position.epoch >= self._epochs
         )
 
+    @abstractmethod
     def share(self, position: Position) -> Share:
         """This rank's share of the step at `position`; an empty one if it takes no samples."""
+
+    def _cut(self, position: Position, length: int) -> Share:
+        """The share of an epoch that has so many samples."""
         found = share(
             position,
             rank=self._place or 0,
             size=self._size,
             batch=self._policy.total(self._size),
-            length=self._source.length,
+            length=length,
             budget=self._budget,
         )
         return found if self._place is not None else replace(found, stop=found.start)
 
     def parts(self, mine: Share) -> list[MicroBatch]:
         """The micro-batches of a share, in order; the stand-in is the step's last sample."""
-        cuts = micro_batches(mine, self._size, self._source.batch_size)
+        cuts = micro_batches(mine, self._size, self.batch_size)
         if not cuts and self._stand_in:
             cuts = ((mine.start - 1, mine.start),)
         return [
@@ -110,8 +106,50 @@ class Batches:
             for start, stop in cuts
         ]
 
+    @abstractmethod
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
         """The samples of a micro-batch, collated. Every micro-batch is to be fetched, in order."""
+
+
+class IndexedBatches(Batches):
+    """As `Batches`, of a data set with an index: an epoch is a permutation of it."""
+
+    def __init__(
+        self, source: Source, policy: Policy, *, epochs: int | None, budget: int | None, stand_in: bool
+    ) -> None:
+        super().__init__(source.batch_size, policy, epochs=epochs, budget=budget, stand_in=stand_in)
+        self._source = source
+        self._ahead: Iterator[Any] | None = None
+
+    def enter(self, position: Position, place: int | None, size: int) -> None:
+        """As `Batches.enter`. Worker processes, if any, begin to fetch anew."""
+        super().enter(position, place, size)
+        fetches = self._source.ahead and place is not None
+        self._ahead = self._source.stream(self._coming(position)) if fetches else None
+
+    def stop(self) -> None:
+        """As `Batches.stop`."""
+        self._ahead = None
+
+    @property
+    def epochs(self) -> float | None:
+        """As `Batches.epochs`."""
+        by_budget = None if self._budget is None else self._budget / self._source.length
+        known = [count for count in (self._epochs, by_budget) if count is not None]
+        return min(known, default=None)
+
+    @property
+    def steps(self) -> float | None:
+        """As `Batches.steps`."""
+        each = math.ceil(self._source.length / self._policy.total(1))
+        return None if self.epochs is None else self.epochs * each
+
+    def share(self, position: Position) -> Share:
+        """As `Batches.share`."""
+        return self._cut(position, self._source.length)
+
+    def fetch(self, epoch: int, part: MicroBatch) -> Any:
+        """As `Batches.fetch`."""
         if self._ahead is not None:
             return next(self._ahead)
         return self._source.fetch(self._source.indices(epoch, part.start, part.stop))

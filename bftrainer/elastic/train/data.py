@@ -82,7 +82,7 @@ class Source:
         else:
             many = getattr(self._data, "__getitems__", None)
             batch = self._collate(many(indices) if many else [self._data[i] for i in indices])
-        return _pinned(batch) if self._loader is not None and self._loader.pin_memory else batch
+        return pinned(batch) if self._loader is not None and self._loader.pin_memory else batch
 
     def stream(self, plan: Iterable[list[int]]) -> Iterator[Any]:
         """The batches of `plan`, fetched ahead by a DataLoader's worker processes."""
@@ -96,7 +96,7 @@ class Source:
                 num_workers=old.num_workers,
                 pin_memory=old.pin_memory,
                 timeout=old.timeout,
-                worker_init_fn=_Start(self._from_before, old.worker_init_fn),
+                worker_init_fn=Start(self._from_before, old.worker_init_fn),
                 multiprocessing_context=old.multiprocessing_context,
                 prefetch_factor=old.prefetch_factor,
             )
@@ -126,11 +126,12 @@ def _check(loader: DataLoader[Any]) -> None:
         )
 
 
-def _pinned(batch: Any) -> Any:
+def pinned(batch: Any) -> Any:
+    """A batch in memory from which it is copied to a GPU in the background."""
     return torch.utils.data._utils.pin_memory.pin_memory(batch)  # type: ignore[no-untyped-call]
 
 
-class _Start:
+class Start:
     """What a forked worker process of a DataLoader does first.
 
     It closes the group's connections: else peers would not learn that its parent has closed them. And it has

@@ -7,7 +7,7 @@ import torch
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train import average
-from bftrainer.elastic.train.batches import Batches
+from bftrainer.elastic.train.batches import IndexedBatches
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import FixedGlobal
 from bftrainer.elastic.train.sampler import Position
@@ -33,9 +33,9 @@ class Net(torch.nn.Module):
         return self.used(x)
 
 
-def batches(policy: FixedGlobal, place: int | None, size: int) -> Batches:
+def batches(policy: FixedGlobal, place: int | None, size: int) -> IndexedBatches:
     source = Source(DATA, AT_ONCE, None, 0)
-    found = Batches(source, policy, epochs=None, budget=None, stand_in=False)
+    found = IndexedBatches(source, policy, epochs=None, budget=None, stand_in=False)
     found.enter(Position(), place, size)
     return found
 
@@ -83,7 +83,7 @@ def test_a_rank_without_a_state_has_no_samples_and_a_stand_in_none_of_its_own() 
     shadow = batches(FixedGlobal(BATCH), None, 2)
     assert shadow.parts(shadow.share(Position())) == []
     source = Source(DATA, AT_ONCE, None, 0)
-    needy = Batches(source, FixedGlobal(1), epochs=None, budget=None, stand_in=True)
+    needy = IndexedBatches(source, FixedGlobal(1), epochs=None, budget=None, stand_in=True)
     needy.enter(Position(), 1, 2)
     (part,) = needy.parts(needy.share(Position()))
     assert (part.start, part.stop) == (0, 1), "the step's last sample"

@@ -53,8 +53,9 @@ def loader(**options: Any) -> DataLoader[Any]:
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [
-        (Endless(), {"batch_size": 5}, "map-style"),
-        (DataLoader(Endless(), batch_size=5), {}, "map-style"),
+        (Endless(), {}, "give batch_size"),
+        (DataLoader(Endless(), batch_size=5, drop_last=True), {}, "drop_last"),
+        (DataLoader(Endless(), batch_size=None), {}, "batch_size None"),
         (Numbers(), {}, "give batch_size"),
         (Numbers(), {"batch_size": 0}, "at least 1"),
         (TensorDataset(torch.empty(0)), {"batch_size": 1}, "empty"),
