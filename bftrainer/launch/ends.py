@@ -112,6 +112,11 @@ class Ends(ABC, Generic[T]):
         """Whether the script's end on this node is the trainer's, if its spec names no amount of work."""
         return True
 
+    def _is_rank_0(self, launched: T, node: str) -> bool:
+        """Whether a worker that says that the work is done is rank 0. In scripts that `attach`, no other says
+        so."""
+        return True
+
     def _succeed(self, launched: T, node: str) -> None:
         """Rank 0 has ended with exit code 0, and the work is done."""
         launched.succeeded = True

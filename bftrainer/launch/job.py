@@ -182,7 +182,10 @@ class LaunchedTrainer:
 
     @property
     def note(self) -> str:
-        """What its user should know of a script that is not ready for long; empty if nothing."""
+        """What its user should know of a script that is not ready for long, or has done its work and goes on;
+        empty if nothing."""
+        if self.finisher and not self.succeeded:
+            return f"its work is done; its script runs what it has after its loop on {self.finisher}"
         if self.confirmed or self.members:
             return ""  # it has been ready before, elsewhere
         silent = sorted(n for n, v in self._workers.items() if v.silent and v.phase == Phase.STARTING)

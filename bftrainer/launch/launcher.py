@@ -157,6 +157,8 @@ class AgentLauncher(Ends[T]):
         view = WorkerView(found.generation, found.phase, found.joined, self._clock(), sent=True)
         view.run = found.run
         launched.put(node, view)
+        if found.phase == Phase.FINISHED and self._is_rank_0(launched, node):
+            launched.finisher = node
         self._deadlines.taken_over(launched, node)
 
     def _caught_up(self, launched: T, node: str, found: Running) -> None:

@@ -31,7 +31,7 @@ def test_trainers_that_can_never_run_are_in_nobodys_way() -> None:
             submit(site, f"huge{i}", ["true"], min=1_000_000, max=1_000_000)
         site.submit("small", "count.py", str(site.root), samples=200, n_max=1)
         assert site.until_ended("small")["status"] == "completed"
-        why = "needs at least 1,000,000 nodes; this machine has 2"
+        why = "can never run: needs at least 1,000,000 nodes; this machine has 2"
         assert submit(site, "more", ["true"], min=1_000_000, max=1_000_000)["note"] == why
         rows = {t["name"]: (t["status"], t["reason"]) for t in site.get("trainers")}
         assert [rows[f"huge{i}"] for i in range(3)] == [("waiting", why)] * 3

@@ -110,6 +110,9 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _leads(self, launched: NativeTrainer, node: str) -> bool:
         return node in launched.members[:1] or not launched.members
 
+    def _is_rank_0(self, launched: NativeTrainer, node: str) -> bool:
+        return node in launched.members[:1]
+
     def _succeed(self, launched: NativeTrainer, node: str) -> None:
         super()._succeed(launched, node)
         if not launched.finisher and not launched.confirmed:

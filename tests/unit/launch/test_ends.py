@@ -9,6 +9,7 @@ import pytest
 from bftrainer.launch.job import REPEATED
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import Resync, TrainerEnded, WorkerLost
+from tests.support.messages import worker
 from tests.support.native_stage import SPEC, NativeStage
 
 STANDING = {"generation": 2, "step": 10, "samples": 1000, "epoch": 0, "metrics": {}}
@@ -185,6 +186,20 @@ def test_what_an_agent_lists_no_more_has_ended_well_before() -> None:
     exited(stage, "m", 0)
     stage.agent("m")  # the connection broke and came back
     assert stage.events == []
+
+
+@pytest.mark.parametrize(("code", "ended"), [(0, True), (1, False)])
+def test_a_daemon_that_takes_workers_over_after_the_work_waits_for_rank_0(code: int, ended: bool) -> None:
+    stage = NativeStage()
+    stage.launcher.add(1, SPEC, published=2, members=("n", "m"), step=10, samples=1000)
+    for node in "mn":
+        stage.agent(node, worker(1, "finished", 2))
+    assert "after its loop on n" in stage.launcher.known.note(1)
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
+    assert stage.kinds() == []
+    exited(stage, "m", 0)
+    exited(stage, "n", code)
+    assert bool(ends(stage)) is ended
 
 
 def test_workers_that_wait_for_no_rank_0_are_started_when_they_are_wanted() -> None:
