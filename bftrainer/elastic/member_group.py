@@ -19,7 +19,7 @@ from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.progress import Progress
-from bftrainer.elastic.state.compare import NOTHING, Comparison
+from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
@@ -140,11 +140,18 @@ class MemberGroup(SingleProcess):
             self._hand_over.agreed(int(flag[2]))
             self.is_stopped = not flag[3]
             if int(flag[4]) != NOTHING and int(flag[4]) != -int(flag[5]):
-                self._comparison.explain(self.group, self._hand_over.working)
+                self._explain()
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
             self.lost(error)
+
+    def _explain(self) -> None:
+        try:
+            self._comparison.explain(self.group, self._hand_over.working)
+        except ReplicasDiffer as error:  # the checkpoints may be as wrong: the trainer must not begin again
+            self._membership.channel.send("failed", generation=self.group.generation, reason=str(error))
+            raise
 
     # changing membership
 

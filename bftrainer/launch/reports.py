@@ -70,6 +70,18 @@ class Reports:
             )
         )
 
+    def failed(self, launched: LaunchedTrainer, reason: str) -> None:
+        """The script has found that to go on, or to begin again, is in vain."""
+        self._emit(
+            TrainerEnded(
+                time=self._clock(),
+                trainer=launched.id,
+                generation=launched.published,
+                status=TrainerStatus.FAILED,
+                reason=reason,
+            )
+        )
+
     # changes of membership
 
     def joined(self, launched: LaunchedTrainer, node: str, view: WorkerView, joined: said.Joined) -> None:

@@ -16,7 +16,7 @@ from bftrainer.wire.parse import parse
 OF_WORKERS = frozenset(
     {
         *("attached", "ready", "joined", "caught_up", "progress", "metrics", "resumed"),
-        *("finished", "left", "broken", "kv", "busy"),
+        *("finished", "left", "broken", "kv", "busy", "failed"),
     }
 )
 """The kinds of messages that a worker may send. Others, such as `exited`, are its agent's alone."""

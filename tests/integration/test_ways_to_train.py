@@ -222,6 +222,7 @@ def test_states_that_differ_end_the_run_with_what_differs(way: str, entry: str, 
         for node in ("a", "b"):
             stage.workers[node].join(60)
             assert stage.workers[node].exitcode == 1, stage.story()
+        assert {m["node"] for m in stage.heard("failed") if entry in m["reason"]} == {"a", "b"}
         for log in tmp_path.glob("*.log"):
             assert entry in log.read_text() and "Usual causes" in log.read_text()
 

@@ -152,6 +152,8 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
             self._relay(launched, node, what)
         elif isinstance(what, said.Broken):
             self._broken(launched, what)
+        elif isinstance(what, said.Failed) and what.generation == launched.published:
+            self._reports.failed(launched, what.reason)
         elif isinstance(what, said.Busy) and what.generation == launched.published:
             self._busy(launched, node, what)
 

@@ -142,6 +142,14 @@ class Broken(OfWorker):
     reason: Text
 
 
+class Failed(OfWorker):
+    """The trainer is to end as failed, for this reason: to try it again would lead to the same."""
+
+    type: Literal["failed"]
+    generation: Count
+    reason: Text
+
+
 class Busy(OfWorker):
     """The script works apart from the others, for `seconds` at most; 0: not any more. The others wait."""
 
@@ -246,6 +254,7 @@ FromWorker = (
     | Left
     | Broken
     | Busy
+    | Failed
     | Kv
 )
 """What a worker says."""

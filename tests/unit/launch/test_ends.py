@@ -8,7 +8,8 @@ import pytest
 
 from bftrainer.launch.job import REPEATED
 from bftrainer.model.actions import Regroup, StartWorker
-from bftrainer.model.events import Resync, TrainerEnded, WorkerLost
+from bftrainer.model.events import Measured, Resync, TrainerEnded, WorkerLost
+from bftrainer.model.trainer import TrainerStatus
 from tests.support.messages import worker
 from tests.support.native_stage import SPEC, NativeStage
 
@@ -209,3 +210,25 @@ def test_workers_that_wait_for_no_rank_0_are_started_when_they_are_wanted() -> N
     stage.launcher.perform(StartWorker(trainer=1, generation=3, node="m"))
     stage.agent("m")
     assert stage.kinds()[-1] == ("m", "start")
+
+
+def test_a_script_that_says_it_is_in_vain_ends_its_trainer_as_failed() -> None:
+    stage = training("n", "m")
+    stage.said("n", "failed", generation=1, reason="an earlier membership's")
+    assert ends(stage) == []
+    stage.said("n", "failed", generation=2, reason="the nodes do not have the same state")
+    (end,) = ends(stage)
+    assert (end.status, end.reason) == (TrainerStatus.FAILED, "the nodes do not have the same state")
+
+
+def test_members_wait_for_one_that_is_busy_and_no_speed_is_measured_across_it() -> None:
+    stage = training("n", "m")
+    for at, samples in ((1.0, 100), (2.0, 200)):
+        stage.now = at
+        stage.said("n", "progress", **{**STANDING, "samples": samples}, size=2, rate=None)
+    stage.said("n", "busy", generation=2, seconds=300.0)
+    assert [(node, m["node"], m["seconds"]) for node, m in stage.sent] == [("m", "n", 300.0)]
+    stage.now = 200.0
+    stage.said("n", "busy", generation=2, seconds=0.0)
+    stage.said("n", "progress", **{**STANDING, "samples": 210}, size=2, rate=None)
+    assert not [event for event in stage.events if isinstance(event, Measured)]
