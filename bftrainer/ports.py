@@ -121,7 +121,7 @@ class Executor(Protocol):
     """What carries out the decisions of the engine, for real or simulated. Never blocks.
 
     It reports what happens as events to the `emit` that it was made with: `WorkersReady`, `WorkerLost`,
-    `TrainerEnded`, `Measured`, `Resync`.
+    `TrainerEnded`, `Measured`, `Resync`, `Lasted`.
     """
 
     def add(self, trainer: int, spec: TrainerSpec) -> None:

@@ -46,6 +46,9 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             for t in s["running"]
         ]
         print_table(("running", "nodes", "step", "samples/s", "metrics"), cells)
+        for t in s["running"]:
+            if t.get("note"):
+                say(f"{t['name']}: {t['note']}")
         if s.get("running_left_out"):
             say(f"{s['running_left_out']:,} more run; bftrainer list has them")
 

@@ -147,6 +147,7 @@ class RunningView(TypedDict):
     work: int | None
     rate: float | None
     metrics: dict[str, float]
+    note: str
 
 
 class StatusView(TypedDict):
@@ -227,6 +228,7 @@ def running_view(trainer: TrainerView) -> RunningView:
         "work": trainer["work"],
         "rate": trainer["rate"],
         "metrics": _first(trainer["metrics"]),
+        "note": trainer["note"],
     }
 
 

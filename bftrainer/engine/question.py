@@ -49,7 +49,7 @@ def _candidate(
     now: float,
 ) -> Candidate:
     points = estimates[None].points
-    n_min, n_max = limits(t, estimates, programs, settings.profile_sizes)
+    n_min, n_max = limits(t, estimates, programs, settings.profile_sizes, now)
     return Candidate(
         trainer=t.id,
         n_min=n_min,

@@ -9,8 +9,10 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.trainer import Trainer
 
 
-def settle(before: Trainer, now: Trainer, draft: Draft, *, force: bool) -> tuple[Trainer, list[Action]]:
-    """The actions that lead a trainer from `before` to `now`, and the trainer with them under way.
+def settle(
+    before: Trainer, now: Trainer, draft: Draft, time: float, *, force: bool
+) -> tuple[Trainer, list[Action]]:
+    """The actions that lead a trainer from `before` to `now`, and the trainer with them under way, at `time`.
 
     All actions of one step carry one generation. With `force`, the membership is published even if it is
     the same as before.
@@ -44,7 +46,19 @@ def settle(before: Trainer, now: Trainer, draft: Draft, *, force: bool) -> tuple
         for node in new
     ]
     now = replace(now, members=members, warm=warm)
+    if members != before.members:
+        now = _changed(before, now, time)
     return (replace(now, generation=generation), actions) if actions else (now, [])
+
+
+def _changed(before: Trainer, now: Trainer, time: float) -> Trainer:
+    """A trainer with other members from `time` on; those before had too little time if that was not enough
+    for a checkpoint."""
+    fruitless = now.fruitless
+    if before.members:
+        short = time - before.changed_at < now.spec.checkpoint_interval_s
+        fruitless = fruitless + 1 if short else 0
+    return replace(now, changed_at=time, fruitless=fruitless)
 
 
 def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:

@@ -45,7 +45,7 @@ def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step
         if trainer is before and not force:
             active[id_] = trainer
             continue
-        active[id_], own = settle(before, trainer, draft, force=force)
+        active[id_], own = settle(before, trainer, draft, event.time, force=force)
         actions += own
     if draft.ended is not None and (gone := state.active.get(draft.ended.trainer)) is not None:
         actions += dissolve(gone)

@@ -13,6 +13,7 @@ from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
     Drain,
     Event,
+    Lasted,
     MachineChanged,
     Measured,
     NodesChanged,
@@ -145,6 +146,12 @@ def _(event: Resync, state: State) -> Draft:
     trainer = state.active.get(event.trainer)
     current = trainer is not None and trainer.members and trainer.published == event.generation
     return Draft(state=state, regroup=frozenset({event.trainer}) if current else frozenset())
+
+
+@take.register
+def _(event: Lasted, state: State) -> Draft:
+    trainer = state.active.get(event.trainer)
+    return Draft(state=state, decide=trainer is not None and trainer.published == event.generation)
 
 
 @take.register

@@ -97,6 +97,8 @@ class LaunchedTrainer:
     confirmed: int = 0  # the latest generation that a worker has joined
     committed: int = 0  # the last step that was reported as taken by all
     samples: int = 0
+    furthest: int = 0  # the most samples that were told
+    furthest_at: float | None = None  # and when they were first told
     window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
     init_s: float | None = None  # of the newcomers that will join next

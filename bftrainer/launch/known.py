@@ -72,11 +72,6 @@ class KnownTrainers(Generic[T]):
         launched = self._trainers.get(trainer)
         return {node: view.phase for node, view in launched.workers.items() if view.sent} if launched else {}
 
-    def note(self, trainer: int) -> str:
-        """What a trainer's user should know of its start; empty if nothing."""
-        launched = self._trainers.get(trainer)
-        return launched.note if launched else ""
-
     def any_workers(self) -> bool:
         """Whether any trainer's worker may still be there."""
         return any(view.sent for view in self.by_node)

@@ -104,6 +104,11 @@ class AgentLauncher(Ends[T]):
     def _forgotten(self, trainer: int) -> None:
         """End what the launcher itself runs for a trainer that has just been forgotten."""
 
+    def note(self, trainer: int) -> str:
+        """What a trainer's user should know of its start or its progress; empty if nothing."""
+        launched = self.known.get(trainer)
+        return (launched.note or self._reports.standstill(launched)) if launched else ""
+
     def close(self) -> None:
         """End what the launcher itself runs: the daemon stops."""
 

@@ -97,9 +97,9 @@ class Launchers:
         return launcher.known.workers(trainer) if launcher else {}
 
     def note(self, trainer: int) -> str:
-        """What a trainer's user should know of its start; empty if nothing."""
+        """What a trainer's user should know of its start or its progress; empty if nothing."""
         launcher = self._of(trainer)
-        return launcher.known.note(trainer) if launcher else ""
+        return launcher.note(trainer) if launcher else ""
 
     def any_workers(self) -> bool:
         """Whether any trainer's worker may still be there."""

@@ -17,6 +17,8 @@ from bftrainer.wire.phases import Phase
 log = logging.getLogger(__name__)
 
 NO_BOUNDS = Bounds()
+STANDSTILL_S = 60.0
+"""A trainer that has come no further for so long is said to make no progress."""
 MAX_PAUSES = 10
 """So many pauses one node may tell of one membership."""
 
@@ -160,8 +162,17 @@ class Reports:
         """Rank 0 has reported how far training is: keep it, and measure the speed."""
         launched.committed = max(launched.committed, progress.step)
         launched.samples = progress.samples
+        if progress.samples > launched.furthest or launched.furthest_at is None:
+            launched.furthest, launched.furthest_at = progress.samples, self._clock()
         self._keep(launched, progress, progress.size, progress.rate)
         self._measure(launched, progress.size)
+
+    def standstill(self, launched: LaunchedTrainer) -> str:
+        """Since when a trainer that runs has not come further than it once was, if that is long."""
+        if launched.furthest_at is None or not launched.members or launched.finished:
+            return ""
+        for_s = self._clock() - launched.furthest_at
+        return f"no progress for {for_s:.0f} s" if for_s >= STANDSTILL_S else ""
 
     def _measure(self, launched: LaunchedTrainer, size: int) -> None:
         """The speed is measured over windows of `MEASURE_S`, longer where it is known."""

@@ -116,6 +116,17 @@ class Resync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lasted:
+    """The members that `generation` published have trained for the spec's `checkpoint_interval_s`: what they
+    did is kept, and the trainer may grow again."""
+
+    priority: ClassVar[int] = 7
+    time: float
+    trainer: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChanged:
     """There are other nodes than before, idle or not: so many of each class ("": of none)."""
 
@@ -175,6 +186,7 @@ Event = (
     | WorkersReady
     | Measured
     | Resync
+    | Lasted
     | Drain
     | Resume
     | MachineChanged

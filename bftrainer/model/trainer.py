@@ -62,6 +62,7 @@ class TrainerSpec:
     env: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     checkpoint_every_s: float = 5.0
+    checkpoint_interval_s: float = 0.0  # a restart repeats so much: the script saves by itself, so often
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
     stop_signal: str = ""  # torchrun: the ranks that get SIGTERM, `all` or `rank_0`; empty: by the script
 
@@ -126,6 +127,8 @@ class Trainer:
         failures: Failures of its program in a row, without progress between.
         failed_in: The generation of the last failure: workers started before it belong to the same incident.
         progress: The most samples at any failure. A failure after more samples starts the count anew.
+        changed_at: When its members last changed.
+        fruitless: Memberships in a row that did not last for the spec's `checkpoint_interval_s`.
     """
 
     id: int
@@ -141,6 +144,8 @@ class Trainer:
     failures: int = 0
     failed_in: int = 0
     progress: float = 0.0
+    changed_at: float = 0.0
+    fruitless: int = 0
 
     @property
     def joining(self) -> dict[str, int]:

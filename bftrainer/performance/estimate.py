@@ -33,6 +33,8 @@ SharedObservations = Mapping[tuple[str, ...], Observations]
 NOTHING = Observations()
 MOST_PROGRAMS = 256
 """So many programs of each user are remembered."""
+MOST_HALVINGS = 32
+"""So often halved, any number of nodes is none."""
 
 
 def with_measurement(
@@ -130,9 +132,9 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
 
 
 def limits(
-    t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int
+    t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int, now: float
 ) -> tuple[int, int]:
-    """How few and how many nodes a trainer may be given now.
+    """How few and how many nodes a trainer may be given at the time `now`.
 
     It may get no more than the estimates allow, but keeps what it has. While its program is profiled on
     `profile_sizes` sizes, it goes from one size to the next, and stays on each until it is measured.
@@ -142,15 +144,50 @@ def limits(
         here = fit.levels(observe.sizes(programs.get(spec.program, NOTHING)))
         size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes)
         if size is not None:
-            return (size if held == size else spec.n_min), max(held, size)
-    return spec.n_min, max(held, *(estimate.n_max for estimate in estimates.values()))
+            return (size if held == size else spec.n_min), _put_off(t, max(held, size), now)
+    return spec.n_min, _put_off(t, max(held, *(estimate.n_max for estimate in estimates.values())), now)
+
+
+def _put_off(t: Trainer, most: int, now: float) -> int:
+    """The most nodes of a trainer that a restart takes back to a checkpoint of its script's own.
+
+    After a change it does not grow until there has been time for a checkpoint. If its memberships, one after
+    the other, ended before, it begins anew with fewer nodes: fewer nodes leave less often.
+    """
+    if not t.spec.checkpoint_interval_s:
+        return most
+    least = max(len(t.nodes), t.spec.n_min)
+    if t.members:
+        return most if now - t.changed_at >= t.spec.checkpoint_interval_s else least
+    return max(least, most >> min(t.fruitless, MOST_HALVINGS))
 
 
 # --- costs ---------------------------------------------------------------------------------------
 
 
 def costs_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
-    """What rescaling each trainer is estimated to cost, in order; what is typical where nothing is known."""
+    """What rescaling each trainer is estimated to cost, in order; what is typical where nothing is known.
+
+    Where a restart takes a trainer back to a checkpoint of its script's own, it costs what is done anew, too:
+    all of the spec's `checkpoint_interval_s`, as the nodes have to stay that long for the next one.
+    """
+    return tuple(
+        _repeating(t.spec.checkpoint_interval_s, own)
+        for t, own in zip(trainers, _pauses_of(trainers, programs), strict=True)
+    )
+
+
+def _repeating(repeated_s: float, own: RescaleCosts) -> RescaleCosts:
+    if not repeated_s:
+        return own
+    return RescaleCosts(
+        up=replace(own.up, stall_s=own.up.stall_s + repeated_s),
+        down=replace(own.down, stall_s=own.down.stall_s + repeated_s),
+    )
+
+
+def _pauses_of(trainers: tuple[Trainer, ...], programs: SharedObservations) -> tuple[RescaleCosts, ...]:
+    """What rescaling each trainer costs without what is done anew."""
     if all(t.spec.costs is not None and t.spec.scalability is Scalability.GIVEN for t in trainers):
         return tuple(t.spec.costs or ASSUMED_COSTS for t in trainers)
     by_user: dict[str, list[Observations]] = {}

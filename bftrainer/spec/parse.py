@@ -105,6 +105,7 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
         env=tuple(sorted(spec.env.items())),
         checkpoint_dir=_absolute(base, spec.checkpoint.dir) if spec.checkpoint.dir else "",
         checkpoint_every_s=spec.checkpoint.every_s,
+        checkpoint_interval_s=spec.checkpoint.interval_s or 0.0,
         batch=spec.batch.items() if spec.batch else (),
         stop_signal=spec.stop_signal or "",
     )

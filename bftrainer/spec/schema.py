@@ -111,6 +111,7 @@ class Work(_Strict):
 class _Checkpoint(_Strict):
     dir: Text | None = None
     every_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 5.0
+    interval_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] | None = None
 
 
 class _Batch(_Strict):
@@ -183,12 +184,18 @@ class Spec(_Strict):
         return self
 
     @model_validator(mode="after")
-    def _signals_are_for_torchrun(self) -> Spec:
-        if self.stop_signal and self.launcher != "torchrun":
-            raise ValueError(
-                f"stop_signal: {self.stop_signal}, but launcher: {self.launcher} stops workers "
-                "in its own way; leave stop_signal out"
-            )
+    def _restarts_are_for_torchrun(self) -> Spec:
+        if self.launcher == "torchrun":
+            return self
+        for key, given in (
+            ("stop_signal", self.stop_signal),
+            ("checkpoint.interval_s", self.checkpoint.interval_s),
+        ):
+            if given is not None:
+                raise ValueError(
+                    f"{key}: {given}, but launcher: {self.launcher} stops and keeps workers in its own way; "
+                    f"leave {key} out, it is for launcher: torchrun"
+                )
         return self
 
     def points(self) -> Points | None:

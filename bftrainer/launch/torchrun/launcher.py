@@ -24,7 +24,7 @@ from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher
 from bftrainer.launch.torchrun.environment import environment
 from bftrainer.launch.torchrun.stores import Stores
 from bftrainer.model.actions import Regroup
-from bftrainer.model.events import Resync
+from bftrainer.model.events import Lasted, Resync
 from bftrainer.model.reports import PauseKind
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.messages import from_agent as said
@@ -32,6 +32,11 @@ from bftrainer.wire.messages.from_agent import Report, Running
 from bftrainer.wire.phases import ENDED, Phase
 
 log = logging.getLogger(__name__)
+
+
+MANY_RUNS = 5
+SHORT_S = 60.0
+"""After so many runs that all were shorter, the user of a script that tells of no progress is told so."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,9 @@ class TorchrunTrainer(LaunchedTrainer):
     halting: set[str] = field(default_factory=set)  # nodes whose processes have been told to stop
     last_step_at: float | None = None  # as far as has been said
     attached: bool = False  # its script has called `elastic.attach`
+    runs: int = 0
+    began_at: float = 0.0  # the present run
+    longest_s: float = 0.0  # of the runs before
 
     @property
     def leader_first(self) -> bool:
@@ -68,6 +76,20 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         launched.leader = launched.members[0] if launched.members else ""
         launched.attached = launched.samples > 0  # none but an attached script has told of its progress
         self._stores.prepare()
+
+    def note(self, trainer: int) -> str:
+        """See `AgentLauncher.note`. Of a script that does not attach, only its runs are known."""
+        launched = self.known.get(trainer)
+        said = super().note(trainer)
+        if said or launched is None or launched.attached or launched.runs < MANY_RUNS:
+            return said
+        longest_s = max(launched.longest_s, self._clock() - launched.began_at)
+        if longest_s >= max(SHORT_S, launched.spec.checkpoint_interval_s):
+            return ""
+        return (
+            f"started {launched.runs} times, for {longest_s:.0f} s at the longest, and tells of no progress; "
+            "if its script saves less often, say so (checkpoint.interval_s), or save when SIGTERM comes"
+        )
 
     def _forgotten(self, trainer: int) -> None:
         self._stores.end(trainer)
@@ -160,6 +182,21 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
                 port=launched.port,
             )
             self._link.send(node, orders.go(launched.id, view, env))
+        now = self._clock()
+        if launched.runs:
+            launched.longest_s = max(launched.longest_s, now - launched.began_at)
+        launched.runs, launched.began_at = launched.runs + 1, now
+        self._tell_when_it_has_lasted(launched, run.generation)
+
+    def _tell_when_it_has_lasted(self, launched: TorchrunTrainer, generation: int) -> None:
+        """Have the engine decide anew once a run has taken as long as its script's checkpoints are apart."""
+
+        def tell() -> None:
+            if self.known.get(launched.id) is launched and launched.published == generation:
+                self._emit(Lasted(time=self._clock(), trainer=launched.id, generation=generation))
+
+        if launched.spec.checkpoint_interval_s:
+            self._deadlines.limits.later(launched.spec.checkpoint_interval_s, tell)
 
     # what agents tell
 

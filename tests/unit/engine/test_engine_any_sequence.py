@@ -14,6 +14,7 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
     Event,
+    Lasted,
     MachineChanged,
     Measured,
     NodesChanged,
@@ -109,13 +110,15 @@ class Op:
                 return TrainerCancelled(time=now, trainer=self.trainer)
             case "resync":
                 return Resync(time=now, trainer=self.trainer, generation=generation)
+            case "lasted":
+                return Lasted(time=now, trainer=self.trainer, generation=generation)
             case "poll failed":
                 return PollFailed(time=now, reason="timeout")
         return Drain(time=now)
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "poll failed", "expected", "expected", "machine", "barred"]
+KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "expected", "expected", "machine", "barred"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )

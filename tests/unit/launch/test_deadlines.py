@@ -73,15 +73,15 @@ def test_the_user_is_told_of_a_script_that_does_not_reach_the_loop(caplog: pytes
     stage = Stage(silent_s=30.0)
     stage.start(1, "n", "m")
     stage.timers.advance(29.0)
-    assert stage.launcher.known.note(1) == ""
+    assert stage.launcher.note(1) == ""
     stage.timers.advance(1.0)
-    note = stage.launcher.known.note(1)
+    note = stage.launcher.note(1)
     assert note.startswith("on m, n its script has not reached elastic.Run") and "launcher: torchrun" in note
     assert len([record for record in caplog.records if "has not reached elastic.Run" in record.message]) == 1
     stage.said("n", "ready", generation=0)
-    assert stage.launcher.known.note(1).startswith("on m its script")
+    assert stage.launcher.note(1).startswith("on m its script")
     stage.said("m", "ready", generation=0)
-    assert stage.launcher.known.note(1) == "" and stage.killed() == []
+    assert stage.launcher.note(1) == "" and stage.killed() == []
 
 
 def test_a_newcomer_that_takes_long_is_not_told_of_as_others_have_reached_the_loop() -> None:
@@ -90,7 +90,7 @@ def test_a_newcomer_that_takes_long_is_not_told_of_as_others_have_reached_the_lo
     stage.launcher.perform(StartWorker(trainer=1, generation=3, node="m"))
     stage.agent("m")
     stage.timers.advance(60.0)
-    assert stage.launcher.known.note(1) == ""
+    assert stage.launcher.note(1) == ""
 
 
 def test_a_script_that_never_reached_the_loop_ends_as_what_it_is() -> None:

@@ -195,7 +195,7 @@ def test_a_daemon_that_takes_workers_over_after_the_work_waits_for_rank_0(code: 
     stage.launcher.add(1, SPEC, published=2, members=("n", "m"), step=10, samples=1000)
     for node in "mn":
         stage.agent(node, worker(1, "finished", 2))
-    assert "after its loop on n" in stage.launcher.known.note(1)
+    assert "after its loop on n" in stage.launcher.note(1)
     stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
     assert stage.kinds() == []
     exited(stage, "m", 0)

@@ -61,6 +61,19 @@ def test_figures_are_kept_until_others_of_their_names_come() -> None:
     assert stage.progress[-1].rate == 2.0
 
 
+def test_a_trainer_that_comes_no_further_than_it_was_makes_no_progress() -> None:
+    stage = training("n")
+
+    def note(now: float, step: int) -> str:
+        stage.now = now
+        stage.said("n", "progress", size=1, rate=None, **at(step))
+        return stage.launcher.note(1)
+
+    assert [note(1.0, 10), note(59.0, 20), note(100.0, 5)] == ["", "", ""]
+    assert note(119.0, 20) == "no progress for 60 s"
+    assert note(120.0, 21) == ""
+
+
 def test_a_speed_is_not_measured_across_a_pause() -> None:
     stage = training("n")
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from bftrainer.launch.deadlines import Limits
 from bftrainer.launch.reports import MAX_PAUSES
 from bftrainer.launch.torchrun.launcher import TorchrunLauncher
 from bftrainer.launch.torchrun.stores import StoreHost, Wanted
 from bftrainer.model.actions import Regroup, StartWorker
-from bftrainer.model.events import Resync, TrainerEnded, WorkerLost, WorkersReady
+from bftrainer.model.events import Lasted, Resync, TrainerEnded, WorkerLost, WorkersReady
 from bftrainer.model.reports import Message, PauseKind
 from bftrainer.model.trainer import TrainerSpec
 from tests.support.messages import report, worker
@@ -24,13 +25,20 @@ from tests.support.remembering_ports import FOLDERS, RememberingPorts
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="torchrun")
 
 
+NOT_LONG = (
+    "started 5 times, for 18 s at the longest, and tells of no progress; if its script saves less often, "
+    "say so (checkpoint.interval_s), or save when SIGTERM comes"
+)
+
+
 class World(RememberingPorts):
     """A launcher between ports and stores that only remember."""
 
     address = "127.0.0.1"
 
-    def __init__(self, spec: TrainerSpec = SPEC) -> None:
+    def __init__(self, spec: TrainerSpec = SPEC, **options: Any) -> None:
         super().__init__()
+        self.now = 1.0
         self.opened: list[Callable[[int], None]] = []
         self.lost: list[Callable[[str], None]] = []
         self.ended: list[int] = []
@@ -41,7 +49,8 @@ class World(RememberingPorts):
             FOLDERS,
             stores=self,
             grace_s=9.0,
-            clock=lambda: 1.0,
+            clock=lambda: self.now,
+            **options,
         )
         self.launcher.add(1, spec)
 
@@ -169,6 +178,31 @@ def test_a_script_that_has_told_of_progress_to_an_earlier_daemon_has_attached() 
     world.sent.clear()
     world.regroup(3, "n", "m")
     assert world.new() == [("n", "stop")]
+
+
+def test_a_run_that_has_lasted_as_long_as_checkpoints_are_apart_is_told_once() -> None:
+    later: list[tuple[float, Callable[[], None]]] = []
+    limits = Limits(later=lambda delay_s, do: later.append((delay_s, do)))
+    world = World(replace(SPEC, checkpoint_interval_s=40.0), limits=limits)
+    world.begin("n")
+    world.regroup(3, "n")
+    world.exited("n", 2)
+    assert [delay_s for delay_s, _ in later] == [40.0, 40.0]
+    for _, tell in later:
+        tell()
+    assert world.events == [Lasted(time=1.0, trainer=1, generation=3)], "only the present one"
+
+
+def test_the_user_is_told_of_a_script_that_is_started_again_and_again_and_tells_of_no_progress() -> None:
+    world = World()
+    world.begin("n", attached=False)
+    for run in range(2, 7):
+        world.now += 18.0
+        assert world.launcher.note(1) == ("" if run < 6 else NOT_LONG)
+        world.regroup(run + 1, "n")
+        world.exited("n", run)
+    world.now += 60.0
+    assert world.launcher.note(1) == "", "there was time for a checkpoint"
 
 
 def test_two_changes_at_once_are_one_restart() -> None:

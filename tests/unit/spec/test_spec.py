@@ -528,6 +528,13 @@ def test_which_ranks_are_told_to_stop_is_for_torchrun_to_say() -> None:
     assert read(GOOD + "launcher: torchrun\nstop_signal: all\n").stop_signal == "all"
     assert read(GOOD).stop_signal == ""
     (said,) = refused(GOOD + "stop_signal: all\n")
-    assert "launcher: native stops workers in its own way; leave stop_signal out" in said
+    assert "launcher: native stops and keeps workers in its own way; leave stop_signal out" in said
     (said,) = refused(GOOD + "launcher: torchrun\nstop_signal: rank0\n")
     assert "'all' or 'rank_0'" in said
+
+
+def test_how_much_a_restart_repeats_is_for_torchrun_to_say() -> None:
+    assert read(GOOD + "launcher: torchrun\ncheckpoint: {interval_s: 40}\n").checkpoint_interval_s == 40.0
+    assert read(GOOD).checkpoint_interval_s == 0.0
+    (said,) = refused(GOOD + "checkpoint: {interval_s: 40}\n")
+    assert "leave checkpoint.interval_s out, it is for launcher: torchrun" in said

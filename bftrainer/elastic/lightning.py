@@ -1,0 +1,245 @@
+"""Lightning's Trainer on nodes that come and go: a callback that saves, stops, resumes and reports.
+
+    elastic = ElasticCallback(batch=48, at_most=16)    # before anything that takes long
+    loader = elastic.loader(train, num_workers=2)      # instead of a DataLoader with a batch_size and shuffle
+    trainer = Trainer(**elastic.arguments(), callbacks=[elastic], max_epochs=3)
+    trainer.fit(model, loader, ckpt_path=elastic.checkpoint)
+
+The spec says `launcher: torchrun`. A step has as many samples on any number of nodes, and an epoch as many
+steps: so Lightning's counts are right whatever the nodes, and a run goes on within an epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from bftrainer.elastic.attach import attach
+from bftrainer.elastic.even_batches import EvenBatches
+from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.together import highest
+
+try:
+    from lightning.pytorch import Callback
+except ImportError as error:
+    raise ImportError(
+        f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
+    ) from error
+
+from torch.utils.data import DataLoader
+
+KEEP = 2
+PARTIAL = ".partial.ckpt"
+_NAME = re.compile(r"step-(\d+)\.ckpt")
+
+
+class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be installed
+    """Give it to the Trainer, with its `arguments`, `loader` and `checkpoint`.
+
+    It has all ranks write a checkpoint every `checkpoint.every_s` of the spec, and when nodes join or leave.
+    After the latter it ends the process: what follows `fit` runs only when the training is done.
+
+    Args:
+        batch: the samples of a step, over all nodes.
+        at_most: those that a node computes at once; gradients of more are accumulated.
+        folder: where checkpoints are if the script is started by hand.
+
+    Raises:
+        ValueError: a number of nodes that the spec allows does not divide `batch`.
+    """
+
+    def __init__(self, batch: int, *, at_most: int | None = None, folder: str | Path = "checkpoints") -> None:
+        self._job = attach(folder)
+        require_even(batch, self._job.nodes)
+        self._batch, self._cut = batch, cut(batch, self._job.size, at_most)
+        self._folder = Path(self._job.checkpoint_dir or folder)
+        if self._job.rank == 0:
+            _tidy(self._folder)
+        found = _found(self._folder)
+        self.checkpoint = str(found[-1]) if found else None
+        """What `fit` is to go on from; None at the start."""
+        self._batches: EvenBatches | None = None
+        self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
+
+    def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
+        """A DataLoader of this rank's share of each step; `options` are a DataLoader's. What is left of an
+        epoch in the end, less than a step, is left out of it.
+
+        Raises:
+            ValueError: the data has not enough samples for two steps.
+        """
+        self._batches = EvenBatches(
+            len(data), self._batch, self._cut, self._job.rank, shuffle=shuffle, seed=seed
+        )
+        if self._batches.steps < 2:
+            raise ValueError(
+                f"{len(data)} samples are not enough for two steps of {self._batch}: a run goes on within an "
+                "epoch; take a smaller batch"
+            )
+        return _Loader(data, batch_sampler=self._batches, **options)
+
+    def arguments(self) -> dict[str, Any]:
+        """The Trainer's arguments that follow from the nodes."""
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # 1, unless the script is started by hand
+        return {
+            "devices": here,
+            "num_nodes": self._job.size // here,
+            "accumulate_grad_batches": self._cut.micro_batches,
+            "use_distributed_sampler": False,
+        }
+
+    # what the Trainer calls
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Note what its counts of batches mean."""
+        checkpoint["bftrainer"] = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Go on at the same sample, and count batches as this number of nodes does.
+
+        Raises:
+            ValueError: the checkpoint is not of this callback, or of another batch.
+        """
+        before = checkpoint.get("bftrainer")
+        if before is None or before["batch"] != self._batch:
+            raise ValueError(
+                f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
+                f"this run has {self._batch}: keep the batch, or begin anew in another folder"
+            )
+        loop = checkpoint["loops"]["fit_loop"]
+        batches = loop["epoch_loop.batch_progress"]
+        for counts in (batches["total"], batches["current"]):
+            now = counts["ready"] * self._cut.micro_batches // before["micro_batches"]
+            for name, count in counts.items():  # the last may not be complete
+                counts[name] = now - (counts["ready"] - count) if name != "ready" else count
+            counts["ready"] = now
+        epoch = loop["epoch_progress"]["current"]["processed"]
+        self._resumed = epoch, batches["current"]["ready"] // self._cut.micro_batches
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Refuse what would go wrong.
+
+        Raises:
+            ValueError: what, and what to do instead.
+        """
+        if self._batches is None:
+            raise ValueError("take elastic.loader(data) for the training's data, instead of a DataLoader")
+        wrong = [
+            name for name, value in self.arguments().items() if _told(trainer, name) not in (value, None)
+        ]
+        if wrong:
+            raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
+        if self.checkpoint is not None and self._resumed is None:
+            raise ValueError(
+                f"there is {self.checkpoint} to go on from: "
+                "say trainer.fit(..., ckpt_path=elastic.checkpoint)"
+            )
+        epoch, step = self._resumed or (0, 0)
+        at = epoch * self._batches.steps + step
+        if highest([at, -at]) != [at, -at]:
+            raise ValueError(
+                f"this rank resumes from step {at}, others from another: a shared file system shows them "
+                "different checkpoints"
+            )
+        self._batches.go_on(epoch, step)
+
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take SIGTERM back from Lightning, which would have all ranks wait for a signal to rank 0."""
+        self._job.listen_for_sigterm()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """As `on_sanity_check_start`."""
+        self._job.listen_for_sigterm()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """After a step: report, and agree with all ranks whether to save and to stop.
+
+        Raises:
+            SystemExit: all ranks have saved and are to end; the code is 0.
+        """
+        assert self._batches is not None  # noqa: S101  see `on_fit_start`
+        done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
+        if rest:
+            return
+        epoch = trainer.current_epoch
+        step = epoch * self._batches.steps + done
+        samples = step * self._batch
+        self._job.progress(step=step, samples=samples, epoch=epoch, metrics=_figures(trainer))
+        stop = self._job.should_stop()
+        if self._job.complete(samples):
+            trainer.should_stop = True
+        elif self._job.should_save() and done < self._batches.steps:  # else after the epoch's validation
+            self._save(trainer, step)
+            if stop:
+                self._job.saved(step=step, samples=samples, epoch=epoch)
+                raise SystemExit(0)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Report the figures of a validation."""
+        if not trainer.sanity_checking:
+            self._job.report(_figures(trainer))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
+        self._job.report(_figures(trainer))
+        if self._job.samples is not None and self._batches is not None:
+            step = trainer.current_epoch * self._batches.steps
+            self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)
+
+    def _save(self, trainer: Any, step: int) -> None:
+        """Have all ranks write a checkpoint, which counts when it is whole."""
+        partial = self._folder / f"step-{step:012}{PARTIAL}"
+        trainer.save_checkpoint(partial)
+        self._job.checkpointed()
+        if self._job.rank == 0:
+            partial.replace(self._folder / f"step-{step:012}.ckpt")
+            for path in _found(self._folder)[:-KEEP]:
+                _remove(path)
+
+
+class _Loader(DataLoader[Any]):
+    """Tells Lightning that it can go on within an epoch. Where, the callback says."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def _told(trainer: Any, argument: str) -> Any:
+    """What an argument of the Trainer has been set to; None where it does not say."""
+    if argument == "devices":
+        return trainer.num_devices
+    if argument == "use_distributed_sampler":
+        return getattr(getattr(trainer, "_accelerator_connector", None), argument, None)
+    return getattr(trainer, argument, None)
+
+
+def _figures(trainer: Any) -> dict[str, float]:
+    """What has been logged, where it is one number."""
+    found = trainer.callback_metrics.items()
+    return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
+
+
+def _found(folder: Path) -> list[Path]:
+    """The checkpoints that are whole, the newest last."""
+    return sorted(path for path in folder.glob("step-*.ckpt") if _NAME.fullmatch(path.name))
+
+
+def _tidy(folder: Path) -> None:
+    """Remove checkpoints that a killed process has left incomplete."""
+    for path in folder.glob(f"*{PARTIAL}"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():  # of a strategy whose ranks each write a part
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,35 @@
+"""Lightning's Trainer while nodes join, leave and die, beside the same training left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import framework_story as story
+from tests.support.site import running_at_will
+
+SCRIPT = "train_lightning.py"
+LENGTH, BATCH, EPOCHS = 62, 12, 12
+
+pytest.importorskip("lightning")
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_lightning_trains_the_same_weights_while_nodes_come_and_go(tmp_path: Path) -> None:
+    alone, churned = tmp_path / "alone", tmp_path / "churned"
+    alone.mkdir()
+    churned.mkdir()
+    story.undisturbed(SCRIPT, alone)
+    with running_at_will("a", "b", "c", t_fwd_s=60) as site:
+        ended = story.disturbed(site, SCRIPT, churned)
+        per_epoch = LENGTH // BATCH
+        assert (ended["status"], ended["samples"]) == ("completed", EPOCHS * per_epoch * BATCH), site.story()
+    steps, sizes = story.used(churned)
+    assert sizes == {1, 2, 3}
+    assert len(steps) == EPOCHS * per_epoch
+    for first in range(0, len(steps), per_epoch):
+        samples = [sample for step in steps[first : first + per_epoch] for sample in step]
+        assert len(samples) == len(set(samples)) == per_epoch * BATCH, "every sample of an epoch once"
+    assert ended["metrics"].keys() >= {"loss", "val_loss"}
+    assert story.difference(alone, churned) < 1e-5

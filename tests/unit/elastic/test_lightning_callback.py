@@ -1,0 +1,103 @@
+"""What the callback for Lightning refuses, and which checkpoints it goes on from."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bftrainer.elastic.attach import Job
+
+pytest.importorskip("lightning")
+lightning = importlib.import_module("bftrainer.elastic.lightning")
+
+
+@pytest.fixture
+def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Of a process that a spec lets run on 1 to 3 nodes."""
+    job = Job(None, tmp_path)
+    monkeypatch.setattr(Job, "nodes", (1, 3))
+    monkeypatch.setattr(lightning, "attach", lambda folder: job)
+    return lightning.ElasticCallback
+
+
+def trainer(**changed: Any) -> SimpleNamespace:
+    """As the callback's own arguments make it, unless told otherwise."""
+    own = {"num_devices": 1, "num_nodes": 1, "accumulate_grad_batches": 2}
+    connector = SimpleNamespace(use_distributed_sampler=False)
+    return SimpleNamespace(**{**own, "_accelerator_connector": connector, **changed})
+
+
+def checkpoint(batch: int, micro_batches: int, epoch: int, done: int) -> dict[str, Any]:
+    """What counts in a checkpoint of Lightning."""
+    counts = {"ready": done, "completed": done - 1, "started": done, "processed": done}
+    progress = {"total": dict(counts), "current": dict(counts), "is_last_batch": False}
+    loop = {
+        "epoch_loop.batch_progress": progress,
+        "epoch_progress": {"current": {"processed": epoch}},
+    }
+    own = {"batch": batch, "micro_batches": micro_batches}
+    return {"bftrainer": own, "loops": {"fit_loop": loop}}
+
+
+def test_a_batch_that_some_number_of_nodes_does_not_divide_is_refused(callback: Any) -> None:
+    with pytest.raises(ValueError, match="spec allows 1 to 3: take 18, or"):
+        callback(batch=16)
+
+
+def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp_path: Path) -> None:
+    elastic = callback(batch=12, at_most=6)
+    with pytest.raises(ValueError, match=r"take elastic.loader\(data\)"):
+        elastic.on_fit_start(trainer(), None)
+    with pytest.raises(ValueError, match="23 samples are not enough for two steps of 12"):
+        elastic.loader(range(23))
+    elastic.loader(range(24))
+    elastic.on_fit_start(trainer(), None)
+    with pytest.raises(ValueError, match="accumulate_grad_batches was set otherwise"):
+        elastic.on_fit_start(trainer(accumulate_grad_batches=1), None)
+    with pytest.raises(ValueError, match="use_distributed_sampler was set otherwise"):
+        elastic.on_fit_start(
+            trainer(_accelerator_connector=SimpleNamespace(use_distributed_sampler=True)), None
+        )
+
+
+def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=4)  # on one node 3 micro-batches, where there was one before
+    loader = elastic.loader(range(60), shuffle=False)
+    found = checkpoint(batch=12, micro_batches=1, epoch=1, done=2)
+    elastic.on_load_checkpoint(None, None, found)
+    counts = found["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
+    assert (counts["ready"], counts["completed"]) == (6, 5)
+    elastic.on_fit_start(trainer(accumulate_grad_batches=3), None)
+    assert [int(samples[0]) for samples in loader] == list(range(24, 60, 4))
+
+
+@pytest.mark.parametrize("found", [checkpoint(batch=6, micro_batches=1, epoch=0, done=1), {}])
+def test_a_checkpoint_of_another_batch_is_refused(callback: Any, found: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="samples a step, this run has 12: keep the batch"):
+        callback(batch=12).on_load_checkpoint(None, None, found)
+
+
+def test_the_newest_whole_checkpoint_counts_and_the_script_has_to_take_it(
+    callback: Any, tmp_path: Path
+) -> None:
+    assert callback(batch=12).checkpoint is None
+    for name in ("step-000000000009.ckpt", "step-000000000010.ckpt", "step-000000000011.partial.ckpt"):
+        (tmp_path / name).touch()
+    elastic = callback(batch=12, at_most=6)
+    assert elastic.checkpoint == str(tmp_path / "step-000000000010.ckpt")
+    assert not (tmp_path / "step-000000000011.partial.ckpt").exists()
+    elastic.loader(range(60))
+    with pytest.raises(ValueError, match=r"ckpt_path=elastic.checkpoint"):
+        elastic.on_fit_start(trainer(), None)
+
+
+def test_without_the_library_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.delitem(sys.modules, "bftrainer.elastic.lightning")
+    with pytest.raises(ImportError, match=r"pip install 'bftrainer\[lightning\]'"):
+        importlib.import_module("bftrainer.elastic.lightning")
