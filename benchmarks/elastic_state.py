@@ -6,7 +6,7 @@ Two members train a model of so many million float32 parameters with SGD and mom
 joins, gets the state, then leaves or is killed, again and again. Everything is real but the computation,
 which is a sleep of --step-s, as on an accelerator: processes, groups, gradients' exchange on loopback.
 Of large models only --active million parameters get gradients, so that three copies fit into memory;
-all have momentum, and all of it is handed over.
+all have momentum, and all of it is handed over. With --ema an average of the weights is, too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from bftrainer.testing.workers import Workers
 TENSOR = 4_000_000  # elements of one parameter
 
 
-def worker(millions: int, active: int, step_s: float, folder: Path, *, plain: bool) -> None:
+def worker(millions: int, active: int, step_s: float, folder: Path, *, plain: bool, ema: bool) -> None:
     """Train until told to leave; notes the length of every step."""
     import torch
+    from torch.optim.swa_utils import get_ema_multi_avg_fn as averaged
 
     from bftrainer import elastic
 
@@ -41,7 +42,11 @@ def worker(millions: int, active: int, step_s: float, folder: Path, *, plain: bo
         optimizer.state[parameter]["momentum_buffer"] = torch.ones_like(parameter)
         parameter.requires_grad_(False)
     data = torch.utils.data.TensorDataset(torch.ones(1_000_000))
-    run = elastic.Run(model, optimizer, data, batch_size=1, epochs=1_000_000)
+    average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=averaged(0.999)) if ema else None
+    parts = {} if average is None else {"ema": average}
+    run = elastic.Run(model, optimizer, data, batch_size=1, epochs=1_000_000, parts=parts)
+    if average is not None:
+        run.after_step(lambda: average.update_parameters(model))
     with (folder / f"steps-{time.time_ns()}.jsonl").open("a", buffering=1) as out:
         began = time.monotonic()
         for (x,) in run:
@@ -62,6 +67,7 @@ def measure(millions: int, options: argparse.Namespace, *, plain: bool) -> dict[
         command = [sys.executable, str(Path(__file__).resolve()), "--worker", "--millions", str(millions)]
         command += ["--active", str(options.active), "--step-s", str(options.step_s), "--folder", name]
         command += ["--plain"] if plain else []
+        command += ["--ema"] if options.ema else []
 
         def changed(kind: str) -> float:
             """Collect the members' pauses of the present generation; returns when the last went on."""
@@ -156,12 +162,20 @@ def main() -> None:
     parser.add_argument("--active", type=int, default=40, help="million parameters that get gradients")
     parser.add_argument("--step-s", type=float, default=0.2, help="computation of a step")
     parser.add_argument("--json", type=Path, help="write the rows here as well")
+    parser.add_argument("--ema", action="store_true", help="with an average of the weights, as a part")
     for hidden in ("--worker", "--plain"):
         parser.add_argument(hidden, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        worker(options.millions[0], options.active, options.step_s, options.folder, plain=options.plain)
+        worker(
+            options.millions[0],
+            options.active,
+            options.step_s,
+            options.folder,
+            plain=options.plain,
+            ema=options.ema,
+        )
         return
     rows = []
     for millions in options.millions or [10, 100, 500]:

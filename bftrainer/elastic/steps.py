@@ -71,7 +71,8 @@ class Steps(RunView):
         evaluates a part of it, and all get the same result.
 
         To be called on all nodes after the same step: in the loop's body after `step`, or in a function given
-        to `after_step` or `after_epoch`. Models are in evaluation mode meanwhile, and gradients are off.
+        to `after_step` or `after_epoch`. Before and after the loop, each node evaluates all by itself. Models
+        are in evaluation mode meanwhile, and gradients are off.
 
         Args:
             data: as for the run; a DataLoader's batch size and collation are taken over.
@@ -90,8 +91,10 @@ class Steps(RunView):
 
     def _evaluating_ranks(self) -> Sequence[int]:
         """The group's ranks that run the same part of the script now."""
-        working = self._peers.working if self._life == "inside" else ()
-        if self._turn is None or self._in_hook or self._averaging.needs_batch:
+        if self._turn is None:  # before the loop, or after it: no other need be there
+            return ()
+        working = self._peers.working
+        if self._in_hook or self._averaging.needs_batch:
             return working
         return working[: self._turn.share.total]  # the body runs where there are samples
 

@@ -97,6 +97,13 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
+def size_of(value: Any) -> int:
+    """The bytes of all tensors in a state."""
+    tensors: list[torch.Tensor] = []
+    mapped(value, lambda leaf: tensors.append(leaf) if isinstance(leaf, torch.Tensor) else None)
+    return sum(tensor.nbytes for tensor in tensors)
+
+
 def mapped(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """`value` with `leaf` applied to everything in it that is not a container."""
     if isinstance(value, dict):

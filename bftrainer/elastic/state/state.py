@@ -18,9 +18,11 @@ from bftrainer.elastic.state.packing import (
     memory_of,
     pickle_skeleton,
     plain,
+    size_of,
     to_bytes,
     unpickle,
 )
+from bftrainer.elastic.state.parts import RESERVED
 from bftrainer.elastic.train.sampler import Position
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ ELEMENTWISE = frozenset(
 """Optimisers that change each element of a parameter by its own gradient and state only."""
 STREAM_FROM = 4 * 1024 * 1024
 """Models of fewer bytes are handed over in one broadcast: that takes milliseconds."""
+
+
+LARGE = 1024 * 1024
+"""Parts of a script with so many bytes are sent once, when a stream closes."""
 
 
 class Stateful(Protocol):
@@ -210,8 +216,11 @@ class TrainingState:
         state = self._optimizer.state.get(parameter, {})
         return [parameter, *(state[key] for key in sorted(state) if _alike(state[key], parameter))]
 
-    def small(self) -> dict[str, Any]:
-        """All but the bulk, with `_Bulk` in the bulk's place. Tensors in it are the live ones."""
+    def small(self, *, begins: bool = False) -> dict[str, Any]:
+        """All but the bulk, with `_Bulk` in the bulk's place. Tensors in it are the live ones.
+
+        Where a stream only `begins`, large parts of the script are left out: they come when it closes.
+        """
         optimizer = self._optimizer.state_dict()
         stepped = [p for group in self._optimizer.param_groups for p in group["params"]]
         state = {
@@ -225,6 +234,8 @@ class TrainingState:
         parts: dict[str, Any] = {name: part.state_dict() for name, part in self._parts.items()}
         parts[MODEL] = {key: value for key, value in parts[MODEL].items() if key not in bulky}
         parts[OPTIMIZER] = {**optimizer, "state": state}
+        if begins:
+            parts = {name: part for name, part in parts.items() if name in RESERVED or size_of(part) < LARGE}
         return {"position": asdict(self.position), "parts": parts}
 
     def restore_small(self, small: dict[str, Any]) -> None:

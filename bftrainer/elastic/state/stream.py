@@ -76,7 +76,7 @@ class Stream:
         if self._source is not None:
             self._state.restore_small(from_bytes(self._pass_blob(None)))
         elif self._sink is not None:
-            blob = to_bytes(self._state.small())
+            blob = to_bytes(self._state.small(begins=True))
             self._jobs.put(partial(self._pass_blob, blob))
 
     def advance(self) -> None:

@@ -108,6 +108,17 @@ def test_a_stream_brings_everything_while_both_take_steps(monkeypatch: pytest.Mo
     assert received > 3 * 4 * 2100, "parameters, and two tensors of the optimiser"
 
 
+def test_large_parts_come_when_a_stream_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "LARGE", 1)
+    state = made(0)
+    assert state.small(begins=True)["parts"].keys() == {"model", "optimizer", "scheduler", "kept"}
+    monkeypatch.setattr(states, "LARGE", 0)
+    assert state.small(begins=True)["parts"].keys() == {"model", "optimizer", "scheduler"}
+    assert state.small()["parts"].keys() == {"model", "optimizer", "scheduler", "kept"}
+    (one, _, _), (other, _, _) = on_two_ranks(streamed)
+    assert_same(one, other)
+
+
 def test_a_state_that_differs_when_it_has_arrived_is_broadcast() -> None:
     def disturbed(group: Group) -> tuple[dict[str, object], list[bool], int]:
         return streamed(group, wrong_at=4)
