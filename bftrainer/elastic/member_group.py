@@ -16,6 +16,7 @@ from bftrainer.elastic.members import default_group
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
+from bftrainer.elastic.members.occupied import Occupied
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.progress import Progress
@@ -53,6 +54,7 @@ class MemberGroup(SingleProcess):
         super().__init__(state, joined)
         self.budget = orders.samples
         self._membership = Membership(orders, device, patience)
+        self._occupied = Occupied(self._membership.busy, patience.timeout_s)
         self._progress = Progress(state, self._membership.channel, orders)
         self._comparison = comparison
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
@@ -254,9 +256,11 @@ class MemberGroup(SingleProcess):
             self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
-        """As `SingleProcess.busy`: said to the daemon, too. The speed is measured anew from its end on."""
-        self._membership.channel.send("busy", generation=self.group.generation, seconds=seconds)
-        if not seconds:
+        """As `SingleProcess.busy`. The speed is measured anew from its end on."""
+        if seconds:
+            self._occupied.begin(seconds)
+        else:
+            self._occupied.end()
             self._progress.restart(time.monotonic())
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,7 @@ class Membership:
         self._entered: tuple[Group, tuple[str, ...]] | None = None  # and its members
         self._rendezvous: Rendezvous | None = None
         self._stopped = False
+        self._busy_until: float | None = None
         self.channel = Channel(orders.fd, self._receive, closed=lambda: os._exit(AGENT_GONE))
 
     # for the training loop
@@ -115,6 +117,18 @@ class Membership:
         self._entered = group, self._published.members
         return group
 
+    def busy(self, seconds: float) -> None:
+        """Tell the others, through agents and daemon, that this member is busy for so many seconds at most.
+
+        0: not any more. Those that join meanwhile are told, too.
+        """
+        with self._changed:
+            self._busy_until = time.monotonic() + seconds if seconds else None
+            self._say_busy(seconds)
+
+    def _say_busy(self, seconds: float) -> None:
+        self.channel.send("busy", generation=self._published.generation, seconds=seconds)
+
     # fed by the channel
 
     def _receive(self, message: dict[str, Any]) -> None:
@@ -144,6 +158,8 @@ class Membership:
             self._rendezvous = self._formed = None
             self._published = published
             self._patience.keep(published.members)
+            if self._busy_until is not None:
+                self._say_busy(max(0.0, self._busy_until - time.monotonic()))
             if self._entered is not None and is_left_behind(self._entered[1], published):
                 self._entered[0].fail(f"generation {published.generation} goes on without it")
             if self._orders.node in published.members:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Collection
+from time import monotonic
 
 TIMEOUT_S = 120.0
 """How long members wait for one that says nothing, by default."""
@@ -23,9 +23,9 @@ class Patience:
         """A member is busy for so many seconds at most; 0: not any more."""
         with self._lock:
             if seconds > 0:
-                self._busy[node] = time.monotonic() + seconds
+                self._busy[node] = monotonic() + seconds
             elif self._busy.pop(node, None) is not None:
-                self._ended = time.monotonic()
+                self._ended = monotonic()
 
     def keep(self, nodes: Collection[str]) -> None:
         """Only these are members any more."""
@@ -35,6 +35,6 @@ class Patience:
     def is_over(self, began: float) -> bool:
         """Whether an exchange that began then (`time.monotonic()`) has waited for too long."""
         with self._lock:
-            now = time.monotonic()
+            now = monotonic()
             calm = max([began, self._ended, *(min(until, now) for until in self._busy.values())])
             return now - calm > self.timeout_s

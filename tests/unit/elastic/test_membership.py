@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bftrainer.elastic.members import patience
 from bftrainer.elastic.members.group import GroupBroken
 from bftrainer.elastic.members.membership import Leave, Membership
+from bftrainer.elastic.members.occupied import Occupied
 from bftrainer.elastic.members.patience import Patience
 from tests.support.agent_end import AgentEnd, agent_of, until
 
@@ -110,3 +112,60 @@ def test_a_worker_that_waits_is_told_to_leave(
     assert left.wait(20)
     waiter.join()
     assert membership.dissolved is (order == "stop")
+
+
+def test_those_that_join_learn_that_a_member_is_busy(
+    agent_and_membership: tuple[AgentEnd, Membership],
+) -> None:
+    agent, membership = agent_and_membership
+
+    def told() -> list[tuple[int, bool]]:
+        return [(m["generation"], m["seconds"] > 50) for m in agent.hear() if m["type"] == "busy"]
+
+    agent.say("regroup", generation=5, **ALONE)
+    until(lambda: membership.offer(1) == 5)
+    membership.busy(60.0)
+    agent.say("regroup", generation=6, **ALONE)
+    until(lambda: told() == [(5, True), (6, True)])
+    membership.busy(0.0)
+    agent.say("regroup", generation=7, **ALONE)
+    until(lambda: membership.offer(1) == 7)
+    assert told() == [(5, True), (6, True), (6, False)]
+
+
+def test_a_member_that_is_busy_is_waited_for(
+    agent_and_membership: tuple[AgentEnd, Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, membership = agent_and_membership
+    now = [1000.0]
+    monkeypatch.setattr(patience, "monotonic", lambda: now[0])
+    waits = membership._patience
+
+    def over(at: float) -> bool:
+        now[0] = at
+        return waits.is_over(1000.0)
+
+    assert [over(1119.0), over(1121.0)] == [False, True]
+    now[0] = 1010.0
+    agent.say("busy", trainer=1, node="b", seconds=500.0)
+    until(lambda: waits._busy)
+    assert [over(1509.0), over(1629.0), over(1631.0)] == [False, False, True], "for so long at most"
+    now[0] = 1200.0
+    waits.heard("b", 0.0)
+    assert [over(1319.0), over(1321.0)] == [False, True], "from its end on"
+    waits.heard("b", 500.0)
+    waits.keep(["a"])
+    assert over(1700.0), "it is lost"
+
+
+def test_what_takes_a_moment_is_not_told() -> None:
+    told: list[float] = []
+    occupied = Occupied(told.append, timeout_s=0.04)
+    occupied.begin(9.0)
+    until(lambda: told == [9.0])
+    occupied.end()
+    assert told == [9.0, 0.0]
+    short = Occupied(told.append, timeout_s=1000.0)
+    short.begin(9.0)
+    short.end()
+    assert told == [9.0, 0.0]
