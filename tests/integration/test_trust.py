@@ -1,0 +1,40 @@
+"""Live: a trainer whose nodes differ ends with the reason, and members wait for one that is busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.site import Site, running_at_will
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with running_at_will("a", "b") as site:
+        site.change(give="ab")
+        yield site
+
+
+def submit(site: Site, what: str) -> None:
+    site.submit("t", "wrongly.py", str(site.root), what, samples=800, n_min=2, n_max=2)
+
+
+def test_a_trainer_whose_nodes_differ_fails_at_once_and_says_in_what(site: Site) -> None:
+    submit(site, "differ")
+    ended = site.until_ended("t")
+    assert ended["status"] == "failed"
+    assert "parameter 0 of SGD no. 1 outside of the run is " in ended["reason"]
+    assert not [row for row in site.get("events", limit=1000) if row["kind"] == "WorkerLost"], "tried once"
+
+
+def test_members_wait_for_one_that_is_busy_and_nothing_is_learnt_of_it(site: Site) -> None:
+    submit(site, "busy")
+    ended = site.until_ended("t")
+    assert (ended["status"], ended["samples"]) == ("completed", 800)
+    assert "broke" not in (site.root / "daemon.log").read_text()
+    assert all(row["pause_s"] < 4 for row in site.get("pauses", limit=100))
+    name, number, folder = (site.root / "told").read_text().split()
+    assert (name, int(number)) == ("t", ended["id"])
+    assert Path(folder).parent == site.trainers and (Path(folder) / "a.log").exists()
