@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 NOTHING = 1 << 62
 """Above every digest: from a rank that does not take part."""
+MOST_OTHERS = 16
+"""So many optimisers outside of the run are looked at."""
 OUTSIDE = " outside of the run"
 CAUSES = (
     "Usual causes: a scheduler that the script steps by itself, an optimizer or an object with a state that "
@@ -43,6 +46,16 @@ class Difference:
     count: int
 
 
+@dataclass(slots=True)
+class _Other:
+    """An optimiser that steps parameters, and is not the run's. One that `lasts` has stepped in several steps
+    of the run; others, such as those of an inner loop, may well differ between nodes."""
+
+    optimizer: weakref.ref[torch.optim.Optimizer]
+    first: int
+    lasts: bool = False
+
+
 class Comparison:
     """Compares the states of the ranks that share the samples every `every` steps; 0: never.
 
@@ -51,7 +64,7 @@ class Comparison:
 
     def __init__(self, state: TrainingState, every: int, may_differ: Sequence[str] = ()) -> None:
         self._state, self._every, self._may_differ = state, every, tuple(may_differ)
-        self._others: list[torch.optim.Optimizer] = []  # that step parameters, and are not the run's
+        self._others: list[_Other] = []
         self._told = False
 
     def watch(self) -> None:
@@ -59,8 +72,8 @@ class Comparison:
         own = {id(part) for part in self._state.parts.values()}
 
         def seen(optimizer: torch.optim.Optimizer, *_: object) -> None:
-            if id(optimizer) not in own and not any(each is optimizer for each in self._others):
-                self._others.append(optimizer)
+            if id(optimizer) not in own:
+                self._stepped_outside(optimizer)
 
         register_optimizer_step_post_hook(seen)
 
@@ -103,10 +116,21 @@ class Comparison:
         found = [*leaves_of(self._state.parts), *self._outside()]
         return sample(leaf for leaf in found if not self._is_free(leaf.name))
 
+    def _stepped_outside(self, optimizer: torch.optim.Optimizer) -> None:
+        step = self._state.position.step
+        self._others = [each for each in self._others if each.optimizer() is not None]
+        for each in self._others:
+            if each.optimizer() is optimizer:
+                each.lasts |= step != each.first
+                return
+        if len(self._others) < MOST_OTHERS:
+            self._others.append(_Other(weakref.ref(optimizer), step))
+
     def _outside(self) -> list[Leaf]:
+        lasting = [found for each in self._others if each.lasts and (found := each.optimizer()) is not None]
         return [
             Leaf(f"parameter {number} of {type(optimizer).__name__} no. {which + 1}{OUTSIDE}", p)
-            for which, optimizer in enumerate(self._others)
+            for which, optimizer in enumerate(lasting)
             for number, p in enumerate(p for group in optimizer.param_groups for p in group["params"])
         ]
 

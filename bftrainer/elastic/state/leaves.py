@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 SAMPLED = 64
 """About so many elements of every tensor are compared."""
@@ -81,8 +82,10 @@ def leaves_of(parts: Mapping[str, Any]) -> Iterator[Leaf]:
 
 def _buffers(name: str, module: torch.nn.Module) -> Iterator[Leaf]:
     for path, each in module.named_modules():
-        if not isinstance(each, _NormBase):
-            for own, buffer in each.named_buffers(recurse=False):
+        if isinstance(each, _NormBase | _SpectralNorm):
+            continue
+        for own, buffer in each.named_buffers(recurse=False):
+            if not hasattr(each, f"{own[:-2]}_orig"):  # the older form of a spectral norm
                 yield Leaf(".".join(filter(None, (name, path, own))), buffer)
 
 

@@ -12,6 +12,7 @@ from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.compare import Comparison, ReplicasDiffer
 from bftrainer.elastic.state.leaves import leaves_of, sample
 from bftrainer.elastic.state.state import TrainingState
+from bftrainer.elastic.train.sampler import Position
 from tests.support.two_ranks import on_two_ranks
 
 
@@ -103,15 +104,36 @@ def test_what_may_differ_does() -> None:
 
 
 def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> None:
-    comparison = Comparison(made(), 10)
+    state = made()
+    comparison = Comparison(state, 10)
     comparison.watch()
     other = torch.nn.Parameter(torch.ones(3))
-    optimizer = torch.optim.SGD([other], lr=0.5)
     other.grad = torch.ones(3)
+    lasting = torch.optim.SGD([other], lr=0.5)
     before = comparison.digest()
-    optimizer.step()
+    for step in range(1, 20):
+        state.position = Position(step=step)
+        inner = torch.optim.SGD([other], lr=0.5)  # as of a loop within the step
+        for _ in range(2):
+            inner.step()
+        if step == 10:
+            assert comparison.digest() == before
+        if step >= 10:
+            lasting.step()
     assert comparison.digest() != before
-    assert "parameter 0 of SGD no. 1 outside of the run" in comparison._sample().names
+    outside = [name for name in comparison._sample().names if "outside" in name]
+    assert outside == ["parameter 0 of SGD no. 1 outside of the run"]
+    assert len(comparison._others) <= 2, "those that are gone are forgotten"
+
+
+def test_what_a_spectral_norm_iterates_is_each_nodes_own() -> None:
+    old = torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))
+    new = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 4))
+    model = torch.nn.Sequential(old, new)
+    model.register_buffer("mask", torch.ones(2))
+    names = [leaf.name for leaf in leaves_of({"model": model})]
+    assert [name for name in names if "_u" in name or "_v" in name] == []
+    assert "model.mask" in names
 
 
 def test_few_elements_of_every_tensor_are_looked_at() -> None:
