@@ -179,6 +179,17 @@ def test_a_stream_is_used_once_whatever_becomes_of_its_nodes(tmp_path: Path) -> 
         assert all(weights.equal(other[name]) for name, weights in one.items())
 
 
+def test_all_members_stop_after_the_same_step_when_one_has_had_enough(tmp_path: Path) -> None:
+    with staged("stops", tmp_path) as stage:
+        stage.start("a", "b", "c")
+        stage.publish("a", "b")
+        stage.publish("a", "b", "c")
+        stage.end("a", "b", "c")
+        steps = {torch.load(path)["step"] for path in tmp_path.glob("*.pt")}
+        assert len(steps) == 1 and steps <= {101, 102}
+        assert len(stage.heard("finished")) == 3
+
+
 def test_an_evaluation_is_shared_and_members_wait_for_a_long_one(tmp_path: Path) -> None:
     with staged("evaluates", tmp_path) as stage:
         steps = through_changes(stage, tmp_path)

@@ -232,3 +232,19 @@ def evaluates(folder: Path) -> None:
         if notes.over(run, run.step()):
             break
     notes.save(model, found=found, seen=seen)
+
+
+def stops(folder: Path) -> None:
+    """Rank 0 alone has had enough after some steps."""
+    model = network()
+    run = elastic.Run(
+        model, sgd(model), Points(), batch_size=BATCH, policy=elastic.FixedGlobal(BATCH), epochs=100_000
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((run.model(x) - y).square().mean())
+        notes.used(run, indices)
+        notes.over(run, run.step())
+        if run.rank == 0 and run.position.step >= 100:
+            run.stop()
+    notes.save(model, step=run.position.step)
