@@ -76,11 +76,11 @@ def command(
     if as_json:
         print_json(found)
     elif len({t["user"] for t in found}) > 1:
-        print_table(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
+        _print(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
     else:
         none = "no such trainers" if statuses or name else "no trainers; bftrainer submit SPEC adds one"
         empty = none if not listed.ended_left_out else ""
-        print_table(COLUMNS, [row(t) for t in found], empty=empty)
+        _print(COLUMNS, [row(t) for t in found], empty=empty)
     for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
         say(f"{t['name']} ({t['id']}): {t['note']}")
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
@@ -94,6 +94,12 @@ def command(
     if listed.ended_left_out:
         more = "--all lists them, -n as many as you like"
         say(f"{listed.ended_left_out:,} more have ended; {more}", err=as_json)
+
+
+def _print(columns: tuple[str, ...], rows: list[tuple[object, ...]], empty: str = "") -> None:
+    """Print a table without the columns of which no trainer has anything."""
+    kept = [i for i in range(len(columns)) if not rows or any(row[i] not in (None, "") for row in rows)]
+    print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], empty=empty)
 
 
 def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 from bftrainer.cli.shared.terminal import printable, say
 
 SHORT = 14
-"""A cell of one word that is no longer is never folded: numbers, a status."""
+"""A cell that is no longer is never folded: numbers, a status, a time span."""
+FOLDED = 12
+"""Longer texts are folded to no less than this, and a table is as wide as that needs."""
 
 
 def print_json(value: object) -> None:
@@ -24,10 +26,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_short(cell: str) -> bool:
-    return len(cell) <= SHORT and not any(character.isspace() for character in cell)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
@@ -45,8 +43,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         return
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     cells = [[printable(cell) for cell in row] for row in rows]
+    needed = 2 * (len(columns) - 1)  # between columns
     for i, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=all(_is_short(row[i]) for row in cells))
+        longest = max((len(line) for row in cells for line in row[i].split("\n")), default=0)
+        least = max(len(column), longest if longest <= SHORT else FOLDED)
+        table.add_column(column, overflow="fold", no_wrap=longest <= SHORT, min_width=least)
+        needed += least
     for row in cells:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    Console(width=max(Console().width, needed)).print(table)

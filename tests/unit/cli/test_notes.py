@@ -35,3 +35,44 @@ def test_a_note_is_shown(
     monkeypatch.setenv("COLUMNS", "300")
     done = CliRunner().invoke(module.command, words)  # type: ignore[attr-defined]
     assert done.exit_code == 0 and NOTE in done.output
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **more: object) -> str:
+    client = Client(tmp_path)
+    client.trainer |= {"note": "", "status": "running", "name": "digits-1", "samples": 123_456_789, **more}
+    monkeypatch.setattr(list_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(list_command.command, list(words), env={"COLUMNS": "40"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_no_number_is_folded_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ends = {"early": None, "likely": 4000.0, "late": 90_000.0}
+    text = listed(monkeypatch, tmp_path, metrics={"accuracy_of_the_last_epoch": 0.25}, ends_in_s=ends)
+    assert all(whole in text for whole in ("digits-1", "123456789", "67 min to 25 h", "running"))
+
+
+def test_columns_of_which_no_trainer_has_anything_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    head = listed(monkeypatch, tmp_path, metrics={}, nodes=[], members=[], workers={}).splitlines()[0]
+    assert head.split() == ["id", "name", "status", "nodes", "step", "samples"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_there"),
+    [
+        (["--status", "running"], True),
+        (["--status", "waiting", "--status", "running"], True),
+        (["--status", "failed"], False),
+        (["--name", "digits*"], True),
+        (["--name", "digits"], False),
+        (["--name", "digits*", "--status", "waiting"], False),
+    ],
+    ids=str,
+)
+def test_a_list_of_some_trainers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], is_there: bool
+) -> None:
+    text = listed(monkeypatch, tmp_path, *words)
+    assert ("digits-1" in text) is is_there and ("no such trainers" in text) is not is_there
