@@ -38,6 +38,7 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
     from bftrainer.settings.sources import load
+    from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
     from bftrainer.spec.parse import parse, read, require_workdir
 
@@ -60,3 +61,5 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
         say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
         if answer.get("note"):
             say(f"it waits: {answer['note']}")
+        if told := hint(wanted):
+            say(f"note: {told}")

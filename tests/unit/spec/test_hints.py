@@ -1,0 +1,25 @@
+"""What a user is told of a spec that is right and may not do what was meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.spec.hints import hint
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (("accelerate", "launch", "train.py"), "accelerate"),
+        (("/opt/venv/bin/torchrun", "--nproc-per-node", "2", "train.py"), "torchrun"),
+        (("python", "-m", "torch.distributed.run", "train.py"), "torch.distributed.run"),
+        (("python", "train.py"), ""),
+        (("python", "-m", "train"), ""),
+        (("python",), ""),
+        (("bash", "-c", "exec python train.py"), ""),
+    ],
+)
+def test_a_command_that_starts_processes_of_its_own_is_told_of(command: tuple[str, ...], named: str) -> None:
+    found = hint(TrainerSpec(name="t", command=command, n_min=1, n_max=1))
+    assert (f"({named})" in found and "launcher: torchrun" in found) if named else found == ""
