@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from bftrainer.elastic.members import patience
-from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.members.membership import Leave, Membership
 from bftrainer.elastic.members.occupied import Occupied
 from bftrainer.elastic.members.patience import Patience
 from tests.support.agent_end import AgentEnd, agent_of, until
+from tests.support.two_ranks import on_two_ranks
 
 ALONE = {"members": ["a"], "leaving": []}
 CPU = torch.device("cpu")
@@ -169,3 +170,25 @@ def test_what_takes_a_moment_is_not_told() -> None:
     short.begin(9.0)
     short.end()
     assert told == [9.0, 0.0]
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_an_exchange_ends_when_a_member_that_is_not_busy_says_nothing(busy: bool) -> None:
+    done = threading.Event()
+
+    def exchange(group: Group) -> str:
+        if group.rank == 1:
+            done.wait(2.5 if busy else 60.0)
+        else:
+            group.patience = Patience(0.2)
+            group.patience.heard("b", 60.0 if busy else 0.0)
+        try:
+            group.all_reduce(torch.ones(1))
+        except GroupBroken as error:
+            return str(error)
+        finally:
+            done.set()
+        return ""
+
+    one, _ = on_two_ranks(exchange)
+    assert one == "" if busy else "with run.pause()" in one
