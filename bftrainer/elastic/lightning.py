@@ -132,6 +132,11 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         ]
         if wrong:
             raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
+        if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
+            raise ValueError(
+                "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
+                "overfit_batches out, and give elastic.loader fewer samples"
+            )
         if self.checkpoint is not None and self._resumed is None:
             raise ValueError(
                 f"there is {self.checkpoint} to go on from: "

@@ -65,6 +65,14 @@ def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp
         )
 
 
+@pytest.mark.parametrize("changed", [{"limit_train_batches": 0.5}, {"overfit_batches": 2}])
+def test_an_epoch_has_all_its_steps(callback: Any, changed: dict[str, Any]) -> None:
+    elastic = callback(batch=12, at_most=6)
+    elastic.loader(range(60))
+    with pytest.raises(ValueError, match="leave limit_train_batches and overfit_batches out"):
+        elastic.on_fit_start(trainer(**changed), None)
+
+
 def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(callback: Any) -> None:
     elastic = callback(batch=12, at_most=4)  # on one node 3 micro-batches, where there was one before
     loader = elastic.loader(range(60), shuffle=False)
