@@ -20,7 +20,7 @@ from yarl import URL
 
 from bftrainer.api.callers import SCHEME
 from bftrainer.api.connection import RETRIED
-from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, NEXT, WAITING_LEFT_OUT
+from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.munge import Munge, digest
 from bftrainer.errors import BftrainerError
 
@@ -92,9 +92,11 @@ class Client:
         found: list[dict[str, Any]] = []
         before: str | None = None
         while len(found) < limit:
-            query = {"limit": limit - len(found), "trainer": trainer, "before": before}
-            page, headers = self._page(what, query)
+            asked = min(MAX_ROWS, limit - len(found))
+            page, headers = self._page(what, {"limit": asked, "trainer": trainer, "before": before})
             found, before = [*page, *found], headers.get(NEXT)
+            if len(page) == asked:
+                before = str(page[0]["id"])
             if before is None:
                 break
         return found

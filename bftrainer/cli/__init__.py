@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "cancel": "End a trainer; it writes a checkpoint first.",
     "pool": "Show the nodes and who trains on them.",
     "events": "Show what happened, what was decided and what was done.",
+    "metrics": "Show, draw or export the course of a trainer's metrics.",
     "logs": "Show what a trainer's workers printed.",
     "status": "Show the state of the daemon.",
     "admin": "Pause, drain and resume the use of idle nodes; check a site's set-up.",

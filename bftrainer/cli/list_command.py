@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,6 @@ def left(ends: dict[str, float | None] | None) -> str:
     return " to ".join(dict.fromkeys(duration(seconds) for seconds in spans))
 
 
-def shown(metrics: dict[str, float]) -> str:
+def shown(metrics: Mapping[str, float]) -> str:
     """Return metrics as "accuracy=0.98 loss=0.1", sorted by name."""
     return " ".join(f"{name}={value:.4g}" for name, value in sorted(metrics.items()))

@@ -96,6 +96,11 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     site.until(lambda: site.get("reports", limit=10, trainer="told"), LONG_S, "reports are stored")
     (*_, last) = site.get("reports", limit=10, trainer="told")
     assert last["metrics"]["loss"] == 0.25 and last["step"] > 0 and last["time"] > 0
+    head, *lines = bftrainer("metrics", "told", "--csv", state=site.state).splitlines()
+    assert head == "time,step,samples,nodes,samples_per_s,loss" and lines[-1].endswith(",0.25")
+    bftrainer("metrics", "told", "--plot", str(tmp_path / "told.png"), state=site.state)
+    assert (tmp_path / "told.png").stat().st_size > 0
+    assert "no trainer 'untold'" in bftrainer("metrics", "untold", state=site.state, code=1)
     bftrainer("cancel", "told", state=site.state)
 
 

@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         *("launch", "store", "spec", "settings", "state_dir", "telemetry", "threads", "api", "traces"),
     },
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
+    "series": {"errors"},
     "demo": {"errors", "files", "settings", "api"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bftrainer.api import client as client_module
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.connection import answer_without_request
+from bftrainer.api.listing import MAX_ROWS
 
 OK = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue"
@@ -163,3 +165,17 @@ def test_where_many_connect_a_client_waits_for_its_turn(
         assert called.result(20) is True
     for other in others:
         other.close()
+
+
+def test_rows_beyond_one_answer_are_asked_for_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def page(self: Client, path: str, query: dict[str, Any]) -> tuple[list[dict[str, int]], dict[str, str]]:
+        asked.append(query["limit"])
+        end = int(query["before"] or 25_000)
+        return [{"id": n} for n in range(max(0, end - query["limit"]), end)], {}
+
+    monkeypatch.setattr(Client, "_page", page)
+    found = Client(Path("s")).rows("reports", 21_000)
+    assert [row["id"] for row in found] == list(range(4_000, 25_000))
+    assert max(asked) <= MAX_ROWS

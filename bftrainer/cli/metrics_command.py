@@ -1,0 +1,97 @@
+"""bftrainer metrics"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from bftrainer.cli.list_command import shown
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options, trainer_argument
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Output
+from bftrainer.errors import BftrainerError
+from bftrainer.series.points import Point, as_csv, points_of
+
+LINES, POINTS = 20, 100_000
+"""Without -n: so many lines of a table, and so many points otherwise."""
+
+
+@click.command("metrics")
+@trainer_argument
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    help=f"How many of the last points.  [default: {LINES} in a table, else {POINTS}]",
+)
+@click.option("--csv", "as_text", is_flag=True, help="Print CSV.")
+@click.option("--plot", type=Output(".png", ".svg", ".pdf"), help="Draw to this file (.png, .svg, .pdf).")
+@click.option(
+    "--tensorboard",
+    type=Output(file_okay=False),
+    help="Write into the folder <name>-<number> of this folder, for TensorBoard.",
+)
+@client_options
+def command(
+    trainer: str,
+    limit: int | None,
+    as_text: bool,
+    plot: Path | None,
+    tensorboard: Path | None,
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Show the course of TRAINER: its step, samples, nodes, speed and metrics, at the times of its reports.
+
+    The daemon keeps one report in so many seconds (keep_reports_every_s), and old ones for as long as it
+    keeps events. A metric has its latest value in each. Tables, CSV and JSON have all that happened;
+    pictures and TensorBoard leave out the steps that the trainer repeated from a checkpoint.
+    """
+    if as_text and as_json:
+        raise click.UsageError("--csv and --json: choose one")
+    client = connect(config, state_dir)
+    about = client.call("GET", f"trainers/{trainer}")
+    is_table = not (as_text or as_json or plot or tensorboard)
+    most = limit or (LINES if is_table else POINTS)
+    found = client.rows("reports", most + 1, str(about["id"]))
+    rows, more = found[-most:], len(found) > most
+    points = points_of(rows)
+    if as_json:
+        print_json(rows)
+    elif as_text:
+        say(as_csv(points).removesuffix("\n"))
+    elif is_table:
+        columns = ("time", "step", "samples", "nodes", "samples/s", "metrics")
+        print_table(columns, [_row(p) for p in points], empty="nothing is reported and stored yet")
+    _export(points, f"{about['name']}-{about['id']}", plot, tensorboard)
+    if more:
+        say(f"earlier points are left out; -n takes more than {most:,}", err=not is_table)
+
+
+def _export(points: Sequence[Point], name: str, plot: Path | None, tensorboard: Path | None) -> None:
+    """Write the files that were asked for."""
+    if not points and (plot or tensorboard):
+        raise BftrainerError(f"{name}: nothing is reported and stored yet")
+    if plot is not None:
+        from bftrainer.series.picture import draw
+
+        left_out = draw(points, plot, name)
+        say(f"drawn to {plot}" + (f"; {left_out} metrics are left out" if left_out else ""), err=True)
+    if tensorboard is not None:
+        from bftrainer.series.tensorboard import export
+
+        folder = tensorboard / name
+        count = export(points, folder)
+        say(f"{count:,} points in {folder}; see them: tensorboard --logdir {tensorboard}", err=True)
+
+
+def _row(point: Point) -> tuple[object, ...]:
+    moment = datetime.fromtimestamp(point.time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    speed = f"{point.rate:,.0f}" if point.rate else None
+    return moment, point.step, point.samples, point.nodes, speed, shown(point.metrics)

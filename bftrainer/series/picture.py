@@ -1,0 +1,54 @@
+"""A trainer's course in one picture: each figure over the steps, and the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bftrainer.errors import BftrainerError
+from bftrainer.series.points import Point, lasting, names
+
+COLOURS = ("#1f6f8b", "#d1603d")
+MOST = 30
+"""So many figures are drawn, the first by name."""
+
+
+def draw(points: Sequence[Point], path: Path, title: str) -> int:
+    """Draw points, without those that were trained again, into a file whose suffix says its format.
+
+    Returns how many figures are left out.
+
+    Raises:
+        BftrainerError: the file cannot be written.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    shown = lasting(points)
+    figures = names(shown)[:MOST]
+    with mpl.rc_context({"text.parse_math": False, "axes.grid": True, "grid.color": "#E5E5E5"}):
+        figure, axes = plt.subplots(
+            len(figures) + 1, figsize=(9, 2.2 * (len(figures) + 1)), sharex=True, layout="constrained"
+        )
+        rows = [axes] if not figures else list(axes)
+        figure.suptitle(title)
+        for row, name in zip(rows, figures, strict=False):
+            _line(row, [(p.step, p.metrics[name]) for p in shown if name in p.metrics], name)
+        rows[-1].step([p.step for p in shown], [p.nodes for p in shown], where="post", color=COLOURS[1])
+        rows[-1].set(ylabel="nodes", xlabel="step", ylim=(0, None))
+        try:
+            figure.savefig(path, dpi=120)
+        except (OSError, ValueError) as error:
+            said = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise BftrainerError(f"--plot {path}: {said}; write to another place") from error
+        finally:
+            plt.close(figure)
+    return len(names(shown)) - len(figures)
+
+
+def _line(axes: Any, values: Sequence[tuple[int, float]], name: str) -> None:
+    axes.plot([step for step, _ in values], [value for _, value in values], color=COLOURS[0])
+    axes.set(ylabel=name if len(name) <= 24 else f"{name[:23]}…")
