@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bftrainer.settings.setting import Section, Setting
+from bftrainer.settings.setting import Section, SetBy, Setting
 
 
 class AnswerLimits(Section):
@@ -45,6 +45,18 @@ class AnswerLimits(Section):
             told="status 429 or 503; admins see it in status",
         ),
     ] = 64
+    max_received_mb: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Setting(
+            help="size of all answers to one question that a command reads, such as list --all",
+            more="To show them takes up to 25 times as much memory.",
+            unit="MB",
+            set_by=SetBy.USER,
+            at_bound="the command reads no more and ends",
+            told="its user, with what to do",
+        ),
+    ] = 100
     answer_timeout_s: Annotated[
         float,
         Field(gt=0, le=3600),

@@ -23,7 +23,7 @@ def connect(config: Path | None, state_dir: str | None) -> Client:
 
     own = load({"state_dir": state_dir}, file=config)
     if state_dir is not None:
-        return Client(own.state_dir / SOCKET)
+        return Client(own.state_dir / SOCKET, most_mb=own.max_received_mb)
     if own.server is not None:
-        return Client(own.server, Munge(own.munge_socket))
-    return Client(own.socket)
+        return Client(own.server, Munge(own.munge_socket), own.max_received_mb)
+    return Client(own.socket, most_mb=own.max_received_mb)
