@@ -83,10 +83,13 @@ def command(
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # this process only did runs for the first one
             return
-        todo = description.read(grid, load({}, file=config), files)
+        with progress_bar("read", shown=not as_json) as advance:
+            todo = description.read(grid, load({}, file=config), files, advance)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         reached = Reached(len(todo))
+        if not as_json:
+            say(f"{_runs(len(todo))} in {grid}", err=True)
         try:
             with progress_bar("sweep", shown=not as_json) as advance:
                 progress = partial(reached.update, advance)
@@ -98,8 +101,7 @@ def command(
         print_json(rows)
     else:
         _print(todo, rows)
-        runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        say(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+        say(f"{_runs(len(rows))} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
     _warn(rows)
     if any(row["error"] is not None for row in rows):
         sys.exit(1)
@@ -120,6 +122,10 @@ class Reached:
     def text(self) -> str:
         """Return "3 of 8 runs"."""
         return f"{self.done} of {self.total} runs"
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number:,} runs"
 
 
 def _warn(rows: Sequence[dict[str, Any]]) -> None:
