@@ -102,8 +102,10 @@ class SqlStore:
     def performed(self, actions: Sequence[int], time: float) -> None:
         """See `ports.Store.performed`."""
         if actions:
+            done = t.actions.update().values(performed_at=time)
             with self._writing() as c:
-                c.execute(t.actions.update().where(t.actions.c.id.in_(actions)).values(performed_at=time))
+                for some in queries.chunks(actions):
+                    c.execute(done.where(t.actions.c.id.in_(some)))
 
     def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
         """See `ports.Store.catch_up`."""

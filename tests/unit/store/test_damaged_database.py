@@ -50,7 +50,10 @@ DAMAGE: list[tuple[str, object]] = [
     ("spec", lambda spec: {**spec, "scalability": "unheard of"}),
     ("spec", unknown_launcher),
     ("spec", lambda spec: {**spec, "curve": [[1]]}),
+    ("spec", lambda spec: {**spec, "priority": float("inf")}),
     ("engine", "[]"),
+    ("engine", "[7]"),
+    ("engine", "7"),
     ("engine", lambda engine: {**engine, "nodes": {"n1": 1}, "members": 3}),
     ("engine", lambda engine: {**engine, "observed": {"speeds": [[None, 1, {"count": "x"}]]}}),
     ("status", "unheard of"),
@@ -128,10 +131,13 @@ def test_ends_of_unknown_kinds_count_as_failures(tmp_path: Path) -> None:
     path = tmp_path / "bftrainer.db"
     store = SqlStore(path)
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO ended (user, status, count) VALUES ('ann', 'unheard of', 2)")
+        for status, count in (("failed", 3), ("unheard of", 2), ("completed", "many")):
+            connection.execute(
+                "INSERT INTO ended (user, status, count) VALUES ('ann', ?, ?)", (status, count)
+            )
     connection.close()
-    assert store.count_ended_by_user() == {"ann": {"failed": 2}}
-    assert store.count_ended("ann") == {"failed": 2}
+    assert store.count_ended_by_user() == {"ann": {"failed": 5, "completed": 0}}
+    assert store.count_ended("ann") == store.count_ended() == {"failed": 5, "completed": 0}
     store.close()
 
 
