@@ -80,13 +80,18 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
 
 def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
     most = state.settings.user_max_nodes
-    if most is None and not state.barred:
+    if most is None and not state.barred and not state.kept_off:
         return ()
-    own: dict[str, list[int]] = {}
+    own: dict[str, list[Trainer]] = {}
     for t in trainers:
-        own.setdefault(t.spec.user, []).append(t.id)
-    caps = dict.fromkeys(own, most) if most is not None else {}
-    for user in own.keys() & state.barred.keys():  # it keeps what it runs on
-        running = sum(len(t.members) for t in trainers if t.spec.user == user)
-        caps[user] = running if most is None else min(most, running)
-    return tuple(Cap(trainers=frozenset(own[user]), n_max=n) for user, n in caps.items())
+        own.setdefault(t.spec.user, []).append(t)
+    caps = []
+    for user, theirs in own.items():
+        bounds = [] if most is None else [most]
+        if user in state.barred:  # it keeps what it runs on
+            bounds.append(sum(len(t.members) for t in theirs))
+        if off := state.kept_off.get(user, frozenset()) & state.pool:
+            bounds.append(len(state.pool) - len(off.difference(*(t.nodes for t in theirs))))
+        if bounds:
+            caps.append(Cap(trainers=frozenset(t.id for t in theirs), n_max=min(bounds)))
+    return tuple(caps)

@@ -125,11 +125,13 @@ class MachineChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsersBarred:
-    """These users get no pilots for a while, with the reason of each; all others do."""
+    """These users get no pilots for a while, with the reason of each, and those of `nodes` get none there;
+    all others do."""
 
     priority: ClassVar[int] = 8
     time: float
     users: Mapping[str, str]
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
