@@ -11,6 +11,7 @@ from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Output
+from bftrainer.model.text import shown
 
 
 @click.command("report")
@@ -37,7 +38,7 @@ def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_
 
     with progress_bar("report", shown=not as_json) as advance:
         records = report.read(runs, lambda done: advance(done / 2))
-        made = report.make(records, title, lambda done: advance((1 + done) / 2))
+        made = report.make(records, shown(title), lambda done: advance((1 + done) / 2))
     report.write(made, out, png)
     files = [out, *(png / f"{picture.name}.png" for picture in (made.pictures if png else ()) if png)]
     if as_json:
