@@ -16,6 +16,7 @@ from aiohttp import web
 
 from bftrainer.api.admission import Admission, BusyError, Owner, Place
 from bftrainer.api.connection import Connection, answer_without_request, one_request
+from bftrainer.api.passed import Client, briefly
 
 TURN_S = 0.003
 """For so long connections are accepted in one turn of the event loop."""
@@ -60,7 +61,8 @@ class Listener:
             self._resume.cancel()
         if self._server is not None:
             asyncio.get_running_loop().remove_reader(self._bound)
-        self._bound.close()
+        with briefly():
+            self._bound.close()
         for task in tuple(self._arriving):
             task.cancel()
         await self._runner.cleanup()
@@ -78,6 +80,8 @@ class Listener:
             except OSError as error:  # no descriptor, no memory: the connection waits in the kernel
                 self._pause(error, make_room=not accepted)  # else perhaps none waits any more
                 return
+            if client.family == socket_.AF_UNIX:
+                client = Client(fileno=client.detach())
             accepted += 1
             admitted += self._admit(client, address)
 

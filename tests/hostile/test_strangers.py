@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.hostile.attacks import attacking
 from tests.support.hostile.world import World
+from tests.support.passing import pass_lingering
 
 GARBAGE = {
     "nothing": b"",
@@ -47,6 +48,17 @@ def test_nothing_that_is_said_to_the_socket_harms_anything(world: World) -> None
                 made = stack.enter_context(connection(at))
                 with contextlib.suppress(OSError):  # it may well be closed before all is said
                     made.sendall(said)
+        watch.until_jobs(4)
+    watch.assert_unharmed()
+
+
+def test_connections_that_pass_what_takes_an_hour_to_close_harm_nothing(world: World) -> None:
+    with world.watched() as watch, contextlib.ExitStack() as stack:
+        for at in (world.socket, world.agents_at) * 5:
+            made = stack.enter_context(connection(at))
+            with contextlib.suppress(PermissionError):  # Linux 6.16 and later refuse it
+                for far in pass_lingering(made, 3600):
+                    stack.enter_context(far)
         watch.until_jobs(4)
     watch.assert_unharmed()
 
