@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from bftrainer.api.callers import SCHEME
 from bftrainer.api.connection import RETRIED
 from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.munge import Munge, digest
-from bftrainer.api.received import MOST_MB, Allowance, OddAnswerError, number
+from bftrainer.api.received import Allowance, Bounds, OddAnswerError, number
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
@@ -51,8 +52,10 @@ class Listed:
 class Client:
     """Calls a daemon at the path of a Unix socket, or at host:port with a credential of munge."""
 
-    def __init__(self, where: Path | str, munge: Munge | None = None, most_mb: int = MOST_MB) -> None:
-        self._where, self._munge, self._most_mb = where, munge, most_mb
+    def __init__(self, where: Path | str, munge: Munge | None = None, bounds: Bounds | None = None) -> None:
+        bounds = bounds or Bounds()
+        self._where, self._munge, self._most_mb = where, munge, bounds.most_mb
+        self._patience_s = bounds.patience_s or TIMEOUT_S
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
         """Send one request to the route `path` under /v1 and return the answer's JSON.
@@ -62,7 +65,7 @@ class Client:
                 then the message is the daemon's.
             MungeError: munge makes no credential.
         """
-        return _run(self._call(method, path, body, query, Allowance(self._most_mb)))[0]
+        return self._run(self._call(method, path, body, query, Allowance(self._most_mb)))[0]
 
     def trainers(self, ended: int, *, every: bool = False) -> Listed:
         """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
@@ -118,17 +121,25 @@ class Client:
         self, path: str, query: dict[str, Any], allowance: Allowance
     ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
         allowance.check_time()
-        return _run(self._call("GET", path, None, query, allowance))
+        return self._run(self._call("GET", path, None, query, allowance))
+
+    def _run(self, call: Coroutine[Any, Any, Answered]) -> Answered:
+        with asyncio.Runner(loop_factory=partial(_PatientLoop, self._patience_s)) as runner:
+            return runner.run(call)
 
     async def _call(
         self, method: str, path: str, body: Any, query: dict[str, Any], allowance: Allowance
     ) -> tuple[Any, Mapping[str, str]]:
-        """Send a request; where the daemon takes none at the moment, again and again for `TIMEOUT_S`."""
+        """Send a request; where the daemon takes none at the moment, again and again in time."""
         params = {key: str(value) for key, value in query.items() if value is not None}
         there = "bftrainer" if isinstance(self._where, Path) else self._where
         url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
-        data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
-        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            quoted = ascii(error.object[max(0, error.start - 40) : error.end])
+            raise DaemonError(f"{quoted} is no text in UTF-8; rename the file or folder") from error
+        deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 answer, found = await self._send(method, url, data, deadline - time.monotonic(), allowance)
@@ -170,8 +181,8 @@ class Client:
                 return answer, await allowance.read(answer)
         except TimeoutError as error:
             raise DaemonError(
-                f"the daemon at {self._where} has not answered within {TIMEOUT_S:g} s: it is busy or stuck; "
-                f"try again, or see its log{order}"
+                f"the daemon at {self._where} has not answered within {self._patience_s:g} s: it is busy or "
+                f"stuck; try again, or see its log{order}"
             ) from error
         except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
             if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.EAGAIN:
@@ -205,22 +216,22 @@ class Client:
 class _PatientLoop(asyncio.SelectorEventLoop):
     """Waits for its turn where many clients connect to a Unix socket; asyncio's own loop gives up at once."""
 
+    def __init__(self, patience_s: float) -> None:
+        super().__init__()
+        self._patience_s = patience_s
+
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Connect a socket, which is in the queue meanwhile."""
         if sock.family != socket.AF_UNIX:
             await super().sock_connect(sock, address)
             return
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", math.ceil(TIMEOUT_S), 0))
+        patience = struct.pack("ll", math.ceil(self._patience_s), 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         sock.setblocking(True)
         try:
             await self.run_in_executor(None, sock.connect, address)
         finally:
             sock.setblocking(False)
-
-
-def _run(call: Coroutine[Any, Any, Answered]) -> Answered:
-    with asyncio.Runner(loop_factory=_PatientLoop) as runner:
-        return runner.run(call)
 
 
 class _BusyError(Exception):

@@ -27,6 +27,17 @@ class OddAnswerError(Exception):
     """An answer that no daemon of ours gives; the message says what is odd."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of the answers to one question a client reads, and how long it waits for one.
+
+    Without `patience_s` as long as clients do.
+    """
+
+    most_mb: int = MOST_MB
+    patience_s: float | None = None
+
+
 @dataclass(slots=True)
 class Allowance:
     """How much the answers to one question may bring: in bytes, and until when (monotonic)."""

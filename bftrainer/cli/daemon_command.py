@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Positive, parse_utc
+from bftrainer.cli.shared.types import Input, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
@@ -29,7 +29,7 @@ LOCAL = ("log", "speed", "nodes", "start", "seed")
 @click.command("daemon")
 @click.option(
     "--log",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=Input(),
     help="local: play this log of idle nodes (any format of `bftrainer trace`) instead of a generated one.",
 )
 @click.option(

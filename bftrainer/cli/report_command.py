@@ -10,14 +10,12 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output
+from bftrainer.cli.shared.types import Input, Output
 from bftrainer.model.text import shown
 
 
 @click.command("report")
-@click.argument(
-    "runs", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True, metavar="RUN..."
-)
+@click.argument("runs", type=Input(dir_okay=True), nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--out",
     type=Output(),

@@ -16,6 +16,7 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
 from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
@@ -32,15 +33,15 @@ COLUMNS = {
 
 
 @click.command("sweep")
-@click.argument("grid", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("grid", type=Input())
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Input(file_okay=False, dir_okay=True, exists=False),
     help="Folder for results.csv and results.sqlite.  [default: GRID without its ending]",
 )
 @click.option(
     "--files",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=Input(file_okay=False, dir_okay=True),
     help="Folder of the files that GRID names.  [default: GRID's]",
 )
 @click.option(
@@ -56,7 +57,7 @@ COLUMNS = {
     help="mpi: over the processes that mpiexec or srun started.",
 )
 @click.option("--record", "keep_records", is_flag=True, help="Keep each run's record for bftrainer report.")
-@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML).")
+@click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
 @json_option
 def command(
     grid: Path,

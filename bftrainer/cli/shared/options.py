@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from bftrainer.cli.shared.completion import complete_trainer
+from bftrainer.cli.shared.types import Input, TrainerName
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
@@ -19,10 +20,8 @@ ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, Overf
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML)."
-)
-trainer_argument = click.argument("trainer", shell_complete=complete_trainer)
+config_option = click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
+trainer_argument = click.argument("trainer", type=TrainerName(), shell_complete=complete_trainer)
 
 
 def setting_options(*names: str) -> Callable[[F], F]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from bftrainer.cli.shared.terminal import printable, say
@@ -23,8 +23,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
-    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead.
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    empty: str = "",
+    *,
+    numbers: Collection[str] = (),
+) -> None:
+    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead. The
+    columns of `numbers` stand to the right.
 
     Control characters in cells are escaped; a cell of several lines is a list.
     """
@@ -37,7 +44,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         return
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)

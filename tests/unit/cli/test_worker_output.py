@@ -66,6 +66,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pyt
     def refuse(*args: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(worker_output, "open_regular", refuse)
     with pytest.raises(BftrainerError, match=r"n1\.log: it is not yours to read"):
         worker_output.last_lines(tmp_path, 3)
