@@ -109,7 +109,7 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
-        jobs, asked_s = await self._queue()
+        jobs, asked = await self._queue()
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
         lapsed = self._patience.lapsed(now)
         ready = {job: since + behind_s for job, since in self._patience.ready.items()}
@@ -124,7 +124,7 @@ class SlurmScheduler:
         view = view.shifted(-behind_s)
         self._remember(view)
         self._sees_all = True
-        return replace(view.snapshot, asked_s=shown.took_s + asked_s)
+        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=self._unseen(asked))
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
@@ -259,26 +259,31 @@ class SlurmScheduler:
             return ""
         return asked.words if asked.err.strip() else " "
 
-    async def _queue(self) -> tuple[tuple[JobRow, ...], float]:
-        """The jobs, and for how long Slurm worked for that."""
+    async def _queue(self) -> tuple[tuple[JobRow, ...], Output]:
+        """The jobs, and what squeue printed."""
         mark = secrets.token_hex(8)
         environ = {**self._environ, "SQUEUE_FORMAT": text.squeue_format(mark)}
         words = ["squeue", "-h", "-a", f"--sort={text.ORDER}"]
         done = await command.run(words, environ, self._timeout_s, most_bytes=self._most_bytes)
         if done.code != 0 and not done.cut:
             raise SchedulerError(reason(done, "squeue failed"))
-        if done.cut:
-            log.warning(
-                "squeue printed more than %d MB (max_squeue_mb): the jobs of lowest priority are not seen",
-                self._most_bytes // 1_000_000,
-            )
         try:
             jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, slurm_pilot.PREFIX))
         except TextError as error:
             raise SchedulerError(str(error)) from error
         for line in odd:
             log.debug("squeue: a job that cannot be read: %s", line)
-        return jobs, done.took_s
+        return jobs, done
+
+    def _unseen(self, queue: Output) -> str:
+        """What squeue printed beyond our bound."""
+        if not queue.cut:
+            return ""
+        return (
+            f"squeue prints more than {self._most_bytes // 1_000_000} MB (max_squeue_mb): waiting main jobs "
+            "of the lowest priorities are not seen, and no node is given back for them; raise max_squeue_mb, "
+            "or let users have fewer jobs in the queue (MaxSubmitJobs, MaxJobCount)"
+        )
 
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)
