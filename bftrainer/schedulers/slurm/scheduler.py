@@ -124,7 +124,7 @@ class SlurmScheduler:
         view = view.shifted(-behind_s)
         self._remember(view)
         self._sees_all = True
-        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=self._unseen(asked))
+        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked))
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
@@ -275,16 +275,6 @@ class SlurmScheduler:
             log.debug("squeue: a job that cannot be read: %s", line)
         return jobs, done
 
-    def _unseen(self, queue: Output) -> str:
-        """What squeue printed beyond our bound."""
-        if not queue.cut:
-            return ""
-        return (
-            f"squeue prints more than {self._most_bytes // 1_000_000} MB (max_squeue_mb): waiting main jobs "
-            "of the lowest priorities are not seen, and no node is given back for them; raise max_squeue_mb, "
-            "or let users have fewer jobs in the queue (MaxSubmitJobs, MaxJobCount)"
-        )
-
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)
         self._partition_max_s = view.pilot_partition_max_s
@@ -310,3 +300,14 @@ def names_of_here() -> frozenset[str]:
     """The names of this machine."""
     name = socket.gethostname()
     return frozenset({name, name.partition(".")[0]})
+
+
+def unseen(queue: Output) -> str:
+    """What squeue printed beyond our bound, and what to do; "" if nothing."""
+    if not queue.cut:
+        return ""
+    return (
+        f"squeue prints more than {len(queue.raw) // 1_000_000} MB (max_squeue_mb): waiting main jobs of the "
+        "lowest priorities are not seen, and no node is given back for them; raise max_squeue_mb, or let "
+        "users have fewer jobs in the queue (MaxSubmitJobs, MaxJobCount)"
+    )
