@@ -43,7 +43,7 @@ def settle(before: Trainer, now: Trainer, draft: Draft, *, force: bool) -> tuple
         )
         for node in new
     ]
-    now = replace(now, members=members, warm=warm)
+    now = replace(now, members=members, warm=warm, late=now.late and not members)
     return (replace(now, generation=generation), actions) if actions else (now, [])
 
 

@@ -107,9 +107,12 @@ def _(event: WorkerLost, state: State) -> Draft:
         failures=failures,
         failed_in=trainer.generation if incident else trainer.failed_in,
         progress=event.samples if incident else trainer.progress,
+        late=trainer.late or event.late,
     )
     draft.put(survivor)
     draft.restart = ((event.trainer, event.node),)
+    if survivor.yields and not trainer.yields:
+        draft.state, draft.decide = with_places(draft.state), True
     return draft
 
 

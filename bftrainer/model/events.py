@@ -29,7 +29,8 @@ class WorkerLost:
     """A worker died although its node is in the pool.
 
     `generation` is the one that started the worker. `blame` says whether the program itself failed (an exit
-    code above 0) rather than being killed; `samples` is how far the trainer had come.
+    code above 0) rather than being killed; `samples` is how far the trainer had come. `late`: it was killed
+    as it kept its node longer than it may without doing what it should.
     """
 
     priority: ClassVar[int] = 1
@@ -40,6 +41,7 @@ class WorkerLost:
     reason: str = ""
     blame: bool = False
     samples: float = 0.0
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,6 +125,8 @@ class Trainer:
         failures: Failures of its program in a row, without progress between.
         failed_in: The generation of the last failure: workers started before it belong to the same incident.
         progress: Samples at the last failure. A failure after more samples starts the count anew.
+        late: A worker was killed for keeping its node without doing what it should, and no membership was
+            published since.
     """
 
     id: int
@@ -140,6 +142,12 @@ class Trainer:
     failures: int = 0
     failed_in: int = 0
     progress: float = 0.0
+    late: bool = False
+
+    @property
+    def yields(self) -> bool:
+        """Whether others get nodes first: it does not run, and kept its last nodes in vain."""
+        return self.late and not self.members
 
     @property
     def joining(self) -> dict[str, int]:

@@ -91,6 +91,7 @@ class Op:
                     node=node,
                     generation=generation,
                     blame=self.number > 3,
+                    late=self.number > 2,
                     samples=float(len(self.others)),
                 )
             case "ended":
