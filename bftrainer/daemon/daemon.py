@@ -26,7 +26,7 @@ from bftrainer.daemon.history import History
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lanes import Lanes
-from bftrainer.daemon.listeners import Listeners
+from bftrainer.daemon.listeners import Listeners, hub_limits
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.pruning import Pruning, keep_runs
@@ -48,7 +48,7 @@ from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
 from bftrainer.settings.live import LiveSettings, Refused
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub, HubLimits
+from bftrainer.wire.hub import Hub
 from bftrainer.wire.seal import load_key, of_pilot
 
 
@@ -75,7 +75,7 @@ class Daemon:
         self.mailbox = Mailbox(clock)
         self.journal = _journal(own, store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
-        self.hub = Hub(partial(of_pilot, key), partial(_hub_limits, own))
+        self.hub = Hub(partial(of_pilot, key), partial(hub_limits, own))
         self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry, self._users)
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
@@ -171,20 +171,28 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.journal.close)
-            await self._note_run()
-            failed = await self.recovery.load()
-            await self.runner.aside(self.load_index)
-            for ended in failed:
-                self.index.end(ended, self.clock.now(), None)
+            stack.callback(self.runner.close)
+            stack.callback(self._store.interrupt)  # nothing that reads keeps the process from ending
+            loading = asyncio.create_task(self._load())
+            if not await self._unless_stopped(loading):
+                loading.cancel()
+                return
             await self.listeners.open(stack)
             stack.push_async_callback(self._scheduler.close)
             stack.callback(self.launcher.close)
             stack.callback(self.submissions.close)
-            stack.callback(self.runner.close)
             stack.callback(self.nodes.close)
             stack.callback(self.lanes.close)
             ready()
             await self._serve()
+
+    async def _load(self) -> None:
+        """Read what the daemon before has left in the store."""
+        await self._note_run()
+        failed = await self.recovery.load()
+        await self.runner.aside(self.load_index)
+        for ended in failed:
+            self.index.end(ended, self.clock.now(), None)
 
     def load_index(self) -> None:
         """Read into memory what lists, status and metrics need of the store."""
@@ -261,16 +269,6 @@ def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock
     )
     return Journal(
         Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
-    )
-
-
-def _hub_limits(settings: LiveSettings) -> HubLimits:
-    own = settings.current
-    return HubLimits(
-        message=own.max_message_kb * 1000,
-        per_second=own.max_messages_per_second,
-        queue=own.max_unsent_kb * 1000,
-        newcomers=own.max_newcomers,
     )
 
 

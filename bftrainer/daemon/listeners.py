@@ -24,7 +24,7 @@ from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub
+from bftrainer.wire.hub import Hub, HubLimits
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +105,17 @@ class Listeners:
             munge=munge,
             lookup_s=own.user_lookup_timeout_s,
         )
+
+
+def hub_limits(settings: LiveSettings) -> HubLimits:
+    """What agents may send and leave unread, as the settings say at the moment."""
+    own = settings.current
+    return HubLimits(
+        message=own.max_message_kb * 1000,
+        per_second=own.max_messages_per_second,
+        queue=own.max_unsent_kb * 1000,
+        newcomers=own.max_newcomers,
+    )
 
 
 async def _serve(

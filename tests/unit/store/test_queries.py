@@ -155,3 +155,15 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
     patient = SqlStore(path, query_s=60.0)
     assert len(patient.rows("pauses", 10)) == 1
     patient.close()
+
+
+def test_when_the_daemon_ends_nothing_is_read_any_more_and_all_is_written(store: SqlStore) -> None:
+    id_ = store.submit(SPEC, 0.0)
+    store.interrupt()
+    for ask in (store.unfinished, store.trainers, lambda: store.get("key"), lambda: store.rows("events", 1)):
+        with pytest.raises(StoreError, match="nothing is read any more: the daemon ends"):
+            ask()
+    end(store, id_, 1.0)
+    again = SqlStore(store._path)
+    assert again.unfinished() == [] and len(again.trainers()) == 1
+    again.close()
