@@ -138,7 +138,7 @@ def _replay_history(log: Path, *, as_json: bool) -> None:
 
     with progress_bar("replay", shown=not as_json) as progress:
         past = history.load(log)
-        span = past.end - past.begin
+        span = max(1e-9, past.end - past.begin)
         comparison = compare(past, lambda now: progress((now - past.begin) / span))
     calibration.show(comparison, as_json=as_json)
 
