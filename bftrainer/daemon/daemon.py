@@ -132,7 +132,7 @@ class Daemon:
         )
 
     def _service(self) -> DaemonService:
-        own = self.settings.current
+        own = self.settings
         known = Trainers(
             settings=self.settings,
             store=self._store,
@@ -150,7 +150,11 @@ class Daemon:
             history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
             lanes=self.lanes,
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
-            answers=Answers(own.max_answers_waiting_mb * MB, own.answer_timeout_s, self.telemetry.bounded),
+            answers=Answers(
+                lambda: own.current.max_answers_waiting_mb * MB,
+                lambda: own.current.answer_timeout_s,
+                self.telemetry.bounded,
+            ),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -187,8 +191,13 @@ class Daemon:
             await self._serve()
 
     async def _load(self) -> None:
-        """Read what the daemon before has left in the store."""
-        await self._note_run()
+        """Read what the daemon before has left in the store, and store when this one began, and with what
+        settings: a replay of what happened needs both."""
+        own = self.settings.current
+        stored = await self.runner.aside(self._store.get, "runs")
+        runs = keep_runs(stored or "[]", own, self._started_at)
+        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
+        self.journal.remember("runs", json.dumps([*runs, now]))
         failed = await self.recovery.load()
         await self.runner.aside(self.load_index)
         for ended in failed:
@@ -210,6 +219,7 @@ class Daemon:
         """
         refused = self.settings.reload(wanted)
         self.nodes.reload()
+        self.listeners.reload()
         self.mailbox.emit(PolicyChanged(time=self.clock.now()))
         return refused
 
@@ -252,14 +262,6 @@ class Daemon:
             if self.mailbox.idle and not self.launcher.any_workers():
                 break
         await self.nodes.release.close(deadline)
-
-    async def _note_run(self) -> None:
-        """Store when each daemon began, and with what settings: a replay of what happened needs both."""
-        own = self.settings.current
-        stored = await self.runner.aside(self._store.get, "runs")
-        runs = keep_runs(stored or "[]", own, self._started_at)
-        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
-        self.journal.remember("runs", json.dumps([*runs, now]))
 
 
 def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +44,13 @@ class Listeners:
     hub: Hub
     telemetry: Telemetry
     tcp: socket.socket | None
+    _places: list[tuple[Admission, Callable[[Settings], Bounds]]] = field(default_factory=list)
+
+    def reload(self) -> None:
+        """Take over what one user may use, and in which time. How many connections there may be in all stays:
+        file descriptors are shared out at the start."""
+        for places, bounds in self._places:
+            places.change(bounds(self.settings.current))
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Listen until `stack` is unwound: to users first, to agents last.
@@ -60,7 +68,7 @@ class Listeners:
         await self._to_prometheus(stack, own)
 
     async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
-        places = self._admission(own, room.users, own.max_connections_per_user, own.max_requests_per_second)
+        places = self._admission(lambda now: _bounds(now, room.users))
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
@@ -71,11 +79,12 @@ class Listeners:
     async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
-            rate = AGENTS_RATE * own.max_requests_per_second
-            places = self._admission(own, room.agents, own.max_connections_per_user, rate)
+            places = self._admission(lambda now: _bounds(now, room.agents, AGENTS_RATE))
             await _serve(stack, app, self.tcp, places)
         else:  # nobody but our own user can connect
-            places = self._admission(own, room.agents, room.agents, None)
+            places = self._admission(
+                lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s)
+            )
             at = own.agents_socket
             await _serve(stack, app, bind_unix(at, for_all=False), places, at)
 
@@ -84,17 +93,22 @@ class Listeners:
         if own.metrics_port is None:
             return
         reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
-        places = self._admission(own, METRICS_CONNECTIONS, METRICS_CONNECTIONS, own.max_requests_per_second)
+        each = METRICS_CONNECTIONS
+        places = self._admission(
+            lambda now: Bounds(each, each, now.max_requests_per_second, now.request_timeout_s)
+        )
         await _serve(
             stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
         )
 
-    def _admission(self, own: Settings, total: int, each: int, rate: float | None) -> Admission:
-        return Admission(
-            Bounds(total, min(each, total), rate, own.request_timeout_s),
+    def _admission(self, bounds: Callable[[Settings], Bounds]) -> Admission:
+        places = Admission(
+            bounds(self.settings.current),
             told=lambda bound, by, times: self.telemetry.bounded(bound, by, times=times),
             failed=partial(self.telemetry.happened, "connections"),
         )
+        self._places.append((places, bounds))
+        return places
 
     def _callers(self) -> Callers:
         own = self.settings.current
@@ -105,6 +119,12 @@ class Listeners:
             munge=munge,
             lookup_s=own.user_lookup_timeout_s,
         )
+
+
+def _bounds(own: Settings, total: int, rate: float = 1.0) -> Bounds:
+    """What clients may use of a listener with so many places, at so many times the rate of one user."""
+    each = min(own.max_connections_per_user, total)
+    return Bounds(total, each, rate * own.max_requests_per_second, own.request_timeout_s)
 
 
 def hub_limits(settings: LiveSettings) -> HubLimits:

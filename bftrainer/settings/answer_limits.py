@@ -41,6 +41,7 @@ class AnswerLimits(Section):
             help="size of all answers above 64 kB that clients have not taken yet",
             more="Those of one user may have a quarter of it.",
             unit="MB",
+            live=True,
             at_bound="the daemon refuses further large answers",
             told="status 429 or 503; admins see it in status",
         ),
@@ -63,6 +64,7 @@ class AnswerLimits(Section):
         Setting(
             help="time for a client to take an answer above 64 kB",
             unit="s",
+            live=True,
             at_bound="the daemon cuts the connection",
             told="admins see it in status",
         ),
