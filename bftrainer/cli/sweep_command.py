@@ -46,7 +46,7 @@ COLUMNS = {
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 4096),
     help="Runs at once on this machine.  [default: its cores]",
 )
 @click.option(

@@ -51,7 +51,8 @@ def _last(path: Path, lines: int) -> Part:
 
 def _added(path: Path, start: int) -> Part:
     data = _read(path, start)
-    data = data[: data.rfind(b"\n") + 1]
+    if b"\n" in data or len(data) < MAX_BYTES:  # else a line that is too long to wait for its end
+        data = data[: data.rfind(b"\n") + 1]
     return Part(data.decode(errors="replace"), start + len(data))
 
 
