@@ -316,7 +316,7 @@ class Store(Protocol):
         ...
 
     def interrupt(self) -> None:
-        """End what is read at this moment, and read nothing any more: the daemon ends. Writing goes on."""
+        """End what is read or deleted, and read nothing any more: the daemon ends. Writing goes on."""
         ...
 
     def close(self) -> None:

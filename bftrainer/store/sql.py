@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -49,6 +50,8 @@ STEPS = 20_000
 ENDS = "nothing is read any more: the daemon ends"
 OWN_S = 300.0
 """What the daemon itself asks and writes takes at most so many seconds: else the database is damaged."""
+TIDY_S = 60.0
+"""To delete a few old rows takes at most so many seconds: meanwhile nothing else is written."""
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
 
@@ -65,13 +68,13 @@ class SqlStore:
         """
         self._path = path = place_of(path)  # SQLite keeps the log beside the file itself
         self._query_s = inf if query_s is None else query_s
-        self._interrupted = False
+        self._ends = threading.Event()
         self._engine = open_database(path)
         self._file = path.stat()
 
     def interrupt(self) -> None:
         """See `ports.Store.interrupt`."""
-        self._interrupted = True
+        self._ends.set()
 
     def close(self) -> None:
         """Close all connections; what was written stays."""
@@ -149,12 +152,12 @@ class SqlStore:
 
     def prune(self, before: float, limit: int) -> int:
         """See `ports.Store.prune`."""
-        with self._writing() as c:
+        with self._writing(TIDY_S, self._ends.is_set) as c:
             return prune(c, before, limit)
 
     def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
         """See `ports.Store.trim`."""
-        with self._writing() as c:
+        with self._writing(TIDY_S, self._ends.is_set) as c:
             return trim(c, max_bytes, limit)
 
     def tidy(self) -> None:
@@ -226,13 +229,13 @@ class SqlStore:
     @contextmanager
     def _reading(self, limit_s: float | None = None) -> Iterator[sa.Connection]:
         """A transaction that reads, until the daemon ends."""
-        if self._interrupted:
+        if self._ends.is_set():
             raise StoreError(f"{self._path}: {ENDS}")
         try:
-            with self._transaction(limit_s, lambda: self._interrupted) as c:
+            with self._transaction(limit_s, self._ends.is_set) as c:
                 yield c
         except StoreError as error:
-            if self._interrupted:
+            if self._ends.is_set():
                 raise StoreError(f"{self._path}: {ENDS}") from error
             raise
 
@@ -255,7 +258,9 @@ class SqlStore:
         return found
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
+    def _writing(
+        self, limit_s: float | None = None, ends: Callable[[], bool] = lambda: False
+    ) -> Iterator[sa.Connection]:
         _check_same(self._path, self._file)
         if log_bytes(self._path) > MOST_LOG_BYTES:
             with self._transaction() as c:
@@ -265,7 +270,7 @@ class SqlStore:
                     f"{self._path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has "
                     f"been reading the database for long; find it with fuser {self._path}, and end it"
                 )
-        with self._transaction() as c:
+        with self._transaction(limit_s, ends) as c:
             yield c
 
     @contextmanager
@@ -287,7 +292,8 @@ class SqlStore:
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
         except (DatabaseError, PoolTimeoutError) as error:
             if "interrupted" in str(error) and monotonic() > deadline:
-                more = "ask for less" if limit_s < OWN_S else "it is damaged: restore it from a backup"
+                own = limit_s in (OWN_S, TIDY_S)
+                more = "it is damaged: restore it from a backup" if own else "ask for less"
                 said = f"the query took longer than {limit_s:g} s; {more}"
             else:
                 said = cause(error)

@@ -161,6 +161,7 @@ def test_what_the_daemon_itself_reads_comes_to_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "OWN_S", 0.1)
+    monkeypatch.setattr(sql, "TIDY_S", 0.1)
     path = tmp_path / "bftrainer.db"
     store = SqlStore(path)
     for table in ("trainers", "memory", "reports"):
@@ -169,6 +170,30 @@ def test_what_the_daemon_itself_reads_comes_to_an_end(
         with pytest.raises(StoreError, match=r"longer than 0\.1 s; it is damaged: restore it from a backup"):
             read()
     store.close()
+
+
+def test_a_deletion_without_end_keeps_nothing_from_being_stored_when_the_daemon_ends(tmp_path: Path) -> None:
+    own = settings_in(tmp_path, max_store_mb=1)
+    store = SqlStore(own.database)
+    for number in range(3000):
+        store.put(f"key {number}", "x" * 500)
+    without_end(own.database, "reports")
+    daemon = Daemon(own, NoNodes(), store, WallClock())  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        daemon.journal.remember("first", "value")
+        tidying = daemon.journal._writer
+        await until_true(lambda: tidying._backlog.waiting() == 0 and tidying._in_flight is None)
+        await until_true(lambda: store._engine.pool.checkedout() == 1)  # type: ignore[attr-defined]
+        daemon.journal.remember("last", "value")
+        store.interrupt()
+        await daemon.journal.close()
+
+    asyncio.run(scenario())
+    store.close()
+    with sqlite3.connect(own.database) as c:
+        assert c.execute("SELECT value FROM memory WHERE key = 'last'").fetchall() == [("value",)]
+    c.close()
 
 
 @pytest.mark.parametrize("table", ["memory", "trainers", "ended"])
