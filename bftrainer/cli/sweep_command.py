@@ -85,12 +85,16 @@ def command(
         if pool is None:  # this process only did runs for the first one
             return
         with progress_bar("read", shown=not as_json) as advance:
-            todo = description.read(grid, load({}, file=config), files, advance)
+
+            def reading(done: int, total: int) -> None:
+                if not done and not as_json:  # to read very many takes a while
+                    say(f"{_runs(total)} in {grid}", err=True)
+                advance(done / total)
+
+            todo = description.read(grid, load({}, file=config), files, reading)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         reached = Reached(len(todo))
-        if not as_json:
-            say(f"{_runs(len(todo))} in {grid}", err=True)
         try:
             with progress_bar("sweep", shown=not as_json) as advance:
                 progress = partial(reached.update, advance)

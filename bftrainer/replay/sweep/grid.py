@@ -50,14 +50,14 @@ def read(
     path: Path,
     settings: Settings | None = None,
     files: Path | None = None,
-    progress: Callable[[float], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SweepRun]:
     """The runs that a YAML file describes, each once.
 
     `base` has parameters (see `scenario`) of all runs; `grid` has lists of values, and every combination
     of these is a run; `runs` lists further runs by what differs from the base. Paths of files begin in
     the folder `files`, or beside the YAML file. `settings` hold for what the file leaves open.
-    `progress` takes the share read, 0 to 1.
+    `progress` takes how many are read, and of how many.
 
     Raises:
         SweepError, ScenarioError: unreadable, not such a description, too many runs, or a file in it does not
@@ -80,7 +80,7 @@ def read(
     found: dict[str, SweepRun] = {}
     for number, overrides in enumerate(chosen):
         if number % REPORT_EVERY == 0:
-            progress(number / len(chosen))
+            progress(number, len(chosen))
         run = _run(path, base, overrides, settings, files or path.parent)
         found.setdefault(run.key, run)
     return list(found.values())

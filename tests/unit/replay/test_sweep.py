@@ -313,3 +313,10 @@ def test_results_that_are_none_are_refused(folder: Path) -> None:
         db.execute("CREATE TABLE runs (other)")
     with pytest.raises(SweepError, match=r"results\.sqlite cannot be read or written: no such column"):
         sweep.sweep(read(folder, BASE), folder / "out", at_once)
+
+
+def test_reading_says_how_many_runs_there_are_before_it_reads_them(folder: Path) -> None:
+    (folder / "grid.yaml").write_text(BASE + "grid: {nodes: [1, 2], jobs: [1, 2]}\n")
+    told: list[tuple[int, int]] = []
+    grid.read(folder / "grid.yaml", progress=lambda done, total: told.append((done, total)))
+    assert told == [(0, 4)]
