@@ -8,7 +8,7 @@ import socket as socket_
 import stat
 from pathlib import Path
 
-from bftrainer.api.passed import refuse_descriptors
+from bftrainer.api.sockets import refuse_descriptors
 from bftrainer.errors import BftrainerError
 
 LOOPBACK = "127.0.0.1"

@@ -20,6 +20,7 @@ from bftrainer.api.listen import bind, bind_loopback, bind_unix
 from bftrainer.api.munge import Munge
 from bftrainer.api.routes import agents_application, metrics_application, users_application
 from bftrainer.api.service import Service
+from bftrainer.api.sockets import PORTION, UNPROVEN_PORTION
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
@@ -80,13 +81,13 @@ class Listeners:
         app = agents_application(self.hub)
         if self.tcp is not None:
             places = self._admission(lambda now: _bounds(now, room.agents, AGENTS_RATE))
-            await _serve(stack, app, self.tcp, places)
+            await _serve(stack, app, self.tcp, places, portion=UNPROVEN_PORTION)
         else:  # nobody but our own user can connect
             places = self._admission(
                 lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s)
             )
             at = own.agents_socket
-            await _serve(stack, app, bind_unix(at, for_all=False), places, at)
+            await _serve(stack, app, bind_unix(at, for_all=False), places, at, UNPROVEN_PORTION)
 
     async def _to_prometheus(self, stack: AsyncExitStack, own: Settings) -> None:
         """Every user of this machine can read a port of loopback: names show only where settings allow it."""
@@ -144,10 +145,11 @@ async def _serve(
     bound: socket.socket,
     places: Admission,
     path: Path | None = None,
+    portion: int = PORTION,
 ) -> None:
     """Serve an application until the stack is unwound; a Unix socket's `path` goes with it."""
     if path is not None:
         stack.callback(path.unlink, missing_ok=True)
-    listener = Listener(app, bound, places)
+    listener = Listener(app, bound, places, portion)
     stack.push_async_callback(listener.cleanup)
     await listener.start()

@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import Callable
 
-from bftrainer.api.passed import interrupt_waits
+from bftrainer.api.sockets import interrupt_waits
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.reloading import Reloading, note_solver, try_solver
 from bftrainer.daemon.systemd import Systemd, report

@@ -310,9 +310,11 @@ def _connects() -> Bucket:
 def _end(request: web.Request, cut: Callable[[], None]) -> None:
     """End a connection once what was said is sent, and read nothing more: aiohttp alone would wait for the
     other side to agree, and read all that it sends meanwhile, without a pause."""
-    if request.transport is not None:
-        request.transport.close()
-        asyncio.get_running_loop().call_later(END_S, cut)
+    pipe = request.transport
+    if pipe is not None:
+        pipe.close()
+        if pipe.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(END_S, cut)
 
 
 def _cut(request: web.Request) -> Callable[[], None]:

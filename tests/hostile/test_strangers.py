@@ -84,6 +84,12 @@ def test_long_introductions_of_agents_without_a_secret_harm_nothing(world: World
     watch.assert_unharmed()
 
 
+def test_clients_that_send_nothing_but_pings_harm_nothing(world: World) -> None:
+    with world.watched() as watch, attacking("pings", by_stranger=True, at=world.agents_at, at_once=20):
+        watch.until_jobs(5)
+    watch.assert_unharmed()
+
+
 def test_many_agents_that_never_introduce_themselves_harm_nothing(world: World) -> None:
     with world.watched() as watch, contextlib.ExitStack() as stack:
         at = world.agents_at

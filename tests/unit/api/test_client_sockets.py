@@ -1,4 +1,4 @@
-"""Descriptors that a client passes, and that take an hour to close."""
+"""What a client sends is read in portions; what it passes, and takes an hour to close, is not wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bftrainer.api.listen import bind_unix
-from bftrainer.api.passed import Client, refuse_descriptors
+from bftrainer.api.sockets import AGENT_PORTION, Client, client_of, refuse_descriptors
 from tests.support.passing import pass_lingering
 
 HOUR_S = 3600
@@ -19,12 +19,12 @@ SOON_S = 60.0
 ROOT = Path(__file__).parents[3]
 RECEIVER = """
 import socket, sys
-from bftrainer.api.passed import Client, interrupt_waits
+from bftrainer.api.sockets import UnixClient, interrupt_waits
 from tests.support.passing import pass_lingering
 
 interrupt_waits()
 theirs, ours = socket.socketpair()
-ours = Client(fileno=ours.detach())
+ours = UnixClient(fileno=ours.detach())
 kept = pass_lingering(theirs, {seconds})
 if {reads}:
     try:
@@ -59,11 +59,25 @@ def test_a_socket_for_users_refuses_descriptors_where_the_kernel_can(tmp_path: P
             pass_lingering(client, HOUR_S)
 
 
-def test_a_client_without_descriptors_is_read_as_ever() -> None:
-    theirs, ours = socket.socketpair()
-    with theirs, Client(fileno=ours.detach()) as client:
-        theirs.sendall(b"GET")
-        assert client.recv(1000) == b"GET"
+def pair(family: int) -> tuple[socket.socket, Client]:
+    """A client's end and ours."""
+    if family == socket.AF_UNIX:
+        theirs, ours = socket.socketpair()
+        return theirs, client_of(ours, AGENT_PORTION)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        theirs = socket.create_connection(server.getsockname())
+        return theirs, client_of(server.accept()[0], AGENT_PORTION)
+
+
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_a_client_is_read_in_small_portions(family: int) -> None:
+    theirs, client = pair(family)
+    with theirs, client:
+        assert client.family == family
+        theirs.sendall(b"x" * (2 * AGENT_PORTION) + b"GET")
+        assert len(client.recv(1000)) == 1000
+        assert len(client.recv(10 * AGENT_PORTION)) == AGENT_PORTION
+        assert client.recv(10 * AGENT_PORTION) == b"x" * (AGENT_PORTION - 1000) + b"GET"
         client.setblocking(False)
         with pytest.raises(BlockingIOError) as nothing:
             client.recv(1000)
