@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -436,3 +438,43 @@ def test_a_pilot_that_ignores_its_end_does_not_keep_its_node_for_the_kill_wait(
 
     assert "KillWait=5" in clean.plan.conf.read_text()
     run(schedulers(clean, tmp_path, template=Template(template)), scenario)
+
+
+def test_steps_that_a_user_adds_to_its_pilot_do_not_keep_the_node_for_the_kill_wait(
+    clean: Testbed, tmp_path: Path
+) -> None:
+    """They ignore SIGTERM, and the user goes on starting more."""
+    kill_wait_s = 5.0
+    pilot, log = pilot_on("n1"), tmp_path / "steps"
+    step = f"trap '' TERM INT HUP; echo >> {log}; while :; do sleep 600; done"
+    ended = threading.Event()
+
+    def add_steps(job: str) -> None:
+        words = ["srun", f"--jobid={job}", "--overlap", "-n1", "--mem=0", "sh", "-c", step]
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        started = []
+        while not ended.wait(0.1):
+            started.append(subprocess.Popen(words, env=clean.env, **quiet))
+        for process in started:
+            process.kill()
+            process.wait()
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        (shown,) = await scheduler.pilots()
+        adding = threading.Thread(target=add_steps, args=(shown.job,))
+        adding.start()
+        try:
+            await until(scheduler, lambda snapshot: log.exists())
+            began = time.monotonic()
+            await scheduler.cancel([pilot])
+            await until(scheduler, lambda snapshot: not snapshot.pilots and why(snapshot)["n1"] == "")
+            assert time.monotonic() - began < kill_wait_s - 1
+        finally:
+            ended.set()
+            adding.join()
+
+    assert "KillWait=5" in clean.plan.conf.read_text()
+    run(schedulers(clean, tmp_path), scenario)

@@ -25,7 +25,8 @@ def _tracking(config: Shown) -> Finding:
     return warning(
         check,
         f"{kind}: a process that leaves its parent and its session is not found when its pilot ends, and "
-        "goes on beside the next main job on the node, with its memory and GPUs",
+        "goes on beside the next main job on the node, with its memory and GPUs; it can also keep Slurm from "
+        "seeing the pilot's end, so that main jobs wait and Slurm drains the node",
         "set ProctrackType=proctrack/cgroup, and have slurmd restarted on all nodes",
     )
 

@@ -285,7 +285,7 @@ def test_a_user_as_whom_nothing_can_be_run_keeps_nobody_elses_pilots(commands: C
     ]
     said = fails(lambda: commands.scheduler(SITE).cancel(pilots))
     assert said == "scancel as eve failed: sudo: a password is required; '-x' is no name of a user"
-    done = [call for call in commands.calls() if call.startswith("scancel") and "--batch" not in call]
+    done = [call for call in commands.calls() if call.startswith("scancel") and "--signal" not in call]
     assert sorted(done) == ["scancel 0 4", "scancel 3"]
 
 
