@@ -8,6 +8,7 @@ from __future__ import annotations
 from bftrainer.model.finding import Finding, ok, warning
 from bftrainer.schedulers.slurm.partitions import Shown, named, number
 
+CGROUP = "proctrack/cgroup"
 KILL_WAIT_S = 30.0
 UNKILLABLE_S = 60.0
 """Slurm's own defaults."""
@@ -18,16 +19,27 @@ def process_findings(config: Shown) -> list[Finding]:
     return [_tracking(config), _memory(config), _kill_wait(config), _unkillable(config)]
 
 
+def outliving(config: Shown) -> str:
+    """What the daemon warns of at its start: processes can outlive their pilots; "" if they cannot."""
+    kind = config.get("ProctrackType", CGROUP)
+    if kind == CGROUP:
+        return ""
+    return (
+        f"ProctrackType is {kind}: a user's process can outlive its pilot and keep its node from main jobs; "
+        f"set {CGROUP}"
+    )
+
+
 def _tracking(config: Shown) -> Finding:
     check, kind = "slurm ProctrackType", config.get("ProctrackType", "unknown")
-    if kind == "proctrack/cgroup":
+    if kind == CGROUP:
         return ok(check, f"{kind}: no process outlives its pilot")
     return warning(
         check,
         f"{kind}: a process that leaves its parent and its session is not found when its pilot ends, and "
         "goes on beside the next main job on the node, with its memory and GPUs; it can also keep Slurm from "
         "seeing the pilot's end, so that main jobs wait and Slurm drains the node",
-        "set ProctrackType=proctrack/cgroup, and have slurmd restarted on all nodes",
+        f"set ProctrackType={CGROUP}, and have slurmd restarted on all nodes",
     )
 
 

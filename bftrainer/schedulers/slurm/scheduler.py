@@ -22,11 +22,12 @@ from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
-from bftrainer.schedulers.slurm import command, private, text
+from bftrainer.schedulers.slurm import command, private, processes, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
 from bftrainer.schedulers.slurm.ending import HELD_UP, Ending
+from bftrainer.schedulers.slurm.partitions import of_config
 from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
@@ -91,6 +92,7 @@ class SlurmScheduler:
         )
         self._ending = Ending(self._run, self._as)
         self._warned = False
+        self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
@@ -239,6 +241,9 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(reason(done, str(error))) from error
         self._ending.own = private.is_slurms_own(done.out, os.geteuid())
+        if (lax := processes.outliving(of_config(done.out))) != self._lax:
+            self._lax = lax
+            log.warning("%s", lax or f"ProctrackType is {processes.CGROUP} now")
         if not hidden:
             if self._job.exec_prefix and not self._ending.own:  # no poll waits for slurmdbd
                 self._learns = asyncio.create_task(self._learn())

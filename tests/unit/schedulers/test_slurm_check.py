@@ -14,7 +14,7 @@ import pytest
 from bftrainer.model.finding import Finding, Level, ok
 from bftrainer.schedulers.slurm import check
 from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
-from bftrainer.schedulers.slurm.processes import process_findings
+from bftrainer.schedulers.slurm.processes import outliving, process_findings
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from tests.support.slurm_commands import Commands
@@ -240,3 +240,8 @@ def test_only_site_mode_is_asked_whether_it_can_cancel_users_pilots(
     (found,) = asyncio.run(check._ending(site, CONFIG.replace("64030", "9")))
     assert found.level is Level.WARNING
     assert asyncio.run(check._ending(settings(), CONFIG)) == []
+
+
+def test_a_daemon_warns_of_processes_that_outlive_their_pilots() -> None:
+    assert "ProctrackType is proctrack/pgid" in outliving({"ProctrackType": "proctrack/pgid"})
+    assert outliving({"ProctrackType": "proctrack/cgroup"}) == outliving({}) == ""
