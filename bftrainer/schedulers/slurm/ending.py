@@ -6,7 +6,7 @@ matters: to a job that is ending already Slurm passes no signal on.
 
 Users may start steps in their jobs (`srun --jobid`). These are killed first, by the signal with which Slurm
 itself aborts steps: `--signal=KILL` would cancel the job, and leave its steps the KillWait. A step that comes
-after that has little time to ignore SIGTERM, as the job's end follows.
+between that and the job's end can still ignore SIGTERM: it takes a user that starts steps all the time.
 
 A command that runs as a user can be killed and stopped by that user, so it is tried again, and next to one
 that hangs. What Slurm lets our own account end, our own account ends: no user can reach that command.
