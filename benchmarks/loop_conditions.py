@@ -178,6 +178,13 @@ def hellos(world: World, options: Options) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def pings(world: World, options: Options) -> Iterator[None]:
+    """Clients without a secret that send nothing but pings."""
+    with attacking("pings", by_stranger=True, at=world.agents_at, at_once=20):
+        yield
+
+
+@contextlib.contextmanager
 def script_flood(world: World, options: Options) -> Iterator[None]:
     """A script says to its agent whatever it likes, as fast as it can."""
     report = json.dumps({**PROGRESS, "metrics": {"loss#": 0.1}}).replace('"step": 1', '"step": #')
@@ -229,7 +236,7 @@ def all_prepared(world: World, options: Options) -> Iterator[None]:
 def everything(world: World, options: Options) -> Iterator[None]:
     """All attacks at once, but the full disk."""
     with contextlib.ExitStack() as stack:
-        for attack in (agent_flood, locked, specs, asked, hellos, connections):
+        for attack in (agent_flood, locked, specs, asked, hellos, pings, connections):
             stack.enter_context(attack(world, options))
         yield
 
@@ -243,6 +250,7 @@ CONDITIONS: dict[str, Condition] = {
     "specs": Condition(says="12 specs of 250 kB at a time, all wrong", attack=specs),
     "idle": Condition(says="1,000 idle and 200 half-open connections", attack=connections),
     "hellos": Condition(says="10 clients without a secret, each of which says 15 MB", attack=hellos),
+    "pings": Condition(says="20 clients without a secret that send nothing but pings", attack=pings),
     "script": Condition(says="a script floods its agent", attack=script_flood, nodes=MORE_NODES),
     "agent": Condition(says="an agent floods the daemon", attack=agent_flood, nodes=MORE_NODES),
     "trainers": Condition(

@@ -14,7 +14,10 @@ def open_regular(path: Path) -> BinaryIO:
     Raises:
         OSError: it cannot be opened, or is no regular file, such as a pipe, a device or a folder.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except ValueError as error:  # a character that no file system takes
+        raise OSError(f"no name of a file: {error}") from error
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return os.fdopen(fd, "rb")
     os.close(fd)

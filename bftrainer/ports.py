@@ -319,6 +319,10 @@ class Store(Protocol):
         """Store a value for `key`, in place of the one before."""
         ...
 
+    def interrupt(self) -> None:
+        """End what is read or deleted, and read nothing any more: the daemon ends. Writing goes on."""
+        ...
+
     def close(self) -> None:
         """Let go of the database; no other method may be called afterwards."""
         ...

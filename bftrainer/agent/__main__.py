@@ -10,6 +10,7 @@ import sys
 import click
 
 from bftrainer.agent.agent import Agent
+from bftrainer.agent.process import close_to_tracers
 
 MAX_SECRET = 1024
 
@@ -26,6 +27,8 @@ MAX_SECRET = 1024
 @click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
 def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> None:
     """Serve one node of the pool until told to exit. The pilot's secret is read from the standard input."""
+    if "SLURM_JOB_ID" in os.environ:  # the local scheduler finds its pilots by their owner in /proc
+        close_to_tracers()
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {node} %(levelname)s %(message)s")
     agent = Agent(node=node, tag=tag, secret=_secret(), daemon=daemon, address=address, orphan_s=orphan_s)
     asyncio.run(agent.serve())

@@ -17,7 +17,7 @@ from typing import Any
 from bftrainer.agent.connection import Connection, running
 from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import Worker
+from bftrainer.agent.worker import FolderError, Worker
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
@@ -200,7 +200,8 @@ class Agent:
             self._failed(worker, error)
 
     def _failed(self, worker: Worker, error: Exception) -> None:
-        worker.fail(f"cannot start {worker.order['command'][0]!r}: {error}")
+        unable = isinstance(error, FolderError)
+        worker.fail(str(error) if unable else f"cannot start {worker.order['command'][0]!r}: {error}")
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

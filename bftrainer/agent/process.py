@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 MAX_PASSES = 20
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,6 +57,13 @@ class Program:
         """The environment that the command gets, with this interpreter first on its PATH."""
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **self.env}
+
+
+def close_to_tracers() -> None:
+    """Let no other process of this user trace this one: a tracer that never waits for it would keep it, once
+    killed, as a zombie, and Slurm would take its job for running. Programs that this process starts can be
+    traced again."""
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

@@ -37,6 +37,11 @@ PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.F
 """The phase of a worker that has said this."""
 
 
+class FolderError(Exception):
+    """A trainer's folder cannot be made, or it is not its user's. The spec names the workdir, so its program
+    is to blame: no node and no pilot has failed, and the trainer fails after `max_failures`."""
+
+
 class Worker:
     """Starts at `start`; calls `said` with every message of the script and `over`, once, at the end.
 
@@ -78,11 +83,16 @@ class Worker:
         """Start the command; a gated one only as far as that is possible before `go`.
 
         Raises:
-            OSError: no such command or working directory, or no log can be written.
+            OSError: no such command or working directory.
+            FolderError: no log can be written.
         """
         path = Path(self.order["log"])
-        own_folder(path.parent)
-        self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            own_folder(path.parent)
+            self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            where = error.filename or path
+            raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
         ours, self._channel = socket.socketpair()
         self._inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)

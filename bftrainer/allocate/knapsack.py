@@ -69,10 +69,11 @@ def allocate(problem: Problem) -> Plan:
 
 def choose(rows: Floats, budget: int, trainers: Sequence[int], caps: Sequence[Cap] = ()) -> Ints:
     """The best counts within the budget and disjoint caps, shape (J,), for values (J, m + 1)."""
-    if not caps:
-        return solve(rows, budget)
     index = {trainer: j for j, trainer in enumerate(trainers)}
     sets = [sorted(index[t] for t in cap.trainers if t in index) for cap in caps]
+    freely = solve(rows, budget)
+    if all(freely[own].sum() <= cap.n_max for cap, own in zip(caps, sets, strict=True)):
+        return freely  # no cap binds; what follows would look at every size of every trainer
     free = sorted(set(range(len(rows))) - {j for members in sets for j in members})
     inner = [profile(rows[own], min(cap.n_max, budget)) for cap, own in zip(caps, sets, strict=True)]
     outer = np.full((len(free) + len(inner), max(rows.shape[1], *(len(b) for b, _ in inner))), -np.inf)

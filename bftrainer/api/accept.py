@@ -16,6 +16,7 @@ from aiohttp import web
 
 from bftrainer.api.admission import Admission, BusyError, Owner, Place
 from bftrainer.api.connection import Connection, answer_without_request, one_request
+from bftrainer.api.sockets import PORTION, Client, briefly, client_of
 
 TURN_S = 0.003
 """For so long connections are accepted in one turn of the event loop."""
@@ -34,11 +35,13 @@ IPV6_SITE = 64
 
 
 class Listener:
-    """Serves an application on a bound socket, until `cleanup`."""
+    """Serves an application on a bound socket, until `cleanup`; reads portions of so many bytes."""
 
-    def __init__(self, app: web.Application, bound: socket_.socket, admission: Admission) -> None:
+    def __init__(
+        self, app: web.Application, bound: socket_.socket, admission: Admission, portion: int = PORTION
+    ) -> None:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        self._bound, self._admission = bound, admission
+        self._bound, self._admission, self._portion = bound, admission, portion
         self._server: web.Server | None = None
         self._arriving: set[asyncio.Task[None]] = set()
         self._refused = 0  # connections that were, and are open yet
@@ -60,7 +63,8 @@ class Listener:
             self._resume.cancel()
         if self._server is not None:
             asyncio.get_running_loop().remove_reader(self._bound)
-        self._bound.close()
+        with briefly():
+            self._bound.close()
         for task in tuple(self._arriving):
             task.cancel()
         await self._runner.cleanup()
@@ -72,16 +76,16 @@ class Listener:
         until, accepted, admitted = time.monotonic() + TURN_S, 0, 0
         while time.monotonic() < until and admitted < AT_ONCE:
             try:
-                client, address = self._bound.accept()
+                connection, address = self._bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no descriptor, no memory: the connection waits in the kernel
                 self._pause(error, make_room=not accepted)  # else perhaps none waits any more
                 return
             accepted += 1
-            admitted += self._admit(client, address)
+            admitted += self._admit(client_of(connection, self._portion), address)
 
-    def _admit(self, client: socket_.socket, address: object) -> bool:
+    def _admit(self, client: Client, address: object) -> bool:
         """Serve a connection, or close it; whether it is served."""
         client.setblocking(False)
         try:
@@ -112,12 +116,12 @@ class Listener:
         client.close()
         self._refused -= 1
 
-    async def _connect(self, client: socket_.socket, place: Place) -> None:
+    async def _connect(self, client: Client, place: Place) -> None:
         server = self._server
         assert server is not None  # noqa: S101
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(server, place), client
+                lambda: Connection(server, place, client), client
             )
         except (OSError, asyncio.CancelledError):
             client.close()

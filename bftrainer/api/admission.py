@@ -118,6 +118,12 @@ class Admission:
     taken: int = 0
     """How many places are taken."""
 
+    def change(self, bounds: Bounds) -> None:
+        """Go by other bounds from now on. What has been let in stays."""
+        if bounds.per_second != self.bounds.per_second:
+            self._buckets.clear()
+        self.bounds = bounds
+
     def enter(self, owner: Owner) -> Place:
         """A place for a new connection. If there is none, the longest idle connection makes room: of the same
         owner if that has its share already, else of the owner with the most.

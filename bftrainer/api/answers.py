@@ -32,11 +32,14 @@ class Answer:
 
 class Answers:
     """The answers that are under way: `most` bytes together. Each has `seconds` to be taken by its client.
+    Both are asked whenever they are needed.
 
     `bounded` is told which bound was hit, and by which user.
     """
 
-    def __init__(self, most: int, seconds: float, bounded: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, most: Callable[[], int], seconds: Callable[[], float], bounded: Callable[[str, str], None]
+    ) -> None:
         self._most, self._seconds, self._bounded = most, seconds, bounded
         self._bytes: Counter[str] = Counter()
 
@@ -53,7 +56,7 @@ class Answers:
             response = web.StreamResponse(headers=headers)
             response.content_length = len(answer.body)
             try:
-                async with asyncio.timeout(self._seconds):
+                async with asyncio.timeout(self._seconds()):
                     await response.prepare(request)
                     for piece in _pieces(answer.body):
                         await response.write(piece)
@@ -68,12 +71,12 @@ class Answers:
     def _counted(self, user: str, size: int) -> Iterator[None]:
         """While an answer of so many bytes is under way."""
         # one answer is always possible: its own size has a bound
-        if self._bytes[user] and self._bytes[user] + size > self._most // SHARE:
+        if self._bytes[user] and self._bytes[user] + size > self._most() // SHARE:
             self._bounded("max_answers_waiting_mb", user)
             raise BusyError(
                 "read the large answers that you have asked for first (max_answers_waiting_mb)", 429
             )
-        if self._bytes and self._bytes.total() + size > self._most:
+        if self._bytes and self._bytes.total() + size > self._most():
             self._bounded("max_answers_waiting_mb", user)
             raise BusyError(
                 "large answers are under way to others; try again in a minute (max_answers_waiting_mb)", 503

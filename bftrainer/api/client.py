@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,12 +23,15 @@ from bftrainer.api.callers import SCHEME
 from bftrainer.api.connection import RETRIED
 from bftrainer.api.listing import LEFT_OUT, MAX_ENDED, MAX_ROWS, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.munge import Munge, digest
+from bftrainer.api.received import Allowance, Bounds, OddAnswerError, number
 from bftrainer.errors import BftrainerError
 
 TIMEOUT_S = 30.0
 """An answer may take so long, with all tries."""
 RETRY_S = 1.0
 """When a request is sent again that the daemon did not take."""
+MOST_SAID = 20_000
+"""So many characters of an error of the daemon are shown."""
 
 Answered = TypeVar("Answered")
 
@@ -48,17 +52,20 @@ class Listed:
 class Client:
     """Calls a daemon at the path of a Unix socket, or at host:port with a credential of munge."""
 
-    def __init__(self, where: Path | str, munge: Munge | None = None) -> None:
-        self._where, self._munge = where, munge
+    def __init__(self, where: Path | str, munge: Munge | None = None, bounds: Bounds | None = None) -> None:
+        bounds = bounds or Bounds()
+        self._where, self._munge, self._most_mb = where, munge, bounds.most_mb
+        self._patience_s = bounds.patience_s or TIMEOUT_S
 
     def call(self, method: str, path: str, *, body: Any = None, **query: Any) -> Any:
         """Send one request to the route `path` under /v1 and return the answer's JSON.
 
         Raises:
-            DaemonError: No daemon answers, or the daemon refuses; then the message is the daemon's.
+            DaemonError: No daemon answers, what answers is none or sends too much, or the daemon refuses:
+                then the message is the daemon's.
             MungeError: munge makes no credential.
         """
-        return _run(self._call(method, path, body, query))[0]
+        return self._run(self._call(method, path, body, query, Allowance(self._most_mb)))[0]
 
     def trainers(self, ended: int, *, every: bool = False) -> Listed:
         """Return the trainers that have not ended and `ended` of those that ended last, in order of arrival.
@@ -66,56 +73,79 @@ class Client:
         Of those that wait the daemon may leave out some. With `every`, all trainers are returned, page by
         page. Raises as `call`.
         """
-        found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
-        query = {"limit": MAX_ENDED if every else min(MAX_ENDED, ended), "skip": 0, "after": 0}
-        page, headers = self._page("trainers", query)
-        found |= {trainer["id"]: trainer for trainer in page}
-        waiting, over = (int(headers.get(name, 0)) for name in (WAITING_LEFT_OUT, LEFT_OUT))
-        at = headers
-        while every and NEXT in at:
-            page, at = self._page("trainers", {"limit": 0, "after": at[NEXT]})
-            found |= {trainer["id"]: trainer for trainer in page}
-            waiting = int(at.get(WAITING_LEFT_OUT, 0))
-        skip = sum(trainer["ended_at"] is not None for trainer in found.values())
-        while over and (every or skip < ended):
-            limit = MAX_ENDED if every else min(MAX_ENDED, ended - skip)
-            page, at = self._page("trainers", {"limit": limit, "skip": skip})
-            found |= {trainer["id"]: trainer for trainer in page}
-            skip, over = skip + len(page), int(at.get(LEFT_OUT, 0)) if page else 0
-        return Listed([found[id_] for id_ in sorted(found)], waiting, over)
+        try:
+            return self._trainers(ended, every, Allowance(self._most_mb))
+        except OddAnswerError as error:
+            raise self._odd(error) from error
 
     def rows(self, what: str, limit: int, trainer: str | None = None) -> list[dict[str, Any]]:
         """Return the last `limit` "events", "pauses" or "reports", oldest first; of one trainer if given.
 
         Raises as `call`.
         """
-        found: list[dict[str, Any]] = []
-        before: str | None = None
-        while len(found) < limit:
-            asked = min(MAX_ROWS, limit - len(found))
-            page, headers = self._page(what, {"limit": asked, "trainer": trainer, "before": before})
-            found, before = [*page, *found], headers.get(NEXT)
-            if len(page) == asked:
-                before = str(page[0]["id"])
-            if before is None:
-                break
-        return found
+        allowance = Allowance(self._most_mb)
+        pages = list[list[dict[str, Any]]]()  # the latest first
+        left, before = limit, 0
+        try:
+            while left > 0:
+                asked = min(MAX_ROWS, left)
+                query = {"limit": asked, "trainer": trainer, "before": before or None}
+                page, headers = self._page(what, query, allowance)
+                pages.append(page)
+                left, before = left - len(page), number(headers, NEXT)
+                if len(page) == asked and not before:
+                    before = int(page[0]["id"])
+                if not (page and before):
+                    break
+        except OddAnswerError as error:
+            raise self._odd(error) from error
+        return [row for page in reversed(pages) for row in page]
 
-    def _page(self, path: str, query: dict[str, Any]) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
-        return _run(self._call("GET", path, None, query))
+    def _trainers(self, ended: int, every: bool, allowance: Allowance) -> Listed:
+        found: dict[int, dict[str, Any]] = {}  # by id: what ends meanwhile moves others to the next page
+        query = {"limit": MAX_ENDED if every else min(MAX_ENDED, ended), "skip": 0, "after": 0}
+        page, headers = self._page("trainers", query, allowance)
+        found |= {trainer["id"]: trainer for trainer in page}
+        waiting, over = (number(headers, name) for name in (WAITING_LEFT_OUT, LEFT_OUT))
+        after = number(headers, NEXT)
+        while every and page and after:
+            page, headers = self._page("trainers", {"limit": 0, "after": after}, allowance)
+            found |= {trainer["id"]: trainer for trainer in page}
+            waiting, after = number(headers, WAITING_LEFT_OUT), number(headers, NEXT)
+        skip = sum(trainer["ended_at"] is not None for trainer in found.values())
+        while over and (every or skip < ended):
+            limit = MAX_ENDED if every else min(MAX_ENDED, ended - skip)
+            page, headers = self._page("trainers", {"limit": limit, "skip": skip}, allowance)
+            found |= {trainer["id"]: trainer for trainer in page}
+            skip, over = skip + len(page), number(headers, LEFT_OUT) if page else 0
+        return Listed([found[id_] for id_ in sorted(found)], waiting, over)
+
+    def _page(
+        self, path: str, query: dict[str, Any], allowance: Allowance
+    ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
+        allowance.check_time()
+        return self._run(self._call("GET", path, None, query, allowance))
+
+    def _run(self, call: Coroutine[Any, Any, Answered]) -> Answered:
+        with asyncio.Runner(loop_factory=partial(_PatientLoop, self._patience_s)) as runner:
+            return runner.run(call)
 
     async def _call(
-        self, method: str, path: str, body: Any, query: dict[str, Any]
+        self, method: str, path: str, body: Any, query: dict[str, Any], allowance: Allowance
     ) -> tuple[Any, Mapping[str, str]]:
-        """Send a request; where the daemon takes none at the moment, again and again for `TIMEOUT_S`."""
+        """Send a request; where the daemon takes none at the moment, again and again in time."""
         params = {key: str(value) for key, value in query.items() if value is not None}
         there = "bftrainer" if isinstance(self._where, Path) else self._where
         url = URL(f"http://{there}").joinpath("v1", *path.split("/")).update_query(params)
-        data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
-        deadline = time.monotonic() + TIMEOUT_S
+        try:
+            data = b"" if body is None else json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            quoted = ascii(error.object[max(0, error.start - 40) : error.end])
+            raise DaemonError(f"{quoted} is no text in UTF-8; rename the file or folder") from error
+        deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                answer, found = await self._send(method, url, data, deadline - time.monotonic())
+                answer, found = await self._send(method, url, data, deadline - time.monotonic(), allowance)
             except _BusyError as error:
                 refused = str(error)
             else:
@@ -131,7 +161,7 @@ class Client:
         return found, answer.headers
 
     async def _send(
-        self, method: str, url: URL, data: bytes, left_s: float
+        self, method: str, url: URL, data: bytes, left_s: float, allowance: Allowance
     ) -> tuple[aiohttp.ClientResponse, Any]:
         """Send one request; return the answer and its JSON.
 
@@ -139,7 +169,7 @@ class Client:
             _BusyError: Nothing was done, and the request can be sent again.
             DaemonError: There is no answer, or none of a daemon.
         """
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._munge is not None:
             credential = await self._munge.encode(digest(method, url.raw_path_qs, data))
             headers["Authorization"] = f"{SCHEME} {credential}"
@@ -148,14 +178,14 @@ class Client:
         order = "" if method == "GET" else "; the order may have been carried out: see bftrainer list"
         try:
             async with (
-                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
-                session.request(method, url, data=data, headers=headers) as answer,
+                aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session,
+                session.request(method, url, data=data, headers=headers, allow_redirects=False) as answer,
             ):
-                return answer, await answer.json(content_type=None)
+                return answer, await allowance.read(answer)
         except TimeoutError as error:
             raise DaemonError(
-                f"the daemon at {self._where} has not answered within {TIMEOUT_S:g} s: it is busy or stuck; "
-                f"try again, or see its log{order}"
+                f"the daemon at {self._where} has not answered within {self._patience_s:g} s: it is busy or "
+                f"stuck; try again, or see its log{order}"
             ) from error
         except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
             if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno == errno.EAGAIN:
@@ -168,11 +198,12 @@ class Client:
             raise DaemonError(
                 f"the daemon at {self._where} closed the connection and gave no answer{order}"
             ) from error
-        except (aiohttp.ClientError, ValueError, RecursionError) as error:
-            said = str(error) or type(error).__name__
-            raise DaemonError(
-                f"what answers at {self._where} does not answer like a daemon: {said[:300]}"
-            ) from error
+        except (aiohttp.ClientError, OddAnswerError, ValueError, RecursionError) as error:
+            raise self._odd(error) from error
+
+    def _odd(self, error: Exception) -> DaemonError:
+        said = str(error) or type(error).__name__
+        return DaemonError(f"what answers at {self._where} does not answer like a daemon: {said[:300]}")
 
     def _unanswered(self, error: Exception) -> str:
         if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, PermissionError):
@@ -188,22 +219,22 @@ class Client:
 class _PatientLoop(asyncio.SelectorEventLoop):
     """Waits for its turn where many clients connect to a Unix socket; asyncio's own loop gives up at once."""
 
+    def __init__(self, patience_s: float) -> None:
+        super().__init__()
+        self._patience_s = patience_s
+
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Connect a socket, which is in the queue meanwhile."""
         if sock.family != socket.AF_UNIX:
             await super().sock_connect(sock, address)
             return
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", math.ceil(TIMEOUT_S), 0))
+        patience = struct.pack("ll", math.ceil(self._patience_s), 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         sock.setblocking(True)
         try:
             await self.run_in_executor(None, sock.connect, address)
         finally:
             sock.setblocking(False)
-
-
-def _run(call: Coroutine[Any, Any, Answered]) -> Answered:
-    with asyncio.Runner(loop_factory=_PatientLoop) as runner:
-        return runner.run(call)
 
 
 class _BusyError(Exception):
@@ -213,4 +244,4 @@ class _BusyError(Exception):
 def _said(found: Any) -> str:
     """The daemon's own words in an answer that is an error; empty if it has none."""
     said = found.get("error") if isinstance(found, dict) else None
-    return said if isinstance(said, str) else ""
+    return said[:MOST_SAID] if isinstance(said, str) else ""

@@ -16,6 +16,7 @@ from functools import lru_cache
 from aiohttp import web
 
 from bftrainer.api.admission import RETRY_S, Place
+from bftrainer.api.sockets import AGENT_PORTION, Client
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def answer_without_request(status: int, said: str) -> bytes:
 class Connection(web.RequestHandler):
     """Serves one request of one client, which has a `place` until this is over."""
 
-    def __init__(self, server: web.Server, place: Place) -> None:
+    def __init__(self, server: web.Server, place: Place, client: Client) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -61,6 +62,7 @@ class Connection(web.RequestHandler):
             auto_decompress=False,  # a few bytes could become gigabytes
         )
         self.place, self._timeout_s = place, place.register.bounds.timeout_s
+        self._client, self._deaf = client, False
         self._pipe: asyncio.Transport | None = None
         self._head: bytearray | None = bytearray()  # None: it was complete, and aiohttp has it
         self._request: web.BaseRequest | None = None
@@ -83,6 +85,8 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on to aiohttp, once the head is complete; end a connection whose head has no end."""
+        if self._deaf:
+            return
         if self._head is None:
             super().data_received(data)
             return
@@ -91,9 +95,7 @@ class Connection(web.RequestHandler):
             self._head = self._head.lstrip(b"\r\n")
         found = self._head.find(END_OF_HEAD, max(0, len(self._head) - len(data) - len(END_OF_HEAD)))
         if found > MAX_HEAD or (found < 0 and len(self._head) > MAX_HEAD):
-            self._refuse(
-                431, f"a request's head has at most {MAX_HEAD} bytes; send less in headers and query"
-            )
+            self._too_long()
         elif found >= 0:
             whole, self._head = bytes(self._head), None
             super().data_received(whole)
@@ -112,6 +114,7 @@ class Connection(web.RequestHandler):
         """The client is an agent of ours, and stays."""
         self.work()
         self.place.proven()
+        self._client.portion = AGENT_PORTION
 
     def work(self) -> None:
         """The request is worked on: that is not the client's time."""
@@ -141,6 +144,16 @@ class Connection(web.RequestHandler):
 
     def _too_slow(self) -> None:
         self._refuse(408, f"the request was not complete, or its answer not taken, in {self._timeout_s:g} s")
+
+    def _too_long(self) -> None:
+        """Refuse a head that is too long. What follows is thrown away for a moment: the client takes the
+        answer once it has sent all."""
+        said = f"a request's head has at most {MAX_HEAD} bytes; send less in headers and query"
+        self._deaf = True
+        if self._pipe is not None:
+            self._pipe.write(answer_without_request(431, said))
+            self._pipe.write_eof()
+            asyncio.get_running_loop().call_later(LINGER_S, self._pipe.abort)
 
     def _evict(self) -> None:
         self._refuse(503, "another connection of yours, or of others, needs this one's place; try again")

@@ -8,6 +8,7 @@ import socket as socket_
 import stat
 from pathlib import Path
 
+from bftrainer.api.sockets import refuse_descriptors
 from bftrainer.errors import BftrainerError
 
 LOOPBACK = "127.0.0.1"
@@ -50,6 +51,7 @@ def bind_unix(socket: Path, *, for_all: bool) -> socket_.socket:
     if for_all:
         _require_way_to(socket.parent)
     bound = socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM)
+    refuse_descriptors(bound)
     before = os.umask(0o111 if for_all else 0o177)  # no moment without the right permissions
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class _Answer(Generic[Found]):
 
     def value(self) -> Found:
         if isinstance(self.found, Exception):
-            raise self.found
+            # A copy: an error gathers the frames of all that it was raised in, and keeps their requests.
+            raise copy.copy(self.found)
         return self.found
 
 
@@ -83,7 +85,7 @@ class Lookups(Generic[Key, Found]):
             try:
                 found: Found | Exception = await answer
             except Exception as error:  # noqa: BLE001  it is the answer, raised where it was asked for
-                found = error
+                found = error.with_traceback(None)
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[key] = _Answer(found, self._now())

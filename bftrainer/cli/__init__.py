@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 
 import click
 
 from bftrainer import __version__
-from bftrainer.cli.shared.terminal import say
-from bftrainer.errors import BftrainerError
+from bftrainer.cli.shared.failures import tell
 
 COMMANDS: dict[str, str] = {
     "daemon": "Run the daemon: watch for idle nodes, decide, and train.",
@@ -67,16 +67,21 @@ def app(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line. If the user can mend an error, print it without a traceback and exit with 1."""
+    """Run the command line. Whatever goes wrong ends in a line that says what, and an exit code.
+
+    1: the user can mend it. 2: wrong usage. 70: a failure of ours. 130: interrupted. 141: nobody reads the
+    output. With `--debug`, a traceback follows.
+    """
     debug = "--debug" in sys.argv[1:]
     try:
-        app(standalone_mode=True)
-    except BftrainerError as error:
-        if debug:
-            raise
-        for line in str(error).splitlines():
-            say(f"error: {line}", err=True)
-        sys.exit(1)
+        sys.exit(app.main(prog_name="bftrainer", standalone_mode=False))
+    except SystemExit:
+        raise
     except BrokenPipeError:  # the program that read our output has ended, such as head
         sys.stderr.close()
         sys.exit(141)
+    except Exception as error:  # noqa: BLE001  nothing is above this that could tell it
+        code = tell(error)
+        if debug and code != 2:
+            traceback.print_exception(error)
+        sys.exit(code)

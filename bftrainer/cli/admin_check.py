@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bftrainer.model.finding import Finding
 
 
-@click.command("check")
+@click.command("check", short_help="Look at how this site is set up, and say what to do.")
 @click.option(
     "--user", default="", metavar="NAME", help="A user of the daemon: may it run pilots as this one?"
 )

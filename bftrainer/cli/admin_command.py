@@ -32,7 +32,7 @@ def pause(config: Path | None, state_dir: str | None, as_json: bool) -> None:
     _order("pause", config, state_dir, as_json)
 
 
-@command.command("drain")
+@command.command("drain", short_help="Give all nodes back; trainers write checkpoints and wait.")
 @client_options
 def drain(config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """Give all nodes back, in an orderly way: every trainer writes a checkpoint and waits, then the

@@ -12,6 +12,9 @@ from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 
+PATIENCE_S = 3.0
+"""After so long the command says what it waits for."""
+
 
 @click.command("cancel")
 @trainer_argument
@@ -22,7 +25,11 @@ def command(trainer: str, wait: bool, config: Path | None, state_dir: str | None
     client = connect(config, state_dir)
     answer = client.call("DELETE", f"trainers/{trainer}")
     found = client.call("GET", f"trainers/{answer['id']}")
+    began, told = time.monotonic(), False
     while wait and (found["workers"] or not found["ended_at"]):
+        if not told and time.monotonic() - began > PATIENCE_S:
+            told = True
+            say(f"{found['name']} is to end; waiting for its workers. Ctrl-C ends the waiting only", err=True)
         time.sleep(0.1)
         found = client.call("GET", f"trainers/{answer['id']}")
     if as_json:

@@ -15,12 +15,14 @@ from click.core import ParameterSource
 
 from bftrainer.cli.shared.options import setting_options
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Positive, parse_utc
+from bftrainer.cli.shared.types import Input, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import of_command
 
 SWITCH_S = 0.0005
 """So soon (s) a thread that makes a plan or a large answer lets the event loop have the interpreter."""
+COLLECTED_AT = (5_000, 5, 5)
+"""Garbage is collected in small portions: all that a flood leaves would stop everything for seconds."""
 
 LOCAL = ("log", "speed", "nodes", "start", "seed")
 """The options of the log that the local scheduler replays."""
@@ -29,7 +31,7 @@ LOCAL = ("log", "speed", "nodes", "start", "seed")
 @click.command("daemon")
 @click.option(
     "--log",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=Input(),
     help="local: play this log of idle nodes (any format of `bftrainer trace`) instead of a generated one.",
 )
 @click.option(
@@ -106,9 +108,8 @@ def command(
             played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
             daemon = compose(settings, store, played, _say)
             systemd = Systemd.of(os.environ, os.getpid())
-            # to go through all modules and trainers again and again takes longer than most answers
-            gc.set_threshold(100_000, 50, 100)
-            gc.freeze()
+            gc.set_threshold(*COLLECTED_AT)
+            gc.freeze()  # to go through all modules again and again takes longer than most answers
             sys.setswitchinterval(SWITCH_S)
             asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
         finally:

@@ -12,7 +12,7 @@ import click
 
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Positive
+from bftrainer.cli.shared.types import Input, Positive
 from bftrainer.errors import BftrainerError
 
 LOG_SPEED = 60.0
@@ -25,15 +25,13 @@ DAEMON_OPTIONS = (
 
 
 @click.command("demo")
-@click.argument(
-    "specs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("specs", nargs=-1, required=True, type=Input())
 @click.option("--seconds", type=Positive(least=5), default=90.0, show_default=True, help="How long at most.")
 @click.option("--nodes", type=click.IntRange(min=1, max=64), default=4, show_default=True, help="Slots.")
 @click.option("--seed", default=0, show_default=True, help="Of the generated log.")
 @click.option(
     "--log",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=Input(),
     help="Play a real log of idle nodes, of any format that `bftrainer trace` knows.",
 )
 @click.option(
@@ -46,7 +44,7 @@ DAEMON_OPTIONS = (
 )
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path, exists=False),
+    type=Input(dir_okay=True, exists=False),
     help="Keep the daemon's directory as this new one: its record can be replayed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

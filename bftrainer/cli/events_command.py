@@ -11,10 +11,11 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.types import TrainerName
 
 
 @click.command("events")
-@click.option("--trainer", help="Only what a trainer itself did, by name or number.")
+@click.option("--trainer", type=TrainerName(), help="Only what a trainer itself did, by name or number.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many."
 )

@@ -42,6 +42,8 @@ def command(
     """
     from bftrainer.cli.shared import worker_output
 
+    if follow and as_json:
+        raise click.UsageError("--follow prints lines as they come, and --json one object: leave out one")
     shown = connect(config, state_dir).call("GET", f"trainers/{trainer}")
     folder = Path(shown["log_dir"])
     put = say_as_it_is if shown["user"] == _own_name() or not _is_terminal() else say
@@ -52,7 +54,7 @@ def command(
     if shown.get("note"):
         say(f"note: {shown['note']}", err=True)
     if not found and not follow:
-        say("nothing has been printed yet")
+        say("nothing has been printed yet" + (f" on a node {node}: see bftrainer show" if node else ""))
     while True:
         for name, part in found.items():
             for line in part.text.splitlines():

@@ -16,7 +16,7 @@ from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replay_figures import print_figures
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Finite, Output, Positive, parse_utc
+from bftrainer.cli.shared.types import Finite, Input, Output, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
 from bftrainer.traces.logs import LogOptions
@@ -26,15 +26,15 @@ DEFAULTS = asdict(LogOptions())
 
 
 @click.command("replay")
-@click.argument("log", type=click.Path(path_type=Path, exists=True))
+@click.argument("log", type=Input(dir_okay=True))
 @click.option(
     "--workload",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=Input(),
     help="Job table (CSV job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model) or YAML list of trainer specs.",
 )
 @click.option(
     "--curves",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=Input(),
     help="Scalability curves of a job table's models (CSV model,nodes,images_per_s).",
 )
 @click.option(
@@ -138,7 +138,7 @@ def _replay_history(log: Path, *, as_json: bool) -> None:
 
     with progress_bar("replay", shown=not as_json) as progress:
         past = history.load(log)
-        span = past.end - past.begin
+        span = max(1e-9, past.end - past.begin)
         comparison = compare(past, lambda now: progress((now - past.begin) / span))
     calibration.show(comparison, as_json=as_json)
 

@@ -10,13 +10,12 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Output
+from bftrainer.cli.shared.types import Input, Output
+from bftrainer.model.text import shown
 
 
 @click.command("report")
-@click.argument(
-    "runs", type=click.Path(path_type=Path, exists=True), nargs=-1, required=True, metavar="RUN..."
-)
+@click.argument("runs", type=Input(dir_okay=True), nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--out",
     type=Output(),
@@ -37,7 +36,7 @@ def command(runs: tuple[Path, ...], out: Path, png: Path | None, title: str, as_
 
     with progress_bar("report", shown=not as_json) as advance:
         records = report.read(runs, lambda done: advance(done / 2))
-        made = report.make(records, title, lambda done: advance((1 + done) / 2))
+        made = report.make(records, shown(title), lambda done: advance((1 + done) / 2))
     report.write(made, out, png)
     files = [out, *(png / f"{picture.name}.png" for picture in (made.pictures if png else ()) if png)]
     if as_json:

@@ -11,10 +11,11 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
 
 
 @click.command("submit")
-@click.argument("spec", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("spec", type=Input())
 @client_options
 def command(spec: Path, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """Submit the trainer that the YAML file SPEC describes. Nothing is stored if anything in it is wrong.

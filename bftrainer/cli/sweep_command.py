@@ -16,6 +16,7 @@ from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
 from bftrainer.settings.sources import load
 
 if TYPE_CHECKING:
@@ -32,20 +33,20 @@ COLUMNS = {
 
 
 @click.command("sweep")
-@click.argument("grid", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("grid", type=Input())
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Input(file_okay=False, dir_okay=True, exists=False),
     help="Folder for results.csv and results.sqlite.  [default: GRID without its ending]",
 )
 @click.option(
     "--files",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=Input(file_okay=False, dir_okay=True),
     help="Folder of the files that GRID names.  [default: GRID's]",
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 4096),
     help="Runs at once on this machine.  [default: its cores]",
 )
 @click.option(
@@ -56,7 +57,7 @@ COLUMNS = {
     help="mpi: over the processes that mpiexec or srun started.",
 )
 @click.option("--record", "keep_records", is_flag=True, help="Keep each run's record for bftrainer report.")
-@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML).")
+@click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
 @json_option
 def command(
     grid: Path,
@@ -83,7 +84,14 @@ def command(
     with sweep.EXECUTORS[executor](jobs or len(os.sched_getaffinity(0))) as pool:
         if pool is None:  # this process only did runs for the first one
             return
-        todo = description.read(grid, load({}, file=config), files)
+        with progress_bar("read", shown=not as_json) as advance:
+
+            def reading(done: int, total: int) -> None:
+                if not done and not as_json:  # to read very many takes a while
+                    say(f"{_runs(total)} in {grid}", err=True)
+                advance(done / total)
+
+            todo = description.read(grid, load({}, file=config), files, reading)
         sweep.check_solvers(todo)
         folder = out or grid.with_suffix("")
         reached = Reached(len(todo))
@@ -98,8 +106,7 @@ def command(
         print_json(rows)
     else:
         _print(todo, rows)
-        runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
-        say(f"{runs} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
+        say(f"{_runs(len(rows))} in {folder / 'results.csv'} and {folder / 'results.sqlite'}")
     _warn(rows)
     if any(row["error"] is not None for row in rows):
         sys.exit(1)
@@ -120,6 +127,10 @@ class Reached:
     def text(self) -> str:
         """Return "3 of 8 runs"."""
         return f"{self.done} of {self.total} runs"
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number:,} runs"
 
 
 def _warn(rows: Sequence[dict[str, Any]]) -> None:

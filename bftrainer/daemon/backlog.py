@@ -27,7 +27,7 @@ FLUSH_S = 2.0
 PAUSES_AT_ONCE = 500
 """So many pauses are stored in one transaction."""
 IN_A_ROW = 100
-"""After so many decisions in a row, pauses and reports are stored even if more decisions wait."""
+"""After so many decisions in a row, values, pauses and reports are stored even if more decisions wait."""
 
 
 class Backlog:
@@ -75,6 +75,13 @@ class Backlog:
         """Queue writes that were taken and not stored before all others."""
         self._queue.extendleft(reversed(list(writes)))
 
+    def failed(self, write: Write) -> None:
+        """A write that was taken is not stored: it is the next one again."""
+        if not isinstance(write, ReportsWrite):
+            self.put_back([write])
+        elif self._queue and isinstance(self._queue[0], DecisionWrite):
+            self._queue[0].follows = False  # the reports are still here, and go before a trainer's end
+
     # what is asked of it
 
     def has_report(self, trainer: int) -> bool:
@@ -86,8 +93,8 @@ class Backlog:
         return self._queue[0].since if self._queue else None
 
     def waiting(self) -> int:
-        """How many writes wait, reports and pauses not counted."""
-        return len(self._queue) + len(self._values)
+        """How many writes wait; all reports count as one, and so do all pauses."""
+        return len(self._queue) + len(self._values) + bool(self._reports) + bool(self._pauses)
 
     def due_at(self) -> float:
         """When there is something to take: now (0), at a time, or never (inf)."""
@@ -105,6 +112,8 @@ class Backlog:
         head = self._queue[0] if self._queue else None
         ends = isinstance(head, DecisionWrite) and head.decision.ended is not None and not head.follows
         if head is None or ends or self._in_a_row >= IN_A_ROW:
+            if self._values and not ends:
+                return self._values.pop(next(iter(self._values)))
             if self._pauses:
                 return self._take_pauses(now)
             if self._reports and (ends or at_once or now >= self._flush_at):
@@ -115,8 +124,6 @@ class Backlog:
         if self._queue:
             self._in_a_row += 1
             return self._queue.popleft()
-        if self._values:
-            return self._values.pop(next(iter(self._values)))
         return None
 
     def _take_pauses(self, now: float) -> Write:

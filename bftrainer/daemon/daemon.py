@@ -26,7 +26,7 @@ from bftrainer.daemon.history import History
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lanes import Lanes
-from bftrainer.daemon.listeners import Listeners
+from bftrainer.daemon.listeners import Listeners, hub_limits
 from bftrainer.daemon.mailbox import Mailbox
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.pruning import Pruning, keep_runs
@@ -48,7 +48,7 @@ from bftrainer.ports import Clock, Emit, Link, Scheduler, Store
 from bftrainer.settings.live import LiveSettings, Refused
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub, HubLimits
+from bftrainer.wire.hub import Hub
 from bftrainer.wire.seal import load_key, of_pilot
 
 
@@ -75,7 +75,7 @@ class Daemon:
         self.mailbox = Mailbox(clock)
         self.journal = _journal(own, store, self.telemetry, clock)
         key = load_key(settings.state_dir / "key")
-        self.hub = Hub(partial(of_pilot, key), partial(_hub_limits, own))
+        self.hub = Hub(partial(of_pilot, key), partial(hub_limits, own))
         self.pilots = _pilots(settings, scheduler, key, clock, self.hub, self.telemetry, self._users)
         user_of = _as_user if settings.mode == "site" else _as_ourselves
         link = AgentLink(self.hub, self.pilots, user_of)
@@ -132,7 +132,7 @@ class Daemon:
         )
 
     def _service(self) -> DaemonService:
-        own = self.settings.current
+        own = self.settings
         known = Trainers(
             settings=self.settings,
             clock=self.clock,
@@ -151,7 +151,11 @@ class Daemon:
             history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
             lanes=self.lanes,
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
-            answers=Answers(own.max_answers_waiting_mb * MB, own.answer_timeout_s, self.telemetry.bounded),
+            answers=Answers(
+                lambda: own.current.max_answers_waiting_mb * MB,
+                lambda: own.current.answer_timeout_s,
+                self.telemetry.bounded,
+            ),
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
@@ -172,20 +176,33 @@ class Daemon:
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.journal.close)
-            await self._note_run()
-            failed = await self.recovery.load()
-            await self.runner.aside(self.load_index)
-            for ended in failed:
-                self.index.end(ended, self.clock.now(), None)
+            stack.callback(self.runner.close)
+            stack.callback(self._store.interrupt)  # nothing that reads keeps the process from ending
+            loading = asyncio.create_task(self._load())
+            if not await self._unless_stopped(loading):
+                loading.cancel()
+                return
             await self.listeners.open(stack)
             stack.push_async_callback(self._scheduler.close)
             stack.callback(self.launcher.close)
             stack.callback(self.submissions.close)
-            stack.callback(self.runner.close)
             stack.callback(self.nodes.close)
             stack.callback(self.lanes.close)
             ready()
             await self._serve()
+
+    async def _load(self) -> None:
+        """Read what the daemon before has left in the store, and store when this one began, and with what
+        settings: a replay of what happened needs both."""
+        own = self.settings.current
+        stored = await self.runner.aside(self._store.get, "runs")
+        runs = keep_runs(stored or "[]", own, self._started_at)
+        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
+        self.journal.remember("runs", json.dumps([*runs, now]))
+        failed = await self.recovery.load()
+        await self.runner.aside(self.load_index)
+        for ended in failed:
+            self.index.end(ended, self.clock.now(), None)
 
     def load_index(self) -> None:
         """Read into memory what lists, status and metrics need of the store."""
@@ -203,6 +220,7 @@ class Daemon:
         """
         refused = self.settings.reload(wanted)
         self.nodes.reload()
+        self.listeners.reload()
         self.mailbox.emit(PolicyChanged(time=self.clock.now()))
         return refused
 
@@ -246,14 +264,6 @@ class Daemon:
                 break
         await self.nodes.release.close(deadline)
 
-    async def _note_run(self) -> None:
-        """Store when each daemon began, and with what settings: a replay of what happened needs both."""
-        own = self.settings.current
-        stored = await self.runner.aside(self._store.get, "runs")
-        runs = keep_runs(stored or "[]", own, self._started_at)
-        now = {"begin": self._started_at, "settings": own.model_dump(mode="json")}
-        self.journal.remember("runs", json.dumps([*runs, now]))
-
 
 def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:
     """The journal, and its writer, which has the store to itself as far as writing goes."""
@@ -262,16 +272,6 @@ def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock
     )
     return Journal(
         Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock
-    )
-
-
-def _hub_limits(settings: LiveSettings) -> HubLimits:
-    own = settings.current
-    return HubLimits(
-        message=own.max_message_kb * 1000,
-        per_second=own.max_messages_per_second,
-        queue=own.max_unsent_kb * 1000,
-        newcomers=own.max_newcomers,
     )
 
 

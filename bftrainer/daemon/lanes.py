@@ -49,10 +49,12 @@ class Lane:
         future = asyncio.wrap_future(self._thread.submit(unless_given_up))
         future.add_done_callback(lambda done: self._done(user, done))
         limit_s = self._settings.current.read_timeout_s
-        done, _ = await asyncio.wait({future}, timeout=limit_s)
-        if done:
-            return future.result()
-        given_up = True
+        try:
+            done, _ = await asyncio.wait({future}, timeout=limit_s)
+            if done:
+                return future.result()
+        finally:
+            given_up = True  # also where the client has gone
         self._telemetry.bounded("read_timeout_s", user)
         if not began:  # each request before it has its own limit
             raise LateError(f"others' requests keep {self._work} busy for {limit_s:g} s; try again later")

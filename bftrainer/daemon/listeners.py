@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from bftrainer.api.listen import bind, bind_loopback, bind_unix
 from bftrainer.api.munge import Munge
 from bftrainer.api.routes import agents_application, metrics_application, users_application
 from bftrainer.api.service import Service
+from bftrainer.api.sockets import PORTION, UNPROVEN_PORTION
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
-from bftrainer.wire.hub import Hub
+from bftrainer.wire.hub import Hub, HubLimits
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,13 @@ class Listeners:
     hub: Hub
     telemetry: Telemetry
     tcp: socket.socket | None
+    _places: list[tuple[Admission, Callable[[Settings], Bounds]]] = field(default_factory=list)
+
+    def reload(self) -> None:
+        """Take over what one user may use, and in which time. How many connections there may be in all stays:
+        file descriptors are shared out at the start."""
+        for places, bounds in self._places:
+            places.change(bounds(self.settings.current))
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Listen until `stack` is unwound: to users first, to agents last.
@@ -60,7 +69,7 @@ class Listeners:
         await self._to_prometheus(stack, own)
 
     async def _to_users(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
-        places = self._admission(own, room.users, own.max_connections_per_user, own.max_requests_per_second)
+        places = self._admission(lambda now: _bounds(now, room.users))
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
@@ -71,30 +80,36 @@ class Listeners:
     async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
-            rate = AGENTS_RATE * own.max_requests_per_second
-            places = self._admission(own, room.agents, own.max_connections_per_user, rate)
-            await _serve(stack, app, self.tcp, places)
+            places = self._admission(lambda now: _bounds(now, room.agents, AGENTS_RATE))
+            await _serve(stack, app, self.tcp, places, portion=UNPROVEN_PORTION)
         else:  # nobody but our own user can connect
-            places = self._admission(own, room.agents, room.agents, None)
+            places = self._admission(
+                lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s)
+            )
             at = own.agents_socket
-            await _serve(stack, app, bind_unix(at, for_all=False), places, at)
+            await _serve(stack, app, bind_unix(at, for_all=False), places, at, UNPROVEN_PORTION)
 
     async def _to_prometheus(self, stack: AsyncExitStack, own: Settings) -> None:
         """Every user of this machine can read a port of loopback: names show only where settings allow it."""
         if own.metrics_port is None:
             return
         reader = self._callers().known(os.geteuid()) if own.metrics_trainers else NOBODY
-        places = self._admission(own, METRICS_CONNECTIONS, METRICS_CONNECTIONS, own.max_requests_per_second)
+        each = METRICS_CONNECTIONS
+        places = self._admission(
+            lambda now: Bounds(each, each, now.max_requests_per_second, now.request_timeout_s)
+        )
         await _serve(
             stack, metrics_application(self.service, reader), bind_loopback(own.metrics_port), places
         )
 
-    def _admission(self, own: Settings, total: int, each: int, rate: float | None) -> Admission:
-        return Admission(
-            Bounds(total, min(each, total), rate, own.request_timeout_s),
+    def _admission(self, bounds: Callable[[Settings], Bounds]) -> Admission:
+        places = Admission(
+            bounds(self.settings.current),
             told=lambda bound, by, times: self.telemetry.bounded(bound, by, times=times),
             failed=partial(self.telemetry.happened, "connections"),
         )
+        self._places.append((places, bounds))
+        return places
 
     def _callers(self) -> Callers:
         own = self.settings.current
@@ -107,16 +122,34 @@ class Listeners:
         )
 
 
+def _bounds(own: Settings, total: int, rate: float = 1.0) -> Bounds:
+    """What clients may use of a listener with so many places, at so many times the rate of one user."""
+    each = min(own.max_connections_per_user, total)
+    return Bounds(total, each, rate * own.max_requests_per_second, own.request_timeout_s)
+
+
+def hub_limits(settings: LiveSettings) -> HubLimits:
+    """What agents may send and leave unread, as the settings say at the moment."""
+    own = settings.current
+    return HubLimits(
+        message=own.max_message_kb * 1000,
+        per_second=own.max_messages_per_second,
+        queue=own.max_unsent_kb * 1000,
+        newcomers=own.max_newcomers,
+    )
+
+
 async def _serve(
     stack: AsyncExitStack,
     app: web.Application,
     bound: socket.socket,
     places: Admission,
     path: Path | None = None,
+    portion: int = PORTION,
 ) -> None:
     """Serve an application until the stack is unwound; a Unix socket's `path` goes with it."""
     if path is not None:
         stack.callback(path.unlink, missing_ok=True)
-    listener = Listener(app, bound, places)
+    listener = Listener(app, bound, places, portion)
     stack.push_async_callback(listener.cleanup)
     await listener.start()

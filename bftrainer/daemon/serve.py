@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Callable
 
+from bftrainer.api.sockets import interrupt_waits
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.reloading import Reloading, note_solver, try_solver
 from bftrainer.daemon.systemd import Systemd, report
@@ -53,6 +54,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
         systemd.reloading()
         reloading.ask()
 
+    interrupt_waits()
     loop = asyncio.get_running_loop()
     for sign, handler in ((signal.SIGTERM, stop), (signal.SIGINT, stop), (signal.SIGHUP, reload)):
         loop.add_signal_handler(sign, handler)

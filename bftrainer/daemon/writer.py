@@ -187,8 +187,8 @@ class Writer:
             write.carry_out(self._store)
         except (NameTakenError, UnstorableError) as error:
             self._refused(write, error)
-        except StoreError as error:
-            self._failed(write, error)
+        except (StoreError, MemoryError) as error:
+            self._failed(write, str(error) or "there is no memory")
             return
         except Exception as error:
             # a bug, or a value that nobody has thought of: one write is lost, and not all that follow it
@@ -210,13 +210,12 @@ class Writer:
                 else:
                     write.answer.set_result(write.id)
 
-    def _failed(self, write: Write, error: StoreError) -> None:
+    def _failed(self, write: Write, why: str) -> None:
         self._telemetry.metrics.store_failures.inc()
         with self._changed:
-            if not isinstance(write, ReportsWrite):  # they are still there
-                self._backlog.put_back([write])
+            self._backlog.failed(write)
             now = time.monotonic()
-            self._in_flight, self._error = None, str(error)
+            self._in_flight, self._error = None, why
             self._failing_since = self._failing_since or now
             self._retry_at = now + self._retry_s
             self._retry_s = min(2 * self._retry_s, MOST_RETRY_S)

@@ -15,6 +15,9 @@ from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.ports import Store
 
+TRIAL = "trial"
+"""The store's key for a value that is of no use."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -126,7 +129,8 @@ class StatesWrite(Write):
 class SubmissionWrite(Write):
     """A new trainer. `answer` is its id, or why the store will never take it.
 
-    `withdrawn`: its user has been told that nothing was submitted.
+    `withdrawn`: its user has been told that nothing was submitted. Then it stores next to nothing, but tells
+    as well as any write whether the store works.
     """
 
     spec: TrainerSpec
@@ -136,7 +140,9 @@ class SubmissionWrite(Write):
     id: int | None = None
 
     def carry_out(self, store: Store) -> None:
-        if not self.withdrawn:
+        if self.withdrawn:
+            store.put(TRIAL, "")
+        else:
             self.id = store.submit(self.spec, self.time)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from bftrainer.engine.question import problem_of
 from bftrainer.engine.queue import rank
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
-from bftrainer.model.problem import Allocation, Plan
+from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, estimates_of
 
@@ -29,6 +29,12 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     question, groups = problem_of(state, asked, now)
     plan = solve(question)
     target = _assigned(state, asked, plan, groups)
+    if short := _short(plan, target):  # others get what these cannot use
+        plan = solve(_within(question, short))
+        target = _assigned(state, asked, plan, groups)
+        too_few = {c.trainer for c in question.candidates if len(target.get(c.trainer, ())) < c.n_min}
+        target = {id_: frozenset() if id_ in too_few else nodes for id_, nodes in target.items()}
+        plan = replace(plan, counts={id_: len(nodes) for id_, nodes in target.items()})
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
         plan,
@@ -59,12 +65,25 @@ def _eligible(state: State) -> list[Trainer]:
 def _assigned(state: State, candidates: tuple[Trainer, ...], plan: Plan, groups: NodeGroups) -> Allocation:
     """The nodes for the plan's counts, per group where the pool has groups. Nobody migrates."""
     members = {t.id: frozenset(t.members) for t in candidates}
+    off = {t.id: state.kept_off[t.spec.user] for t in candidates if t.spec.user in state.kept_off}
     target: dict[int, frozenset[str]] = {}
     for counts, nodes in _shares(plan, groups) or [(plan.counts, state.pool)]:
         held = {t.id: t.nodes & nodes for t in state.active.values() if t.nodes}
-        for id_, own in assign(counts, held, nodes, members).items():
+        for id_, own in assign(counts, held, nodes, members, off).items():
             target[id_] = target.get(id_, frozenset()) | own
     return target
+
+
+def _short(plan: Plan, target: Allocation) -> dict[int, int]:
+    """The trainers that get fewer nodes than planned, as they may not use those that are left; how many."""
+    got = {id_: len(target.get(id_, ())) for id_ in plan.counts}
+    return {id_: got[id_] for id_, n in plan.counts.items() if got[id_] < n}
+
+
+def _within(question: Problem, most: Mapping[int, int]) -> Problem:
+    """The problem in which these trainers get so many nodes at most."""
+    bounded = (replace(c, n_max=min(c.n_max, most.get(c.trainer, c.n_max))) for c in question.candidates)
+    return replace(question, candidates=tuple(c for c in bounded if c.n_min <= c.n_max))
 
 
 def _shares(plan: Plan, groups: NodeGroups) -> list[tuple[Mapping[int, int], frozenset[str]]]:

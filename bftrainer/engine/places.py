@@ -4,6 +4,7 @@ Higher priority first. Among trainers of one priority, places go to the user wit
 first served; with one user that is the published order. A user that waits takes a place from one that has at
 least two more, so that nobody's trainers keep all places for as long as they like. A trainer that asks for
 more nodes than it can ever get here has no place, and one whose user is barred; it waits, in nobody's way.
+One that kept its nodes without running (`Trainer.yields`) gets a place after all others.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def with_places(state: State) -> State:
     placed = {
         t.id: t
         for t in state.active.values()
-        if t.id not in state.displaced and ((t.nodes and not state.set_aside(t)) or _can_run(state, t))
+        if t.id not in state.displaced
+        and not t.yields
+        and ((t.nodes and not state.set_aside(t)) or _can_run(state, t))
     }
     count = Counter(t.spec.user for t in placed.values())
     lines = _Lines(state, placed)
@@ -90,7 +93,7 @@ class _Lines:
         self.heads: dict[Class, Trainer] = {}
         for own in state.waiting.users.keys() | others.keys():
             waiting = state.waiting.users.get(own, {}).values()
-            line = heapq.merge(sorted(others.get(own, []), key=rank), waiting, key=rank)
+            line = heapq.merge(sorted(others.get(own, []), key=_turn), waiting, key=_turn)
             self._rest[own] = (t for t in line if _can_run(state, t))
             self._advance(own)
 
@@ -109,7 +112,9 @@ class _Lines:
 def _next(lines: _Lines, placed: dict[int, Trainer], count: Counter[str], limit: int) -> Trainer | None:
     """Take the trainer that gets the next place out of its line; if no place is free, take it from another
     trainer. None if nobody gets one."""
-    in_order = sorted(lines.heads.values(), key=lambda t: (-t.spec.priority, count[t.spec.user], rank(t)))
+    in_order = sorted(
+        lines.heads.values(), key=lambda t: (t.yields, -t.spec.priority, count[t.spec.user], rank(t))
+    )
     for trainer in in_order:
         if len(placed) < limit:
             return lines.take(trainer)
@@ -131,6 +136,11 @@ def _loser(placed: Mapping[int, Trainer], count: Counter[str], trainer: Trainer)
         if t.spec.priority <= trainer.spec.priority and count[t.spec.user] >= enough
     ]
     return max(others, key=lambda t: (count[t.spec.user], not t.nodes, rank(t)), default=None)
+
+
+def _turn(trainer: Trainer) -> tuple[bool, float, float, int]:
+    """Sorts a user's trainers of one priority: those that yield come last."""
+    return trainer.yields, *rank(trainer)
 
 
 def _can_run(state: State, trainer: Trainer) -> bool:

@@ -13,6 +13,9 @@ from bftrainer.model.problem import Candidate, Cap, Problem
 from bftrainer.model.trainer import RescaleCosts, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of, limits
 
+LAST = 1e-6
+"""A trainer that yields counts so little: it gets the nodes that no other wants."""
+
 
 def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
     """The allocation problem over `trainers`, and its groups with their nodes (none if all are alike)."""
@@ -68,25 +71,31 @@ def _candidate(
 
 
 def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
-    """The weight with which a trainer competes for nodes.
+    """The weight with which a trainer competes for nodes: next to none for one that yields to others.
 
     Without P_jmax it ages: every `ageing_s` since the submission adds the spec's weight once more. So
     trainers that came later outbid an old one for a limited time only, and none starves.
     """
+    own = trainer.spec.weight * (LAST if trainer.yields else 1.0)
     if settings.max_parallel is not None or settings.ageing_s is None:
-        return trainer.spec.weight
-    return trainer.spec.weight * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
+        return own
+    return own * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
 
 
 def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
     most = state.settings.user_max_nodes
-    if most is None and not state.barred:
+    if most is None and not state.barred and not state.kept_off:
         return ()
-    own: dict[str, list[int]] = {}
+    own: dict[str, list[Trainer]] = {}
     for t in trainers:
-        own.setdefault(t.spec.user, []).append(t.id)
-    caps = dict.fromkeys(own, most) if most is not None else {}
-    for user in own.keys() & state.barred.keys():  # it keeps what it runs on
-        running = sum(len(t.members) for t in trainers if t.spec.user == user)
-        caps[user] = running if most is None else min(most, running)
-    return tuple(Cap(trainers=frozenset(own[user]), n_max=n) for user, n in caps.items())
+        own.setdefault(t.spec.user, []).append(t)
+    caps = []
+    for user, theirs in own.items():
+        bounds = [] if most is None else [most]
+        if user in state.barred:  # it keeps what it runs on
+            bounds.append(sum(len(t.members) for t in theirs))
+        if off := state.kept_off.get(user, frozenset()) & state.pool:
+            bounds.append(len(state.pool) - len(off.difference(*(t.nodes for t in theirs))))
+        if bounds:
+            caps.append(Cap(trainers=frozenset(t.id for t in theirs), n_max=min(bounds)))
+    return tuple(caps)

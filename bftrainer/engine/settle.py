@@ -45,7 +45,7 @@ def settle(
         )
         for node in new
     ]
-    now = replace(now, members=members, warm=warm)
+    now = replace(now, members=members, warm=warm, late=now.late and not members)
     if members != before.members:
         now = _changed(before, now, time)
     return (replace(now, generation=generation), actions) if actions else (now, [])

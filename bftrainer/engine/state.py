@@ -34,6 +34,7 @@ class State:
         node_info: What is known of the nodes of the pool; empty if nothing distinguishes them.
         machine: How many nodes of each class ("": of none) there are, idle or not; None: not known.
         barred: The users that get no pilots for a while, with the reason: their trainers get no more nodes.
+        kept_off: The nodes on which users get no pilots for a while, by user: their trainers get others.
         survival: How long nodes have stayed so far.
         programs: What all trainers of a program have shown together, by program.
         estimates: What the last plan assumed of the trainers that the engine learns about.
@@ -49,6 +50,7 @@ class State:
     node_info: Mapping[str, NodeInfo] = field(default_factory=dict)
     machine: Mapping[str, int] | None = None
     barred: Mapping[str, str] = field(default_factory=dict)
+    kept_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
     programs: SharedObservations = field(default_factory=dict)
     estimates: Mapping[int, Estimates] = field(default_factory=dict)

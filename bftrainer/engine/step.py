@@ -29,7 +29,8 @@ from bftrainer.model.trainer import Trainer
 def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step:
     """Take one event in, and return the next state with what is to be done.
 
-    `solve` answers the allocation problem, see `allocate.decide`; it is called at most once. Without `plan`,
+    `solve` answers the allocation problem, see `allocate.decide`; it is called once, and once
+    more if trainers cannot use the nodes that it leaves them. Without `plan`,
     nothing is planned anew: trainers keep the nodes that the event leaves them.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
@@ -107,9 +108,12 @@ def _(event: WorkerLost, state: State) -> Draft:
         failures=failures,
         failed_in=trainer.generation if incident else trainer.failed_in,
         progress=max(event.samples, trainer.progress) if incident else trainer.progress,
+        late=trainer.late or event.late,
     )
     draft.put(survivor)
     draft.restart = ((event.trainer, event.node),)
+    if survivor.yields and not trainer.yields:
+        draft.state, draft.decide = with_places(draft.state), True
     return draft
 
 
@@ -179,13 +183,31 @@ def _(event: MachineChanged, state: State) -> Draft:
 
 @take.register
 def _(event: UsersBarred, state: State) -> Draft:
-    """Trainers of these users that run go on, without growing; the others are set aside."""
-    return Draft(state=with_places(replace(state, barred=event.users)), decide=event.users != state.barred)
+    """Trainers of these users that run go on, without growing; the others are set aside. A trainer gives up
+    nodes on which its user gets no pilots, unless it runs there."""
+    off, changed = event.nodes, _differing(event.nodes, state.kept_off)
+    active = {
+        id_: without(trainer, stuck)
+        if (stuck := trainer.nodes & off.get(trainer.spec.user, frozenset()) - frozenset(trainer.members))
+        else trainer
+        for id_, trainer in state.active.items()
+    }
+    after = replace(state, barred=event.users, kept_off=off, active=active)
+    given_up = any(active[id_] is not trainer for id_, trainer in state.active.items())
+    decide = given_up or event.users != state.barred or not state.pool.isdisjoint(changed)
+    return Draft(state=with_places(after), decide=decide)
 
 
 @take.register
 def _(event: PollFailed, state: State) -> Draft:
     return Draft(state=state)
+
+
+def _differing(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The nodes that only one of the two has for some user."""
+    nothing = frozenset[str]()
+    changes = (one.get(user, nothing) ^ other.get(user, nothing) for user in one.keys() | other.keys())
+    return nothing.union(*changes)
 
 
 def _ended(state: State, id_: int, status: TrainerStatus, reason: str) -> Draft:

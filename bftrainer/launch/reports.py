@@ -55,6 +55,7 @@ class Reports:
                 reason=f"{reason}; see bftrainer logs {launched.spec.name} --node {node}",
                 blame=blame,
                 samples=float(launched.samples),
+                late=bool(view.overdue),
             )
         )
 

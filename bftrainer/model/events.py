@@ -30,7 +30,8 @@ class WorkerLost:
     """A worker died although its node is in the pool.
 
     `generation` is the one that started the worker. `blame` says whether the program itself failed (an exit
-    code above 0) rather than being killed; `samples` is how far the trainer had come.
+    code above 0) rather than being killed; `samples` is how far the trainer had come. `late`: it was killed
+    as it kept its node longer than it may without doing what it should.
     """
 
     priority: ClassVar[int] = 1
@@ -41,6 +42,7 @@ class WorkerLost:
     reason: str = ""
     blame: bool = False
     samples: float = 0.0
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +139,13 @@ class MachineChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsersBarred:
-    """These users get no pilots for a while, with the reason of each; all others do."""
+    """These users get no pilots for a while, with the reason of each, and those of `nodes` get none there;
+    all others do."""
 
     priority: ClassVar[int] = 8
     time: float
     users: Mapping[str, str]
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,8 @@ class Snapshot:
 
     `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
     including those whose submission was never confirmed. `asked_s`: for how long the scheduler worked for
-    this poll; None: all the time that the poll took.
+    this poll; None: all the time that the poll took. `unseen`: what the poll leaves out, why, and what to do;
+    empty: nothing.
     """
 
     time: float
@@ -79,6 +80,7 @@ class Snapshot:
     claims: tuple[Claim, ...] = ()
     pilots: tuple[Pilot, ...] = ()
     asked_s: float | None = field(default=None, compare=False)
+    unseen: str = field(default="", compare=False)
 
     @property
     def idle(self) -> frozenset[str]:

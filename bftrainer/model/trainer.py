@@ -129,6 +129,8 @@ class Trainer:
         progress: The most samples at any failure. A failure after more samples starts the count anew.
         changed_at: When its members last changed.
         fruitless: Memberships in a row that did not last for the spec's `checkpoint_interval_s`.
+        late: A worker was killed for keeping its node without doing what it should, and no membership was
+            published since.
     """
 
     id: int
@@ -146,6 +148,12 @@ class Trainer:
     progress: float = 0.0
     changed_at: float = 0.0
     fruitless: int = 0
+    late: bool = False
+
+    @property
+    def yields(self) -> bool:
+        """Whether others get nodes first: it does not run, and kept its last nodes in vain."""
+        return self.late and not self.members
 
     @property
     def joining(self) -> dict[str, int]:

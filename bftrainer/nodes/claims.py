@@ -28,9 +28,10 @@ class ClaimedNodes:
         self, claims: Sequence[Claim], held: frozenset[str], releasing: frozenset[str]
     ) -> frozenset[str]:
         """See `vacate.choose`. The event loop goes on meanwhile, so that what is held may have changed."""
-        trainers = tuple(self._trainers())
+        active = self._trainers()
 
         def chosen() -> frozenset[str]:
+            trainers = tuple(trainer for trainer in active if trainer.nodes)
             return vacate.choose(claims, held, trainers, self._curves(trainers), releasing)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, chosen)

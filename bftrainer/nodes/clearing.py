@@ -2,16 +2,21 @@
 
 A site's epilog runs in this time, for example. Nodes that are expected to leave go so much earlier. A main
 job that could start at once still waits for it, as nobody knows of that job before.
+
+A user can make it longer, as by job steps in a pilot that ignore what they are told: its nodes are then
+cleared later than others'.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import statistics
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from bftrainer.model.machine import Snapshot
+from bftrainer.model.machine import Pilot, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -24,39 +29,61 @@ MOST_S = 120.0
 """More is no epilog but a fault, which no lead would mend."""
 LONG_S = 3.0
 """More than polls and Slurm itself take: it is told."""
+JUDGED_BY = 5
+"""So many nodes of other users say how long it usually takes."""
+USUALLY = 2.0
+"""A user's node that takes `LONG_S` and so many times as long as others' is kept by that user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A node that is not clear long after those of other users would be."""
+
+    node: str
+    user: str
+    since_s: float
 
 
 class Clearing:
     """The nodes that are being cleared, and how long others took."""
 
     def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-        self._took: deque[float] = deque(maxlen=REMEMBERED)
+        self._since: dict[str, tuple[str, float]] = {}  # node -> user of the pilot, when it was ended
+        self._took: deque[tuple[str, float]] = deque(maxlen=REMEMBERED)  # user, how long
+        self._kept: set[str] = set()  # nodes of `_since` that have been told
         self._told = False
 
     @property
     def lead_s(self) -> float:
         """How long nearly all nodes took at most; 0 before the first."""
-        took = sorted(self._took)
+        took = sorted(took for _, took in self._took)
         return took[math.ceil(SHARE * len(took)) - 1] if took else 0.0
 
-    def begins(self, nodes: Iterable[str], now: float) -> None:
-        """The pilots of these nodes are cancelled."""
-        self._since.update(dict.fromkeys(nodes, now))
+    def begins(self, pilots: Iterable[Pilot], now: float) -> None:
+        """These pilots are cancelled."""
+        for pilot in pilots:
+            self._since[pilot.node] = pilot.user, now
+            self._kept.discard(pilot.node)
 
-    def observe(self, snapshot: Snapshot) -> None:
-        """Take a poll in: a node is clear when it has neither pilot nor anything to be cleared away."""
+    def observe(self, snapshot: Snapshot) -> list[Kept]:
+        """Take a poll in: a node is clear when it has neither pilot nor anything to be cleared away. Returns
+        the nodes of which it is known only now that a user keeps them."""
         if not self._since:
-            return
+            return []
         listed = {pilot.node for pilot in snapshot.pilots}
         shown = {node.name: node.why for node in snapshot.nodes}
-        for node, since in list(self._since.items()):
+        found: list[Kept] = []
+        for node, (user, since) in list(self._since.items()):
             took = snapshot.time - since
-            if took > MOST_S or node not in shown:
+            cleared = node in shown and node not in listed and CLEARING not in shown[node].split("+")
+            if node not in self._kept and self._is_kept(user, took):
+                self._kept.add(node)
+                found.append(Kept(node, user, took))
+            if took > MOST_S or node not in shown or cleared:
                 del self._since[node]
-            elif node not in listed and CLEARING not in shown[node].split("+"):
-                del self._since[node]
-                self._took.append(took)
+                if cleared and took <= MOST_S and node not in self._kept:
+                    self._took.append((user, took))
+                self._kept.discard(node)
         if self.lead_s > LONG_S and not self._told:
             self._told = True
             log.warning(
@@ -64,3 +91,10 @@ class Clearing:
                 "is there an Epilog? Nodes with a known end of their hole are given back so much earlier",
                 self.lead_s,
             )
+        return found
+
+    def _is_kept(self, user: str, took_s: float) -> bool:
+        others = [took for other, took in self._took if other != user]
+        if not user or len(others) < JUDGED_BY:
+            return False
+        return took_s > max(LONG_S, USUALLY * statistics.median(others))

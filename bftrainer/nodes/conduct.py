@@ -145,19 +145,26 @@ class Conduct:
 
     def allows(self, node: str, user: str) -> bool:
         """Whether a user may have a pilot on a node now, as far as its own pilots count."""
-        now = self.clock.now()
-        on, short = self._on.get((node, user)), self._short.get((node, user))
         barred = self._users.get(user)
-        return (
-            (barred is None or barred.until <= now)
-            and (on is None or on.until <= now)
-            and (short is None or short.until <= now or short.count < 2)
-        )
+        return (barred is None or barred.until <= self.clock.now()) and self._on_node(node, user)
 
     def barred(self) -> dict[str, str]:
         """User -> why it gets no pilots at the moment."""
         now = self.clock.now()
         return {user: found.reason for user, found in self._users.items() if found.until > now}
+
+    def kept_off(self) -> dict[str, frozenset[str]]:
+        """User -> the nodes on which it gets no pilots at the moment, by what its own met with there."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for node, user in self._on.keys() | self._short.keys():
+            if user and not self._on_node(node, user):
+                found[user].add(node)
+        return {user: frozenset(nodes) for user, nodes in found.items()}
+
+    def _on_node(self, node: str, user: str) -> bool:
+        now = self.clock.now()
+        on, short = self._on.get((node, user)), self._short.get((node, user))
+        return (on is None or on.until <= now) and (short is None or short.until <= now or short.count < 2)
 
     def _strike(self, user: str, reason: str) -> None:
         now, recent = self.clock.now(), self._recent[user]

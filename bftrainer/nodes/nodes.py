@@ -99,7 +99,9 @@ class Nodes:
         claimed = await self.release.claimed(snapshot)
         snapshot = with_our_nodes_idle(snapshot, self._pilots.held)
         self.state.seen = snapshot.nodes
-        self.state.clearing.observe(snapshot)
+        for kept in self.state.clearing.observe(snapshot):
+            reason = f"{kept.node} was not free {kept.since_s:.0f} s after its pilot was ended"
+            self._pilots.conduct.bar(kept.user, f"{reason}: something of this user stays there")
         # before any pilot is dropped below: that cancels it
         strays = self._pilots.strays(snapshot.pilots, snapshot.time)
         self.background.start(self._pilots.cancel(strays))

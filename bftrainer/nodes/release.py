@@ -144,7 +144,7 @@ class Release:
         forgotten = [self._pilots.forget(node) for node in nodes]
         pilots = [pilot for pilot in forgotten if pilot is not None]
         if pilots and not self._state.closing:
-            self._state.clearing.begins([pilot.node for pilot in pilots], self._clock.now())
+            self._state.clearing.begins(pilots, self._clock.now())
             self._background.start(self._pilots.end(pilots))
 
     def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
@@ -159,9 +159,10 @@ class Release:
         try:
             await self._leave(nodes, began)
         finally:  # whatever became of the workers: main jobs wait for these nodes
-            found = [self._pilots.forget(node) for node in nodes]
-            self._state.clearing.begins(nodes, self._clock.now())
-            await self._pilots.end([pilot for pilot in found if pilot is not None])
+            forgotten = [self._pilots.forget(node) for node in nodes]
+            pilots = [pilot for pilot in forgotten if pilot is not None]
+            self._state.clearing.begins(pilots, self._clock.now())
+            await self._pilots.end(pilots)
         self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
         self._watch.wake()
 

@@ -32,7 +32,8 @@ class NodesState:
         self.seen: tuple[Node, ...] = ()
         self.clearing = Clearing()
         self._counted: Counter[str] | None = None  # what the engine has been told
-        self._barred: Mapping[str, str] = {}  # what the engine has been told
+        self._barred: Mapping[str, str] = {}  # likewise
+        self._kept_off: Mapping[str, frozenset[str]] = {}  # likewise
         self.operation = Operation.RUNNING
         self.closing = False
 
@@ -69,11 +70,12 @@ class NodesState:
             self._emit(MachineChanged(time=self._clock.now(), nodes=dict(counted)))
 
     def tell_barred(self) -> None:
-        """Tell the engine which users get no pilots for a while, if others do than before."""
-        barred = self._pilots.conduct.barred()
-        if barred.keys() != self._barred.keys():
-            self._barred = barred
-            self._emit(UsersBarred(time=self._clock.now(), users=barred))
+        """Tell the engine which users get no pilots for a while, and where, if others do than before."""
+        conduct = self._pilots.conduct
+        barred, kept_off = conduct.barred(), conduct.kept_off()
+        if barred.keys() != self._barred.keys() or kept_off != self._kept_off:
+            self._barred, self._kept_off = barred, kept_off
+            self._emit(UsersBarred(time=self._clock.now(), users=barred, nodes=kept_off))
 
     def lose(self, nodes: Collection[str], reason: str, *, vacated: bool = False) -> None:
         """Nodes leave the pool before a poll shows it, in one event; `vacated`: their agents are still
@@ -81,6 +83,7 @@ class NodesState:
         self._pool, change = pool.lose(self._pool, nodes, self._clock.now(), reason, vacated=vacated)
         if change is not None:
             self._emit(change)
+        self.tell_barred()  # before the nodes can join again
 
     def hole_s(self, node: str) -> float | None:
         """For how long a pilot may be on a node: until its hole is expected to end, less the time that the

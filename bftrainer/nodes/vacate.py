@@ -6,13 +6,18 @@ So the main jobs get all that they need, at once, and trainers lose as little as
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Iterable, Mapping
-from itertools import groupby, islice
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.trainer import Points, Trainer
 from bftrainer.performance import curve
+
+GOING, UNUSED = -2e300, -1e300
+"""Prices of nodes that we give back already, and of those that no trainer has: below all others."""
 
 
 def choose(
@@ -42,9 +47,10 @@ def choose(
 
 
 class _Market:
-    """The nodes of each trainer in the order in which it gives them, and what the next of them costs.
+    """What every node costs that is held.
 
-    What is taken is removed, and prices are kept until they change: thousands of claims come at once.
+    Every node that is taken costs one comparison of arrays, however many trainers and claims there are: users
+    make both, and main jobs wait for the answer. Nodes are numbered in the order of their names.
     """
 
     def __init__(
@@ -54,64 +60,54 @@ class _Market:
         curves: Mapping[int, Points],
         releasing: Collection[str],
     ) -> None:
-        self._trainers = tuple(trainers)
-        self._owner = {node: at for at, t in enumerate(self._trainers) for node in t.nodes}
+        self._trainers, self._curves = tuple(trainers), curves
+        self._names = sorted(held)
+        self._number = {name: i for i, name in enumerate(self._names)}
         self._size = [len(t.nodes) for t in self._trainers]
-        self._curves = curves
-        self._prices = [self._price(at) for at in range(len(self._trainers))]
-        going = held.intersection(releasing)
-        self._unused = dict.fromkeys([*sorted(going), *sorted(held - going - self._owner.keys())])
-        self._stock: list[dict[str, bool]] = []  # node -> whether it trains; those that do go last
-        for t in self._trainers:
-            train = frozenset(t.members)
-            ordered = sorted((node in train, node) for node in (t.nodes & held) - going)
-            self._stock.append({node: trains for trains, node in ordered})
+        self._nodes = [np.array(sorted(self._numbers(t.nodes)), dtype=np.intp) for t in self._trainers]
+        self._owner = {int(i): at for at, own in enumerate(self._nodes) for i in own}
+        self._rank = np.arange(len(held))  # among those of one price: those that train go last
+        for i in self._numbers(node for t in self._trainers for node in t.members):
+            self._rank[i] += len(held)
+        self._price = np.full(len(held), UNUSED)
+        self._fixed = np.zeros(len(held), dtype=bool)  # they are taken, or going already
+        for at in range(len(self._trainers)):
+            self._value(at)
+        going = list(self._numbers(releasing))
+        self._fixed[going], self._price[going], self._rank[going] = True, GOING, going
 
     def cheapest(self, free: Collection[str], count: int) -> set[str]:
         """Take the `count` cheapest of `free`. A trainer that loses one values the next one anew."""
+        here = np.fromiter(self._numbers(free), dtype=np.intp, count=len(free))
         if len(free) == count:  # there is no choice
-            taken = set(free)
+            picked = here.tolist()
+            for i in picked:
+                self._take(i)
         else:
-            taken = set(islice((node for node in self._unused if node in free), count))
-        for node in taken:
-            self._count_out(node)
-        if len(taken) < count:
-            taken |= self._from_trainers(free, count - len(taken))
-        for node in taken:
-            self._unused.pop(node, None)
-            if node in self._owner:
-                self._stock[self._owner[node]].pop(node, None)
-        return taken
+            picked = [self._pick(here) for _ in range(count)]
+        return {self._names[i] for i in picked}
 
-    def _from_trainers(self, free: Collection[str], count: int) -> set[str]:
-        """Each trainer offers its next node, and the cheapest offer is taken, again and again."""
-        offers: list[tuple[float, bool, str, int]] = []
-        rest = [iter(stock.items()) for stock in self._stock]
+    def _pick(self, here: npt.NDArray[np.intp]) -> int:
+        prices = self._price[here]
+        best = here[prices == prices.min()]
+        found = int(best[self._rank[best].argmin()])
+        self._take(found)
+        return found
 
-        def offer(at: int) -> None:
-            found = next(((trains, node) for node, trains in rest[at] if node in free), None)
-            if found is not None:
-                heapq.heappush(offers, (self._prices[at], *found, at))
-
-        for at in range(len(rest)):
-            offer(at)
-        taken: set[str] = set()
-        while len(taken) < count:
-            _, _, node, at = heapq.heappop(offers)
-            taken.add(node)
-            self._count_out(node)
-            offer(at)
-        return taken
-
-    def _count_out(self, node: str) -> None:
-        at = self._owner.get(node)
+    def _take(self, i: int) -> None:
+        self._fixed[i], self._price[i] = True, np.inf
+        at = self._owner.get(i)
         if at is not None:
             self._size[at] -= 1
-            self._prices[at] = self._price(at)
+            self._value(at)
 
-    def _price(self, at: int) -> float:
-        t, size = self._trainers[at], self._size[at]
-        return self._worth(t, size) - self._worth(t, size - 1)
+    def _value(self, at: int) -> None:
+        """What any of a trainer's nodes costs now."""
+        t, size, own = self._trainers[at], self._size[at], self._nodes[at]
+        self._price[own[~self._fixed[own]]] = self._worth(t, size) - self._worth(t, size - 1)
 
     def _worth(self, t: Trainer, nodes: int) -> float:
         return curve.rate(self._curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0
+
+    def _numbers(self, nodes: Iterable[str]) -> Iterator[int]:
+        return (self._number[node] for node in nodes if node in self._number)

@@ -107,6 +107,7 @@ class Watch:
         began = time.monotonic()
         with self._telemetry.polling():
             snapshot = await self._scheduler.poll()
+        self._telemetry.condition("queue", snapshot.unseen)
         now = time.monotonic()
         asked_s = now - began if snapshot.asked_s is None else snapshot.asked_s
         self._rests_until = now + min(MAX_POLL_S, asked_s * (1 / POLL_SHARE - 1))

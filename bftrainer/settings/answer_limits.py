@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bftrainer.settings.setting import Section, Setting
+from bftrainer.settings.setting import Section, SetBy, Setting
 
 
 class AnswerLimits(Section):
@@ -41,16 +41,30 @@ class AnswerLimits(Section):
             help="size of all answers above 64 kB that clients have not taken yet",
             more="Those of one user may have a quarter of it.",
             unit="MB",
+            live=True,
             at_bound="the daemon refuses further large answers",
             told="status 429 or 503; admins see it in status",
         ),
     ] = 64
+    max_received_mb: Annotated[
+        int,
+        Field(ge=1, le=10_000),
+        Setting(
+            help="size of all answers to one question that a command reads, such as list --all",
+            more="To show them takes up to 25 times as much memory.",
+            unit="MB",
+            set_by=SetBy.USER,
+            at_bound="the command reads no more and ends",
+            told="its user, with what to do",
+        ),
+    ] = 100
     answer_timeout_s: Annotated[
         float,
         Field(gt=0, le=3600),
         Setting(
             help="time for a client to take an answer above 64 kB",
             unit="s",
+            live=True,
             at_bound="the daemon cuts the connection",
             told="admins see it in status",
         ),

@@ -30,6 +30,7 @@ class ConnectionLimits(Section):
             help="connections of one user at once, with the requests that are in work; over TCP, of one "
             "address until munge has told the user",
             unit="connections",
+            live=True,
             at_bound="the daemon closes the user's longest idle connection; if none is idle, it refuses new "
             "ones",
             told="status 503 with the bound; the command line tries again for a while",
@@ -42,6 +43,7 @@ class ConnectionLimits(Section):
             help="requests of one user (or address, as above) in a second; after a pause, four times as many "
             "at once",
             unit="requests",
+            live=True,
             at_bound="the daemon refuses further requests, most of them before it reads them",
             told="status 429 with the bound; the command line tries again for a while",
         ),
@@ -62,6 +64,7 @@ class ConnectionLimits(Section):
         Setting(
             help="time for a client to send a request's head, then its body, and to take the answer",
             unit="s",
+            live=True,
             at_bound="the daemon closes the connection",
             told="status 408, where no answer has begun",
         ),

@@ -110,6 +110,7 @@ class DecisionSettings(Section):
         Annotated[int, Field(ge=1, le=1_000_000)] | None,
         Setting(
             help="most nodes that one user's trainers hold together; none: no such limit",
+            more="It bounds, too, what a user's scripts can keep from others while they start.",
             unit="nodes",
             live=True,
             commands=BOTH,

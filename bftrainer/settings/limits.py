@@ -75,6 +75,6 @@ class LimitSettings(StoreLimits, AnswerLimits, AgentLimits, ConnectionLimits, Us
             unit="MB",
             at_bound="waiting jobs of the lowest priorities are not seen: no node is given back for "
             "them before Slurm preempts or a pilot's time is over",
-            told="the log says so",
+            told="status, `/readyz` and the log say so, with what to do",
         ),
     ] = 64

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from bftrainer.errors import BftrainerError
+from bftrainer.model.text import plain
 
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e7, allow_inf_nan=False)]
@@ -68,6 +70,16 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     title: ClassVar[str] = ""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _path_has_a_name(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, str | Path) and Path in (annotation, *get_args(annotation)):
+            if not str(value):
+                raise ValueError("empty; name a path")
+            plain(str(value))
+        return value
 
     @field_validator("*", mode="before")
     @classmethod

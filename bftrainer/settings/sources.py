@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from bftrainer.files import read_text
 from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.values import NO_VALUE, Settings
+from bftrainer.yaml_files import YamlFileError, read_yaml
 
 PREFIX = "BFTRAINER_"
 SITE_VARIABLE = "BFTRAINER_SITE_CONFIG"
@@ -24,6 +23,8 @@ where the site's file is."""
 SITE_FILE = "/etc/bftrainer/config.yaml"
 MOST_KB = 1000
 """A file with settings is no larger."""
+QUOTED = 200
+"""So many characters of a value are repeated in a message."""
 
 
 def load(
@@ -67,7 +68,13 @@ def _explain(loc: tuple[int | str, ...], value: object, message: str, sources: M
     place = ".".join(str(part) for part in loc)
     word = f"; or give {NO_VALUE[name]!r}" if name in NO_VALUE else ""
     said = f"{message[:1].lower()}{message[1:]}{word}"
-    return f"{sources.get(name, 'settings')}: {place}: {value!r}: {said}"
+    return f"{sources.get(name, 'settings')}: {place}: {_quoted(value)}: {said}"
+
+
+def _quoted(value: object) -> str:
+    """A value as messages quote it."""
+    text = repr(value)
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}... ({len(text):,} characters)"
 
 
 def _files(environ: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
@@ -92,11 +99,9 @@ def files_of(file: Path | None, environ: Mapping[str, str] | None = None) -> tup
 
 def _from_file(path: Path) -> tuple[str, dict[str, Any]]:
     try:
-        values = yaml.safe_load(read_text(path, MOST_KB))
-    except RecursionError:
-        raise SettingsError(f"{path}: nested too deeply; expected lines of 'name: value'") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no text, or a date that there is not
-        raise SettingsError(f"{path}: {error}") from error
+        values = read_yaml(path, MOST_KB)
+    except YamlFileError as error:
+        raise SettingsError(str(error)) from error
     if values is None:
         return str(path), {}
     if not isinstance(values, dict):

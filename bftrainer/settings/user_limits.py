@@ -91,10 +91,12 @@ class UserLimits(Section):
         Positive | None,
         Setting(
             help="time in which a worker has to be ready, and to join the other members; never: no limit",
-            more="A native script is ready when it reaches `elastic.Run`.",
+            more="A native script is ready when it reaches `elastic.Run`. Make it long enough for the "
+            "slowest start of an honest script: until then its nodes are kept for it, though others wait.",
             unit="s",
             none_word="never",
-            at_bound="the worker is killed, which counts as a failure of its program (`max_failures`)",
+            at_bound="the worker is killed, which counts as a failure of its program (`max_failures`); until "
+            "its trainer runs, it gets only nodes that no other trainer wants",
             told="the user, in `show` and in the worker's log",
         ),
     ] = 1800.0
@@ -117,7 +119,8 @@ class UserLimits(Section):
             more="A script under torchrun that tells of no progress is not watched.",
             unit="s",
             none_word="never",
-            at_bound="the members are killed, which counts as a failure of their program (`max_failures`)",
+            at_bound="the members are killed, which counts as a failure of their program (`max_failures`); "
+            "until the trainer runs, it gets only nodes that no other trainer wants",
             told="the user, in `show` and in the workers' logs",
         ),
     ] = 7200.0

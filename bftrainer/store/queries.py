@@ -5,7 +5,7 @@ What a query reads is bounded by an index, or by what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -27,6 +27,8 @@ BRIEF = sa.select(
         (sa.func.json_valid(t.trainers.c.spec), sa.func.json_extract(t.trainers.c.spec, "$.samples"))
     ).label("work"),
 )
+COUNT = sa.cast(t.ended.c.count, sa.Integer)
+"""A number even where the column holds none: 0 then."""
 Item = TypeVar("Item")
 _TABLES = {"events": t.events, "pauses": t.pauses, "reports": t.reports}
 
@@ -47,17 +49,24 @@ def ended_summaries(c: sa.Connection, limit: int, skip: int, user: str | None) -
 
 def count_ended(c: sa.Connection, user: str | None) -> dict[TrainerStatus, int]:
     """See `ports.Store.count_ended`."""
-    query = sa.select(t.ended.c.status, sa.func.sum(t.ended.c.count)).group_by(t.ended.c.status)
-    found = c.execute(query if user is None else query.where(t.ended.c.user == user))
-    return {status_of(status): count for status, count in found}
+    query = sa.select(t.ended.c.status, COUNT)
+    return _counts(c.execute(query if user is None else query.where(t.ended.c.user == user)))
 
 
 def count_ended_by_user(c: sa.Connection) -> dict[str, dict[TrainerStatus, int]]:
     """See `ports.Store.count_ended_by_user`."""
-    found: dict[str, dict[TrainerStatus, int]] = {}
-    for row in c.execute(sa.select(t.ended)):
-        counts, status = found.setdefault(row.user, {}), status_of(row.status)
-        counts[status] = counts.get(status, 0) + row._mapping["count"]
+    by_user: dict[str, list[tuple[str, int]]] = {}
+    for user, status, count in c.execute(sa.select(t.ended.c.user, t.ended.c.status, COUNT)):
+        by_user.setdefault(user, []).append((status, count))
+    return {user: _counts(rows) for user, rows in by_user.items()}
+
+
+def _counts(rows: Iterable[Any]) -> dict[TrainerStatus, int]:
+    """The sum of each status; one that is unknown counts as failed."""
+    found: dict[TrainerStatus, int] = {}
+    for status, count in rows:
+        known = status_of(status)
+        found[known] = found.get(known, 0) + count
     return found
 
 
@@ -91,7 +100,7 @@ def last_rows(
     query = sa.select(table).where(table.c.id.in_(ids)).order_by(table.c.id.desc()).limit(limit)
     found = [dict(row._mapping) for row in c.execute(query)][::-1]
     if what == "events":
-        for some in _chunks(found):
+        for some in chunks(found):
             _add_decisions(c, some, user)
     return found
 
@@ -123,10 +132,11 @@ def _add_decisions(c: sa.Connection, events: Sequence[Row], user: str | None) ->
 
 def _owned(c: sa.Connection, trainers: Collection[int], user: str) -> Iterator[int]:
     """The trainers among these that are of `user`."""
-    for some in _chunks(list(trainers)):
+    for some in chunks(list(trainers)):
         found = c.execute(sa.select(t.trainers.c.id, t.trainers.c.user).where(t.trainers.c.id.in_(some)))
         yield from (row.id for row in found if row.user == user)
 
 
-def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items, in parts as large as one query may name."""
     return (items[begin : begin + CHUNK] for begin in range(0, len(items), CHUNK))

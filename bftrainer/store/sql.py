@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from os.path import samestat
 from pathlib import Path
 from time import monotonic
@@ -17,7 +20,6 @@ from sqlalchemy.exc import (
     DataError,
     IntegrityError,
     InterfaceError,
-    OperationalError,
     ProgrammingError,
     StatementError,
 )
@@ -45,6 +47,11 @@ from bftrainer.store.pruning import prune, trim
 
 STEPS = 20_000
 """So many instructions of SQLite's machine run between two looks at the clock: a few milliseconds."""
+ENDS = "nothing is read any more: the daemon ends"
+OWN_S = 300.0
+"""What the daemon itself asks and writes takes at most so many seconds: else the database is damaged."""
+TIDY_S = 60.0
+"""To delete a few old rows takes at most so many seconds: meanwhile nothing else is written."""
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
 
@@ -53,15 +60,21 @@ class SqlStore:
     """The store in one SQLite file. Safe to use from several threads; one transaction per method."""
 
     def __init__(self, path: Path, *, query_s: float | None = None) -> None:
-        """Open, create or upgrade the database. What users ask of it takes `query_s` at most.
+        """Open, create or upgrade the database. What users ask of it takes `query_s` at most; without it, as
+        long as it takes.
 
         Raises:
             StoreError: not a database of bftrainer, one of a newer version, or not writable.
         """
         self._path = path = place_of(path)  # SQLite keeps the log beside the file itself
-        self._query_s = query_s
+        self._query_s = inf if query_s is None else query_s
+        self._ends = threading.Event()
         self._engine = open_database(path)
         self._file = path.stat()
+
+    def interrupt(self) -> None:
+        """See `ports.Store.interrupt`."""
+        self._ends.set()
 
     def close(self) -> None:
         """Close all connections; what was written stays."""
@@ -102,8 +115,10 @@ class SqlStore:
     def performed(self, actions: Sequence[int], time: float) -> None:
         """See `ports.Store.performed`."""
         if actions:
+            done = t.actions.update().values(performed_at=time)
             with self._writing() as c:
-                c.execute(t.actions.update().where(t.actions.c.id.in_(actions)).values(performed_at=time))
+                for some in queries.chunks(actions):
+                    c.execute(done.where(t.actions.c.id.in_(some)))
 
     def catch_up(self, trainers: Sequence[Trainer], ended: Sequence[tuple[Ended, float]]) -> None:
         """See `ports.Store.catch_up`."""
@@ -137,12 +152,12 @@ class SqlStore:
 
     def prune(self, before: float, limit: int) -> int:
         """See `ports.Store.prune`."""
-        with self._writing() as c:
+        with self._writing(TIDY_S, self._ends.is_set) as c:
             return prune(c, before, limit)
 
     def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
         """See `ports.Store.trim`."""
-        with self._writing() as c:
+        with self._writing(TIDY_S, self._ends.is_set) as c:
             return trim(c, max_bytes, limit)
 
     def tidy(self) -> None:
@@ -155,48 +170,48 @@ class SqlStore:
 
     def trainers(self) -> list[StoredTrainer]:
         """See `ports.Store.trainers`."""
-        return self._trainers(sa.true())
+        return self._trainers(sa.true(), self._query_s)
 
     def unfinished(self, damaged: Callable[[int, str], None] | None = None) -> list[StoredTrainer]:
         """See `ports.Store.unfinished`."""
-        return self._trainers(t.trainers.c.ended_at.is_(None), damaged)
+        return self._trainers(t.trainers.c.ended_at.is_(None), damaged=damaged)
 
     def trainer(self, id_: int) -> StoredTrainer | None:
         """See `ports.Store.trainer`."""
-        return next(iter(self._trainers(t.trainers.c.id == id_)), None)
+        return next(iter(self._trainers(t.trainers.c.id == id_, self._query_s)), None)
 
     def latest_named(self, name: str) -> Mapping[str, int]:
         """See `ports.Store.latest_named`."""
         latest = sa.func.max(t.trainers.c.id).label("latest")
         query = sa.select(t.trainers.c.user, latest).where(t.trainers.c.name == name)
-        with self._asked() as c:
+        with self._reading(self._query_s) as c:
             found = c.execute(query.group_by(t.trainers.c.user))
             return {row.user: row.latest for row in found}
 
     def unfinished_summaries(self, user: str | None = None) -> list[TrainerSummary]:
         """See `ports.Store.unfinished_summaries`."""
-        with self._transaction() as c:
+        with self._reading() as c:
             return queries.unfinished_summaries(c, user)
 
     def ended_summaries(self, limit: int, skip: int = 0, user: str | None = None) -> list[TrainerSummary]:
         """See `ports.Store.ended_summaries`."""
-        with self._asked() as c:
+        with self._reading(self._query_s) as c:
             return queries.ended_summaries(c, limit, skip, user)
 
     def count_ended(self, user: str | None = None) -> Mapping[TrainerStatus, int]:
         """See `ports.Store.count_ended`."""
-        with self._transaction() as c:
+        with self._reading() as c:
             return queries.count_ended(c, user)
 
     def get(self, key: str) -> str | None:
         """See `ports.Store.get`."""
-        with self._transaction() as c:
+        with self._reading() as c:
             value = c.execute(sa.select(t.memory.c.value).where(t.memory.c.key == key)).scalar()
             return None if value is None else str(value)
 
     def count_ended_by_user(self) -> Mapping[str, Mapping[TrainerStatus, int]]:
         """See `ports.Store.count_ended_by_user`."""
-        with self._transaction() as c:
+        with self._reading() as c:
             return queries.count_ended_by_user(c)
 
     def rows(
@@ -208,35 +223,31 @@ class SqlStore:
         before: int | None = None,
     ) -> list[Row]:
         """See `ports.Store.rows`."""
-        with self._asked() as c:
+        with self._reading(self._query_s) as c:
             return queries.last_rows(c, what, limit, trainer, user, before)
 
     @contextmanager
-    def _asked(self) -> Iterator[sa.Connection]:
-        """A transaction for what a user asks: a query that takes longer than `query_s` is ended."""
-        with self._transaction() as c:
-            if self._query_s is None:
+    def _reading(self, limit_s: float | None = None) -> Iterator[sa.Connection]:
+        """A transaction that reads, until the daemon ends."""
+        if self._ends.is_set():
+            raise StoreError(f"{self._path}: {ENDS}")
+        try:
+            with self._transaction(limit_s, self._ends.is_set) as c:
                 yield c
-                return
-            raw: Any = c.connection.dbapi_connection
-            deadline = monotonic() + self._query_s
-            raw.set_progress_handler(lambda: monotonic() > deadline, STEPS)
-            try:
-                yield c
-            except OperationalError as error:
-                if monotonic() <= deadline:
-                    raise
-                said = f"the query took longer than {self._query_s:g} s; ask for less"
-                raise StoreError(f"{self._path}: {said}") from error
-            finally:
-                raw.set_progress_handler(None, 0)
+        except StoreError as error:
+            if self._ends.is_set():
+                raise StoreError(f"{self._path}: {ENDS}") from error
+            raise
 
     def _trainers(
-        self, which: sa.ColumnElement[bool], damaged: Callable[[int, str], None] | None = None
+        self,
+        which: sa.ColumnElement[bool],
+        limit_s: float | None = None,
+        damaged: Callable[[int, str], None] | None = None,
     ) -> list[StoredTrainer]:
         query = sa.select(t.trainers).where(which).order_by(t.trainers.c.id)
         found = []
-        with self._transaction() as c:
+        with self._reading(limit_s) as c:
             for row in c.execute(query):
                 try:
                     found.append(rows.to_trainer(row))
@@ -247,8 +258,10 @@ class SqlStore:
         return found
 
     @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        self._check_file()
+    def _writing(
+        self, limit_s: float | None = None, ends: Callable[[], bool] = lambda: False
+    ) -> Iterator[sa.Connection]:
+        _check_same(self._path, self._file)
         if log_bytes(self._path) > MOST_LOG_BYTES:
             with self._transaction() as c:
                 shorten_log(c, to_nothing=True)
@@ -257,31 +270,52 @@ class SqlStore:
                     f"{self._path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has "
                     f"been reading the database for long; find it with fuser {self._path}, and end it"
                 )
-        with self._transaction() as c:
+        with self._transaction(limit_s, ends) as c:
             yield c
 
-    def _check_file(self) -> None:
-        try:
-            same = samestat(self._path.stat(), self._file)
-        except OSError as error:
-            raise StoreError(f"{self._path}: {error.strerror}; put it back, or restart the daemon") from error
-        if not same:
-            raise StoreError(
-                f"{self._path} is another file than the one that was opened; put that one back, or restart "
-                "the daemon"
-            )
-
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
+    def _transaction(
+        self, limit_s: float | None = None, ends: Callable[[], bool] = lambda: False
+    ) -> Iterator[sa.Connection]:
+        """Statements that are ended after so many seconds together (`OWN_S`), or when `ends` says so."""
+        limit_s = OWN_S if limit_s is None else limit_s
+        deadline = monotonic() + limit_s
         try:
             with self._engine.begin() as connection:
-                yield connection
+                raw: Any = connection.connection.dbapi_connection
+                raw.set_progress_handler(lambda: ends() or monotonic() > deadline, STEPS)
+                try:
+                    yield connection
+                finally:
+                    raw.set_progress_handler(None, 0)
         except UNSTORABLE as error:
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
         except (DatabaseError, PoolTimeoutError) as error:
-            raise StoreError(f"{self._path}: {cause(error)}") from error
+            if "interrupted" in str(error) and monotonic() > deadline:
+                own = limit_s in (OWN_S, TIDY_S)
+                more = "it is damaged: restore it from a backup" if own else "ask for less"
+                said = f"the query took longer than {limit_s:g} s; {more}"
+            else:
+                said = cause(error)
+            raise StoreError(f"{self._path}: {said}") from error
         except (StatementError, ValueError, TypeError) as error:  # SQLite was not reached
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
+
+
+def _check_same(path: Path, opened: os.stat_result) -> None:
+    """Check that the file at `path` is the one that was opened.
+
+    Raises:
+        StoreError: it is gone, or another one.
+    """
+    try:
+        same = samestat(path.stat(), opened)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; put it back, or restart the daemon") from error
+    if not same:
+        raise StoreError(
+            f"{path} is another file than the one that was opened; put that one back, or restart the daemon"
+        )
 
 
 def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:

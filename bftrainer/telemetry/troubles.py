@@ -11,6 +11,7 @@ from typing import Literal, get_args
 Part = Literal[
     "engine",
     "scheduler",
+    "queue",
     "store",
     "disk",
     "clock",
@@ -22,9 +23,10 @@ Part = Literal[
     "allocator",
     "descriptors",  # in this order
 ]
-DECIDES_ALL_THE_SAME = frozenset({"clock", "agents", "solver", "allocator", "descriptors"})
+DECIDES_ALL_THE_SAME = frozenset({"queue", "clock", "agents", "solver", "allocator", "descriptors"})
 """The parts without which the daemon does its work all the same: another allocator makes the plans, other
-agents go on, fewer connections are served, and the daemon's own clock goes on."""
+agents go on, main jobs that it sees get their nodes, fewer connections are served, and the daemon's own clock
+goes on."""
 PASSES_S = 60.0
 """What happened once is over after so long."""
 

@@ -25,6 +25,8 @@ HEARTBEAT_S = 10.0
 """How often each connection is probed; one that does not answer within half of that counts as lost."""
 BURST_S = 20.0
 """An agent that was quiet may send what it could have sent in so many seconds at once."""
+END_S = 1.0
+"""So long the other side may take to read the last word."""
 FLOOD_S = 30.0
 """An agent that has sent more than it may for so long is cut off."""
 CONNECTS_PER_S = 0.5
@@ -157,9 +159,12 @@ class Hub:
             if not ws.prepared:
                 return web.Response()
             introduced = await self._introduction(ws, request, events)
-        if introduced is not None:
-            proven()
-            await self._converse(ws, introduced, cut, events, limits)
+        try:
+            if introduced is not None:
+                proven()
+                await self._converse(ws, introduced, cut, events, limits)
+        finally:
+            _end(request, cut)
         return ws
 
     async def _introduction(
@@ -300,6 +305,16 @@ async def _send_all(ws: web.WebSocketResponse, outbox: Outbox) -> None:
 
 def _connects() -> Bucket:
     return Bucket(CONNECTS_PER_S, CONNECTS_PER_S * BURST_S)
+
+
+def _end(request: web.Request, cut: Callable[[], None]) -> None:
+    """End a connection once what was said is sent, and read nothing more: aiohttp alone would wait for the
+    other side to agree, and read all that it sends meanwhile, without a pause."""
+    pipe = request.transport
+    if pipe is not None:
+        pipe.close()
+        if pipe.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(END_S, cut)
 
 
 def _cut(request: web.Request) -> Callable[[], None]:

@@ -39,6 +39,8 @@ def test_a_testbed_is_as_it_should_be_until_it_is_broken(bed: Testbed, tmp_path:
         "slurm reservations",
     )
     assert {name: found[name][0] for name in named} == dict.fromkeys(named, "ok"), found
+    assert found["slurm ProctrackType"][0] == "warning" and "linuxproc" in found["slurm ProctrackType"][1]
+    assert found["slurm KillWait"][1].startswith("5 s") and found["slurm UnkillableStepTimeout"][0] == "ok"
     try:
         bed.run(
             ["scontrol", "update", "PartitionName=backfill", "State=DOWN", "GraceTime=30", "PriorityTier=99"]

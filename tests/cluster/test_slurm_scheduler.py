@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -436,3 +437,34 @@ def test_a_pilot_that_ignores_its_end_does_not_keep_its_node_for_the_kill_wait(
 
     assert "KillWait=5" in clean.plan.conf.read_text()
     run(schedulers(clean, tmp_path, template=Template(template)), scenario)
+
+
+def test_steps_that_a_user_adds_to_its_pilot_do_not_keep_the_node_for_the_kill_wait(
+    clean: Testbed, tmp_path: Path
+) -> None:
+    """They ignore SIGTERM. (A user that goes on starting more, ten a second, still wins at times.)"""
+    kill_wait_s = 5.0
+    pilot, log = pilot_on("n1"), tmp_path / "steps"
+    step = f"trap '' TERM INT HUP; echo >> {log}; while :; do sleep 600; done"
+
+    async def scenario(scheduler: SlurmScheduler) -> None:
+        await scheduler.poll()
+        await scheduler.submit(pilot, "a secret")
+        await until(scheduler, running(pilot))
+        (shown,) = await scheduler.pilots()
+        words = ["srun", f"--jobid={shown.job}", "--overlap", "-n1", "--mem=0", "sh", "-c", step]
+        quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        steps = [subprocess.Popen(words, env=clean.env, **quiet) for _ in range(3)]
+        try:
+            await until(scheduler, lambda snapshot: log.exists() and log.read_text() == "\n" * 3)
+            began = time.monotonic()
+            await scheduler.cancel([pilot])
+            await until(scheduler, lambda snapshot: not snapshot.pilots and why(snapshot)["n1"] == "")
+            assert time.monotonic() - began < kill_wait_s - 1
+        finally:
+            for process in steps:
+                process.kill()
+                process.wait()
+
+    assert "KillWait=5" in clean.plan.conf.read_text()
+    run(schedulers(clean, tmp_path), scenario)

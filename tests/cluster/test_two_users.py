@@ -274,7 +274,7 @@ def test_everything_of_a_trainer_runs_as_its_user(site: Site, users: tuple[str, 
         _, _, agent = site.pilot(user)
         uid = pwd.getpwnam(user).pw_uid
         mine = [pid for pid in pids() if "train.py" in words_of(pid) and is_of(pid, uid)]
-        assert Path(f"/proc/{agent}").stat().st_uid == uid and len(mine) == 1
+        assert f"\nUid:\t{uid}\t{uid}\t" in Path(f"/proc/{agent}/status").read_text() and len(mine) == 1
         assert f"TOKEN={site.name(user)}-token".encode() in read(mine[0], "environ").split(b"\0")
         folder = Path(site.trainer(user)["log_dir"])
         assert folder.is_relative_to(site.home(user)) and folder.stat().st_uid == uid

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.hostile.attacks import attacking
 from tests.support.hostile.world import World
+from tests.support.passing import pass_lingering
 
 GARBAGE = {
     "nothing": b"",
@@ -51,6 +52,17 @@ def test_nothing_that_is_said_to_the_socket_harms_anything(world: World) -> None
     watch.assert_unharmed()
 
 
+def test_connections_that_pass_what_takes_an_hour_to_close_harm_nothing(world: World) -> None:
+    with world.watched() as watch, contextlib.ExitStack() as stack:
+        for at in (world.socket, world.agents_at) * 5:
+            made = stack.enter_context(connection(at))
+            with contextlib.suppress(PermissionError):  # Linux 6.16 and later refuse it
+                for far in pass_lingering(made, 3600):
+                    stack.enter_context(far)
+        watch.until_jobs(4)
+    watch.assert_unharmed()
+
+
 @pytest.mark.parametrize(("idle", "half_open"), [(500, 0), (0, 500), (1000, 200)])
 def test_connections_that_stay_open_harm_nothing(world: World, idle: int, half_open: int) -> None:
     with (
@@ -68,6 +80,12 @@ def test_long_introductions_of_agents_without_a_secret_harm_nothing(world: World
         world.watched() as watch,
         attacking("hellos", by_stranger=True, at=world.agents_at, size=15_000_000, at_once=10),
     ):
+        watch.until_jobs(5)
+    watch.assert_unharmed()
+
+
+def test_clients_that_send_nothing_but_pings_harm_nothing(world: World) -> None:
+    with world.watched() as watch, attacking("pings", by_stranger=True, at=world.agents_at, at_once=20):
         watch.until_jobs(5)
     watch.assert_unharmed()
 

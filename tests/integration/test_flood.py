@@ -71,7 +71,7 @@ LIMIT = 400
 class Service:
     """Answers who asks."""
 
-    answers = Answers(1_000_000, 10.0, lambda bound, by: None)
+    answers = Answers(lambda: 1_000_000, lambda: 10.0, lambda bound, by: None)
 
     def status(self, caller: Any) -> dict[str, Any]:
         return {"user": caller.user}

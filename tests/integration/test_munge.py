@@ -38,7 +38,7 @@ def munge() -> Iterator[Munge]:
 class Echo:
     """A service that says who asked for what."""
 
-    answers = Answers(1_000_000, 10.0, lambda bound, by: None)
+    answers = Answers(lambda: 1_000_000, lambda: 10.0, lambda bound, by: None)
 
     async def trainers(self, caller: Any, *_: int) -> Answer:
         return Answer(json.dumps([caller.user, caller.admin]).encode())

@@ -19,6 +19,7 @@ TOPS = {path.stem for path in ROOT.glob("*.py")} | {path.name for path in ROOT.i
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
+    "yaml_files": {"files", "model"},
     "threads": set(),
     "model": set(),
     "ports": {"errors", "model"},
@@ -33,14 +34,14 @@ ALLOWED: dict[str, set[str]] = {
     "elastic": set(),
     "state_dir": {"errors"},
     "store": {"errors", "model"},
-    "settings": {"errors", "files", "model", "allocate"},
+    "settings": {"errors", "yaml_files", "model", "allocate"},
     "spec": {"errors", "files", "model", "performance"},
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "threads", "wire"},
     "traces": {"errors", "files", "model"},
     "replay": {
         *("errors", "model", "ports", "performance", "allocate", "engine"),
-        *("files", "spec", "settings", "store", "traces"),
+        *("files", "spec", "settings", "store", "traces", "yaml_files"),
     },
     "daemon": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bftrainer.cli.shared.tables import print_json
+from bftrainer.cli.shared.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from bftrainer.replay.calibrate.compare import Comparison, Line
@@ -18,16 +18,17 @@ def show(comparison: Comparison, *, as_json: bool) -> None:
         lines = [_plain(line) for line in comparison.trainers]
         print_json({"total": _plain(comparison.total), "trainers": lines})
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("samples processed", box=None)
-    for column in ("recorded", "predicted", "difference"):
-        table.add_column(column, justify="right")
-    for line in (*comparison.trainers, comparison.total):
-        shown = "" if line.difference is None else f"{line.difference:+.1%}"
-        table.add_row(line.name, f"{line.recorded:,.0f}", f"{line.predicted:,.0f}", shown)
-    Console().print(table)
+    numbers = ("recorded", "predicted", "difference")
+    rows = [
+        (
+            line.name,
+            f"{line.recorded:,.0f}",
+            f"{line.predicted:,.0f}",
+            "" if line.difference is None else f"{line.difference:+.1%}",
+        )
+        for line in (*comparison.trainers, comparison.total)
+    ]
+    print_table(("samples processed", *numbers), rows, numbers=numbers)
 
 
 def refuse_options(**given: object) -> None:

@@ -9,11 +9,12 @@ import click
 
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
 
 if TYPE_CHECKING:
     from bftrainer.traces.logs import Log, LogOptions
 
-log_argument = click.argument("log", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+log_argument = click.argument("log", type=Input())
 
 
 def read_log(path: Path, options: LogOptions) -> Log:

@@ -10,19 +10,19 @@ from typing import Any, TypeVar, cast
 import click
 
 from bftrainer.cli.shared.completion import complete_trainer
+from bftrainer.cli.shared.types import Input, TrainerName
 from bftrainer.errors import BftrainerError
 from bftrainer.settings.setting import choices_of, facts
 from bftrainer.settings.values import Settings
 
 ODD_ANSWER = (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError, RecursionError)
 """What an answer of another form is noticed by."""
+ITS_FOLDER = "Ask the daemon with this folder.  [default: the daemon that the settings name]"
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-config_option = click.option(
-    "--config", type=click.Path(path_type=Path, dir_okay=False), help="File with settings (YAML)."
-)
-trainer_argument = click.argument("trainer", shell_complete=complete_trainer)
+config_option = click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
+trainer_argument = click.argument("trainer", type=TrainerName(), shell_complete=complete_trainer)
 
 
 def setting_options(*names: str) -> Callable[[F], F]:
@@ -37,7 +37,8 @@ def setting_options(*names: str) -> Callable[[F], F]:
     return decorate
 
 
-def _setting_option(name: str) -> Callable[[F], F]:
+def _setting_option(name: str, help_: str = "") -> Callable[[F], F]:
+    """The option of a setting, with the setting's own help and default, or with `help_`."""
     field, setting = Settings.model_fields[name], facts(Settings)[name]
     shown = field.get_default(call_default_factory=True, validated_data={})
     if shown is None:
@@ -45,13 +46,14 @@ def _setting_option(name: str) -> Callable[[F], F]:
     if isinstance(shown, Path):
         shown = str(shown).replace(str(Path.home()), "~", 1)
     choices = choices_of(field, setting)
+    default = f"  [default: {shown}]" if str(shown) else ""
     return click.option(
         f"--{name.removesuffix('_s').replace('_', '-')}",
         name,
         default=None,
         type=click.Choice(choices) if choices else None,
         metavar=None if choices else "SECONDS" if setting.unit == "s" else name.upper(),
-        help=f"{setting.help[:1].upper()}{setting.help[1:]}.  [default: {shown}]",
+        help=help_ or f"{setting.help[:1].upper()}{setting.help[1:]}.{default}",
     )
 
 
@@ -74,4 +76,4 @@ def client_options(command: F) -> F:
                 f"({type(error).__name__}: {str(error)[:100]}); bftrainer --debug shows where"
             ) from error
 
-    return json_option(setting_options("state_dir")(cast(F, run)))
+    return json_option(config_option(_setting_option("state_dir", ITS_FOLDER)(cast(F, run))))

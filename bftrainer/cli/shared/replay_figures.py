@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bftrainer.cli.shared.tables import print_table
+
 LABELS = {
     "efficiency_u": "efficiency U",
     "linear_efficiency": "linear efficiency E",
@@ -35,16 +37,10 @@ LABELS = {
 
 def print_figures(figures: dict[str, Any]) -> None:
     """Print the figures that have a value, and the mean runtime of each model's trainers."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False)
-    for key, label in LABELS.items():
-        if figures[key] is not None:
-            table.add_row(label, _shown(figures[key]))
-    for model, hours in figures["runtime_by_model_h"].items():
-        table.add_row(f"mean runtime of {model} (h)", _shown(hours))
-    Console().print(table)
+    rows = [(label, _shown(figures[key])) for key, label in LABELS.items() if figures[key] is not None]
+    by_model = figures["runtime_by_model_h"].items()
+    rows += [(f"mean runtime of {model} (h)", _shown(hours)) for model, hours in by_model]
+    print_table(("", ""), rows)
 
 
 def _shown(value: Any) -> str:

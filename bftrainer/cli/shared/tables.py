@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from bftrainer.cli.shared.terminal import printable, say
@@ -28,8 +28,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "") -> None:
-    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead.
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    empty: str = "",
+    *,
+    numbers: Collection[str] = (),
+) -> None:
+    """Print a plain table, without a header if all columns are ""; without rows, print `empty` instead. The
+    columns of `numbers` stand to the right.
 
     Control characters in cells are escaped; a cell of several lines is a list. Where the terminal is narrow,
     texts are folded, and numbers and single short words stay whole.
@@ -47,7 +54,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
     for i, column in enumerate(columns):
         longest = max((len(line) for row in cells for line in row[i].split("\n")), default=0)
         least = max(len(column), longest if longest <= SHORT else FOLDED)
-        table.add_column(column, overflow="fold", no_wrap=longest <= SHORT, min_width=least)
+        table.add_column(
+            column,
+            overflow="fold",
+            no_wrap=longest <= SHORT,
+            min_width=least,
+            justify="right" if column in numbers else "left",
+        )
         needed += least
     for row in cells:
         table.add_row(*map(Text, row))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+
+TRAINER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 def parse_utc(text: str | None) -> float | None:
@@ -46,6 +49,33 @@ class Positive(Finite):
         super().__init__(min=least, min_open=not least, max=most)
 
 
+class Input(click.Path):
+    """A file to read, or with `dir_okay` a folder; it must exist."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = False, exists: bool = True) -> None:
+        super().__init__(path_type=Path, exists=exists, file_okay=file_okay, dir_okay=dir_okay)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; refuse one that cannot be read, as click does, or that no file can have."""
+        try:
+            return super().convert(value, param, ctx)
+        except ValueError as error:  # such as a NUL
+            self.fail(f"{value!r} is no name of a file: {error}", param, ctx)
+
+
+class TrainerName(click.ParamType[str]):
+    """A trainer's name or number: what a spec allows as a name, and not another part of the API's paths."""
+
+    name = "trainer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name; refuse what none can be."""
+        if not TRAINER.fullmatch(str(value)):
+            quoted = ascii(value)[:100]
+            self.fail(f"{quoted} is no trainer's name or number; bftrainer list shows them", param, ctx)
+        return str(value)
+
+
 class Output(click.Path):
     """A file to write, or a folder with `file_okay=False`; the folder above it must exist.
 
@@ -58,7 +88,10 @@ class Output(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; refuse one that cannot be written, before the command does its work."""
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        try:
+            path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        except ValueError as error:  # such as a NUL
+            self.fail(f"{value!r} is no name of a file: {error}", param, ctx)
         if not os.path.isdir(path.parent):  # noqa: PTH112  Path.is_dir raises where the user may not read
             self.fail(f"{path}: there is no folder {path.parent}; make it first", param, ctx)
         if not os.path.lexists(path) and not os.access(path.parent, os.W_OK):

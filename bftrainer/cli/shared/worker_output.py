@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import open_regular
 
 MAX_BYTES = 256 * 1024
 """At most so much of a file is read at a time."""
@@ -39,7 +40,10 @@ def added(folder: Path, ends: Mapping[str, int], node: str | None = None) -> dic
 
 
 def _last(path: Path, lines: int) -> Part:
-    start = max(0, path.stat().st_size - MAX_BYTES)
+    try:
+        start = max(0, path.stat().st_size - MAX_BYTES)
+    except OSError:  # told by _read
+        start = 0
     data = _read(path, start)
     tail = b"".join(data.splitlines(keepends=True)[-lines:])
     return Part(tail.decode(errors="replace"), start + len(data))
@@ -47,17 +51,20 @@ def _last(path: Path, lines: int) -> Part:
 
 def _added(path: Path, start: int) -> Part:
     data = _read(path, start)
-    data = data[: data.rfind(b"\n") + 1]
+    if b"\n" in data or len(data) < MAX_BYTES:  # else a line that is too long to wait for its end
+        data = data[: data.rfind(b"\n") + 1]
     return Part(data.decode(errors="replace"), start + len(data))
 
 
 def _read(path: Path, start: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(start)
             return file.read(MAX_BYTES)
-    except PermissionError as error:
-        raise BftrainerError(_refused(path)) from error
+    except FileNotFoundError:  # the trainer's folder has just been removed
+        return b""
+    except OSError as error:
+        raise BftrainerError(_refused(path, error)) from error
 
 
 def _files(folder: Path, node: str | None) -> dict[str, Path]:
@@ -65,10 +72,12 @@ def _files(folder: Path, node: str | None) -> dict[str, Path]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".log" and path.is_file())
     except FileNotFoundError:
         return {}
-    except PermissionError as error:
-        raise BftrainerError(_refused(folder)) from error
+    except (OSError, ValueError) as error:  # ValueError: no name of a folder
+        raise BftrainerError(_refused(folder, error)) from error
     return {path.stem: path for path in paths if node in (None, path.stem)}
 
 
-def _refused(path: Path) -> str:
+def _refused(path: Path, error: Exception) -> str:
+    if not isinstance(error, PermissionError):
+        return f"{path}: {getattr(error, 'strerror', None) or error}"
     return f"{path}: it is not yours to read; logs belong to the user who submitted the trainer"

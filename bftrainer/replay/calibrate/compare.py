@@ -54,7 +54,7 @@ def compare(history: History, progress: Progress = lambda now: None) -> Comparis
         Line(
             name=submission.spec.name,
             recorded=fitted.processed,
-            predicted=result.trainers[id_].samples + result.trainers[id_].repeated,
+            predicted=_samples(result, id_),
         )
         for id_, (submission, fitted) in enumerate(pairs, start=1)
     )
@@ -64,3 +64,9 @@ def compare(history: History, progress: Progress = lambda now: None) -> Comparis
         predicted=sum(line.predicted for line in lines),
     )
     return Comparison(trainers=lines, total=total, result=result)
+
+
+def _samples(result: Result, id_: int) -> float:
+    """What a trainer processed in the replay; nothing if it was submitted at its very end."""
+    trainer = result.trainers.get(id_)
+    return 0.0 if trainer is None else trainer.samples + trainer.repeated

@@ -8,6 +8,7 @@ like is fitted, see `fit`. Not taken over: workers that died though their node s
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +30,19 @@ from bftrainer.store.sql import SqlStore
 
 DATABASE = "bftrainer.db"
 MAGIC = b"SQLite format 3\0"
+DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What values are noticed by that no daemon would have recorded."""
+QUOTED = 200
+MOST_S = 1e11
+"""No moment is further from 1970."""
 
 
 class HistoryError(BftrainerError, ValueError):
     """A history that cannot be replayed. The message names the file and what to do."""
+
+
+class NothingToReplayError(Exception):
+    """A record without anything to replay; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +90,13 @@ def load(path: Path) -> History:
     store = SqlStore(path)
     try:
         return _read(store)
-    except ValueError as error:
+    except NothingToReplayError as error:
         raise HistoryError(f"{path}: {error}") from error
+    except DAMAGED as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:QUOTED]
+        raise HistoryError(
+            f"{path}: what it recorded cannot be replayed: it is damaged, or of another version ({said})"
+        ) from error
     finally:
         store.close()
 
@@ -90,7 +105,8 @@ def _read(store: Store) -> History:
     """The history in a store.
 
     Raises:
-        ValueError: there is none, or its settings are impossible.
+        NothingToReplayError: there is none.
+        DAMAGED: it holds what no daemon would have recorded, such as impossible settings.
     """
     runs = json.loads(store.get("runs") or "[]")
     events = store.rows("events", None)
@@ -99,21 +115,54 @@ def _read(store: Store) -> History:
     every = store.trainers()
     trainers = trainers_since(events[0]["time"], every, reports) if pruned else every
     if not runs or not events or not trainers:
-        raise ValueError("no run of a daemon with trainers is recorded in it; submit some and try again")
+        raise NothingToReplayError(
+            "no run of a daemon with trainers is recorded in it; submit some and try again"
+        )
+    pauses = store.rows("pauses", None)
+    _check_times(*(row["time"] for row in (*events, *reports, *pauses)), *_times_of(trainers))
     begins = [float(run["begin"]) for run in runs]
     drains = frozenset(row["time"] for row in events if row["kind"] == "Drain")
     last = max(row["time"] for row in (*events, *reports))
     end = max(drains) if drains and max(drains) > begins[-1] else last
+    if events[0]["time"] > end:
+        raise ValueError("its end lies before its begin")
     numbers = {trainer.id: number for number, trainer in enumerate(trainers, start=1)}
     return History(
         begin=events[0]["time"],
         end=end,
         settings=Settings.model_validate(runs[-1]["settings"]).engine,
-        changes=(*_changes(events, begins, numbers), *_ends(trainers, numbers)),
+        changes=(*_changes(_after_submission(events, trainers), begins, numbers), *_ends(trainers, numbers)),
         submissions=tuple(Submission(trainer.submitted_at, trainer.spec) for trainer in trainers),
-        fitted=tuple(fit(trainers, events, store.rows("pauses", None), reports, end)),
+        fitted=tuple(fit(trainers, events, pauses, reports, end)),
         drains=drains,
     )
+
+
+def _times_of(trainers: Sequence[StoredTrainer]) -> Iterator[float]:
+    for trainer in trainers:
+        yield trainer.submitted_at
+        yield trainer.submitted_at if trainer.ended_at is None else trainer.ended_at
+
+
+def _check_times(*times: float) -> None:
+    """See that all are moments.
+
+    Raises:
+        ValueError: one is none.
+    """
+    for time in times:
+        if not (isinstance(time, float | int) and abs(time) <= MOST_S):
+            raise ValueError(f"{ascii(time)[:40]} is no time in seconds since 1970")
+
+
+def _after_submission(events: Sequence[Row], trainers: Sequence[StoredTrainer]) -> list[Row]:
+    """The events without measurements of trainers before their submission: the clock was put back."""
+    since = {trainer.id: trainer.submitted_at for trainer in trainers}
+    return [
+        row
+        for row in events
+        if row["kind"] != "Measured" or row["time"] >= since.get(row["trainer"], math.inf)
+    ]
 
 
 def _changes(events: Sequence[Row], begins: Sequence[float], numbers: dict[int, int]) -> Iterator[Event]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +13,10 @@ import numpy as np
 
 from bftrainer.errors import BftrainerError
 from bftrainer.files import open_regular
-from bftrainer.performance.curve import Floats
-from bftrainer.replay.record.data import Decisions, Moments, ReportData, Stays, TrainerRow, Window
+from bftrainer.replay.record.checked import FORMAT, checked
+from bftrainer.replay.record.data import ReportData
 from bftrainer.traces.whole_file import whole_file
 
-FORMAT = "bftrainer replay 1"
 SUFFIX = ".json.gz"
 MOST_BYTES = 1_000_000_000
 """A record has no more, unpacked."""
@@ -56,19 +54,8 @@ def read(path: Path) -> ReportData:
             text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise ValueError(f"unpacked more than {MOST_BYTES:,} bytes")
-        plain = json.loads(text)
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-            raise ValueError("another format")
-        return ReportData(
-            nodes=tuple(plain["nodes"]),
-            moments=Moments(**_arrays(plain["moments"])),
-            decisions=Decisions(**_arrays(plain["decisions"])),
-            stays=Stays(**_arrays(plain["stays"])),
-            trainers=tuple(TrainerRow(**row) for row in plain["trainers"]),
-            windows=tuple(Window(**row) for row in plain["windows"]),
-            **{name: plain[name] for name in ("name", "begin", "end", "parameters", "figures")},
-        )
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, RecursionError) as error:
+        return checked(json.loads(text))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise ReportDataError(
             f"{path}: no record of a replay ({error}); write one with bftrainer replay --out NAME{SUFFIX}"
         ) from error
@@ -98,7 +85,3 @@ def _columns(table: NamedTuple) -> dict[str, list[float]]:
         name: [int(x) if x.is_integer() else x for x in np.round(column, 3).tolist()]
         for name, column in zip(table._fields, table, strict=True)
     }
-
-
-def _arrays(plain: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
-    return {name: np.array(column, dtype=float) for name, column in plain.items()}

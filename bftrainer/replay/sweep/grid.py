@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bftrainer import __version__
-from bftrainer.files import read_text
+from bftrainer.model.text import shown
 from bftrainer.replay import scenario
 from bftrainer.replay.inputs import stamp
 from bftrainer.replay.scenario import Scenario
 from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.settings.values import Settings
+from bftrainer.yaml_files import YamlFileError, read_yaml
 
 MOST_KB = 1000
+MOST_RUNS = 100_000
+"""A sweep has no more; a short file can describe any number."""
+REPORT_EVERY = 100
+QUOTED = 80
+"""So many characters of a value are repeated."""
 FILES = ("log", "workload", "curves")
 PARTS = ("base", "grid", "runs")
 Values = dict[str, Any]
@@ -41,27 +46,41 @@ class SweepRun:
     differs: Mapping[str, str]
 
 
-def read(path: Path, settings: Settings | None = None, files: Path | None = None) -> list[SweepRun]:
+def read(
+    path: Path,
+    settings: Settings | None = None,
+    files: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[SweepRun]:
     """The runs that a YAML file describes, each once.
 
     `base` has parameters (see `scenario`) of all runs; `grid` has lists of values, and every combination
     of these is a run; `runs` lists further runs by what differs from the base. Paths of files begin in
     the folder `files`, or beside the YAML file. `settings` hold for what the file leaves open.
+    `progress` takes how many are read, and of how many.
 
     Raises:
-        SweepError, ScenarioError: unreadable, not such a description, or a file in it does not exist.
+        SweepError, ScenarioError: unreadable, not such a description, too many runs, or a file in it does not
+            exist.
     """
     try:
-        plain = yaml.safe_load(read_text(path, MOST_KB))
-    except RecursionError:
-        raise SweepError(f"{path}: nested too deeply") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no text, or a date that there is not
-        raise SweepError(f"{path}: {error}") from error
+        plain = read_yaml(path, MOST_KB)
+    except YamlFileError as error:
+        raise SweepError(str(error)) from error
     base, grid, runs = _parts(plain, path)
+    asked = math.prod(map(len, grid.values())) + len(runs)
+    if asked > MOST_RUNS:
+        sizes = " x ".join(f"{len(values):,} {name}" for name, values in grid.items())
+        raise SweepError(
+            f"{path}: {asked:,} runs ({sizes}; {len(runs):,} in runs), at most {MOST_RUNS:,}: leave out "
+            "values, or make several sweeps of it"
+        )
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     chosen = [*(points if grid or not runs else []), *runs]
     found: dict[str, SweepRun] = {}
-    for overrides in chosen:
+    for number, overrides in enumerate(chosen):
+        if number % REPORT_EVERY == 0:
+            progress(number, len(chosen))
         run = _run(path, base, overrides, settings, files or path.parent)
         found.setdefault(run.key, run)
     return list(found.values())
@@ -78,8 +97,10 @@ def _run(path: Path, base: Values, overrides: Values, settings: Settings | None,
     what = scenario.of(values, settings, f"{path}: {label}" if label else str(path))
     for name in FILES:
         file = getattr(what, name)
-        if file is not None and not file.is_file():
-            raise SweepError(f"{path}: {name}: {file}: there is no such file; paths begin in {folder}")
+        if file is not None and not _is_file(file):
+            raise SweepError(
+                f"{path}: {name}: {str(file)[:QUOTED]}: there is no such file; paths begin in {folder}"
+            )
     return SweepRun(_key(what), label or path.stem, what, differs)
 
 
@@ -89,7 +110,7 @@ def _parts(plain: object, path: Path) -> tuple[Values, dict[str, list[Any]], lis
         raise SweepError(f"{path}: expected the parts {', '.join(PARTS)}, got {type(plain).__name__}")
     for part in plain:
         if part not in PARTS:
-            raise SweepError(f"{path}: unknown part {part!r}; there are: {', '.join(PARTS)}")
+            raise SweepError(f"{path}: unknown part {repr(part)[:QUOTED]}; there are: {', '.join(PARTS)}")
     base, grid, runs = plain.get("base") or {}, plain.get("grid") or {}, plain.get("runs") or []
     if not isinstance(base, dict) or not isinstance(grid, dict):
         raise SweepError(f"{path}: base and grid must be lines of 'parameter: value'")
@@ -99,12 +120,21 @@ def _parts(plain: object, path: Path) -> tuple[Values, dict[str, list[Any]], lis
         scenario.check(names, f"{path}: {where}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise SweepError(f"{path}: grid: {name}: {values!r} is no list of values such as [1, 2]")
+            raise SweepError(
+                f"{path}: grid: {name}: {repr(values)[:QUOTED]} is no list of values such as [1, 2]"
+            )
     return base, grid, runs
 
 
 def _short(value: object) -> str:
-    return value.name if isinstance(value, Path) else str(value)
+    return shown(value.name if isinstance(value, Path) else str(value))[:QUOTED]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file system takes
+        return False
 
 
 def _key(what: Scenario) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from bftrainer.model.text import shown
 from bftrainer.replay.sweep.errors import SweepError
 from bftrainer.replay.sweep.execute import Row
 from bftrainer.traces.whole_file import whole_file
@@ -22,11 +24,12 @@ class Results:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(folder / "results.sqlite", timeout=60)
             self._db.execute("CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, name, error)")
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: no name of a folder
             raise SweepError(f"{folder}: {error}; choose another folder with --out") from error
 
     def close(self) -> None:
@@ -35,7 +38,8 @@ class Results:
 
     def finished(self) -> set[str]:
         """The keys of the runs that did not fail."""
-        return {key for (key,) in self._db.execute("SELECT key FROM runs WHERE error IS NULL")}
+        with self._told():
+            return {key for (key,) in self._db.execute("SELECT key FROM runs WHERE error IS NULL")}
 
     def add(self, row: Row) -> None:
         """Store a row, in place of one that the run had before.
@@ -43,23 +47,37 @@ class Results:
         Raises:
             SweepError: it cannot be stored.
         """
-        try:
-            with self._db:
-                known = {column for _, column, *_ in self._db.execute("PRAGMA table_info(runs)")}
-                for name in (name for name in row if name not in known):
-                    self._db.execute(f"ALTER TABLE runs ADD COLUMN {_quoted(name)}")
-                names = ", ".join(map(_quoted, row))
-                marks = ", ".join("?" * len(row))
-                self._db.execute(f"REPLACE INTO runs ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
-        except sqlite3.Error as error:
-            raise SweepError(f"the results cannot be stored: {error}") from error
+        row = {shown(name): _storable(value) for name, value in row.items()}
+        with self._told(), self._db:
+            known = {column for _, column, *_ in self._db.execute("PRAGMA table_info(runs)")}
+            for name in (name for name in row if name not in known):
+                self._db.execute(f"ALTER TABLE runs ADD COLUMN {_quoted(name)}")
+            names = ", ".join(map(_quoted, row))
+            marks = ", ".join("?" * len(row))
+            self._db.execute(f"REPLACE INTO runs ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
 
     def rows(self, keys: Iterable[str]) -> list[Row]:
         """The rows of these runs, as far as they ended; a column that a row does not have is None."""
-        cursor = self._db.execute("SELECT * FROM runs")
-        names = [column[0] for column in cursor.description]
-        found = {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
+        with self._told():
+            cursor = self._db.execute("SELECT * FROM runs")
+            names = [column[0] for column in cursor.description]
+            found = {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
         return [found[key] for key in keys if key in found]
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise `SweepError` for what the database refuses."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise SweepError(
+                f"{self._folder}: results.sqlite cannot be read or written: {error}; choose another folder "
+                "with --out"
+            ) from error
+
+
+def _storable(value: object) -> object:
+    return shown(value) if isinstance(value, str) else value
 
 
 def _quoted(name: str) -> str:

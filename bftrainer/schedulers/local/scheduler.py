@@ -33,6 +33,8 @@ AGENT = "bftrainer.agent"
 MAX_PASSES = 20
 RETRY_S = 0.1
 """When pilots that could not be killed are tried again."""
+MAX_READ = 64 * 1024
+"""A command line can be a mapping of gigabytes."""
 SETTLED_S = 10.0
 """For so long after our start, a pilot that an earlier daemon had just started may not have its name yet."""
 
@@ -192,12 +194,15 @@ class LocalScheduler:
         return sorted({**self._inherited, **children}.items())
 
     def _pilot(self, pid: int) -> Pilot | None:
-        """The pilot of ours that a process is."""
+        """The pilot of ours that a process is. Others' processes may be called as they like."""
+        if not _is_own(pid):
+            return None
         words = (_read(pid, "cmdline") or "").split("\0")
         if AGENT not in words or self._agents_at not in words or not Path(words[0]).name.startswith("python"):
             return None
         option = dict(pairwise(words))
-        return Pilot(tag=option["--tag"], node=option["--node"])
+        tag, node = option.get("--tag"), option.get("--node")
+        return Pilot(tag=tag, node=node) if tag and node in self._nodes else None
 
     def _reap(self) -> None:
         self._children = [entry for entry in self._children if entry[0].poll() is None]
@@ -211,14 +216,26 @@ def _pids() -> list[int]:
         raise SchedulerError(f"cannot list processes: {error.strerror}") from error
 
 
+def _is_own(pid: int) -> bool:
+    """Whether a process is of our user, which may hide what is its own: then the folder is root's."""
+    try:
+        owner = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return False
+    own = os.geteuid()
+    return owner == own or (owner == 0 and f"\nUid:\t{own}\t" in (_read(pid, "status") or ""))
+
+
 def _read(pid: int, file: str) -> str | None:
-    """A file of a process in /proc; None if the process has ended, or is hidden from us.
+    """The first `MAX_READ` bytes of a file of a process in /proc; None if the process has ended, or is hidden
+    from us.
 
     Raises:
         SchedulerError: it cannot be read now, as when no descriptor is left; the process may be there.
     """
     try:
-        return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace")
+        with Path(f"/proc/{pid}/{file}").open("rb", buffering=0) as opened:
+            return (opened.read(MAX_READ) or b"").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     except OSError as error:

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
+from bftrainer.files import read_text
 
 UNKNOWN = "INSTANCE"
 """Stands for the word where only the daemon knows it, or there is none yet."""
@@ -21,13 +22,16 @@ def instance(state_dir: Path, *, create: bool) -> str:
     """
     path = state_dir / "instance"
     try:
-        if re.fullmatch(r"[0-9a-f]{8}", found := path.read_text(encoding="ascii").strip()):
+        if re.fullmatch(r"[0-9a-f]{8}", found := read_text(path, most_kb=1).strip()):
             return found  # a full disk may have left only a part of it
-    except FileNotFoundError:
+    except (FileNotFoundError, UnicodeDecodeError):
         pass
     except PermissionError as error:
         if create:
             raise BftrainerError(f"{path}: {error.strerror}; it is another user's daemon's") from error
+    except OSError as error:
+        if create:
+            raise BftrainerError(f"{path}: {error.strerror or error}; remove it") from error
     if not create:
         return UNKNOWN
     made = secrets.token_hex(4)

@@ -12,7 +12,15 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.schedulers.slurm import private
 from bftrainer.schedulers.slurm.command import environment, run
-from bftrainer.schedulers.slurm.partitions import Shown, named, of_config, of_lines, partition_findings
+from bftrainer.schedulers.slurm.partitions import (
+    Shown,
+    named,
+    number,
+    of_config,
+    of_lines,
+    partition_findings,
+)
+from bftrainer.schedulers.slurm.processes import process_findings
 from bftrainer.settings.values import Settings
 
 AHEAD_S = 5.0
@@ -41,6 +49,7 @@ async def check(settings: Settings) -> list[Finding]:
         *partition_findings(settings, known, partitions),
         *hook_findings(known),
         *config_findings(known),
+        *process_findings(known),
         private_finding(config, os.geteuid()),
         *await _ending(settings, config),
         clock_finding(config, time.time()),
@@ -74,13 +83,13 @@ def hook_findings(config: Shown) -> list[Finding]:
 def config_findings(config: Shown) -> list[Finding]:
     """Settings of Slurm that cost main jobs time, or nodes power. Pure."""
     found = []
-    if (seconds := _number(config, "CompleteWait")) > 0:
+    if (seconds := number(config, "CompleteWait")) > 0:
         said = f"CompleteWait={seconds:.0f}: Slurm starts no job for up to {seconds:.0f} s while another ends"
         found.append(
             warning("slurm CompleteWait", said, "set it to 0 where main jobs should not wait for pilots")
         )
-    if named(config.get("SuspendProgram")) and _number(config, "SuspendTime") > 0:
-        said = f"nodes are powered down after {_number(config, 'SuspendTime'):.0f} s without a job"
+    if named(config.get("SuspendProgram")) and number(config, "SuspendTime") > 0:
+        said = f"nodes are powered down after {number(config, 'SuspendTime'):.0f} s without a job"
         found.append(
             warning(
                 "slurm power saving",
@@ -167,9 +176,3 @@ async def _reservations(settings: Settings) -> Sequence[Finding]:
         return [ok("slurm reservations", "none")]
     said = ", ".join(f"{name} on {row.get('Nodes', '?')}" for name, row in shown.items())
     return [ok("slurm reservations", f"{said}; pilots leave these nodes in time")]
-
-
-def _number(config: Shown, name: str) -> float:
-    """The number at the beginning of a value such as `30 sec`; 0 where there is none."""
-    word = config.get(name, "").split(" ")[0]
-    return float(word) if word.isdecimal() else 0.0

@@ -10,8 +10,9 @@ a job to start: where they are ours, exactly these are claimed. And a claim that
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import Claims, Rooms, Walk
@@ -20,6 +21,11 @@ DEPTH = 500
 """So many jobs of one user are tried: as many as Slurm's backfill looks at by default (bf_max_job_test)."""
 MOST_JOBS = 5000
 """So many jobs are tried at one poll, of all users."""
+WALK_S = 1.0
+"""So much of our time the jobs of all users take at one poll. One user's take half at most of what the others
+before have left: users can make jobs that take long, and the main jobs of all wait for the answer."""
+LEAST_S = 0.005
+"""Every user has as much."""
 WAITING = (
     "None",
     "Priority",
@@ -86,16 +92,24 @@ def claims(
     rooms: Rooms,
     now: float,
     ready: Mapping[str, float] | None = None,
+    clock: Callable[[], float] = time.thread_time,
 ) -> Claims:
     """Which of `jobs`, main jobs that may start, could, and where; they are tried in their order. `ready`
-    says since when jobs have had all nodes that they need, as far as we know."""
+    says since when jobs have had all nodes that they need, as far as we know. A user whose jobs have taken
+    too much time on the `clock` has the rest tried at a later poll."""
     walk = Walk(nodes, partitions, rooms, now, ready or {})
     tried: Counter[str] = Counter()
-    left = MOST_JOBS
+    spent: defaultdict[str, float] = defaultdict(float)
+    left, began, last, user = MOST_JOBS, clock(), clock(), ""
     for job in jobs:
-        if tried[job.user] >= DEPTH or walk.in_vain(job):
+        moment = clock()
+        spent[user] += moment - last
+        last, user = moment, job.user
+        if spent[user] > max(LEAST_S, (WALK_S - (moment - began)) / 2):
             continue
-        tried[job.user] += 1
+        if tried[user] >= DEPTH or walk.in_vain(job):
+            continue
+        tried[user] += 1
         left -= 1
         placeable = waits_for_nodes(job, now, rooms.flexible)
         done = walk.start_many(job) if placeable and job.tasks > 1 else 0

@@ -1,8 +1,12 @@
 """How jobs of Slurm are ended: at once, and although their users may do to our commands what they like.
 
 `scancel` alone leaves a job's processes Slurm's KillWait to end (30 s, if the site has not changed it), and a
-user can stop its own processes. A job whose batch script was sent SIGKILL before does not wait. That order
+user can stop its own processes. A job whose processes were sent SIGKILL before does not wait. That order
 matters: to a job that is ending already Slurm passes no signal on.
+
+Users may start steps in their jobs (`srun --jobid`). These are killed first, by the signal with which Slurm
+itself aborts steps: `--signal=KILL` would cancel the job, and leave its steps the KillWait. A step that comes
+between that and the job's end can still ignore SIGTERM: it takes a user that starts steps all the time.
 
 A command that runs as a user can be killed and stopped by that user, so it is tried again, and next to one
 that hangs. What Slurm lets our own account end, our own account ends: no user can reach that command.
@@ -17,6 +21,8 @@ from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.shared.command import Output
 from bftrainer.schedulers.slurm.command import reason
 
+STEPS = ("scancel", "--signal=997")
+"""Slurm's SIG_ABORT, to all steps but the batch script. Not by name: scancel knows none for it."""
 AT_ONCE = ("scancel", "--batch", "--signal=KILL")
 TRIES = 5
 """So often a command that a signal has ended is tried again at once."""
@@ -98,9 +104,10 @@ class Ending:
         """Kill the jobs, then have Slurm count them as cancelled, however that came out: jobs that wait or
         are gone cannot be killed."""
         names = sorted(jobs)
-        killed = await self._run(self._as_user(user, [*AT_ONCE, *names]))
-        if _killed(killed) and not last:
-            return killed  # after a plain scancel it could no longer be done
+        for words in (STEPS, AT_ONCE):
+            killed = await self._run(self._as_user(user, [*words, *names]))
+            if _killed(killed) and not last:
+                return killed  # after what follows it could no longer be done
         return await self._run(self._as_user(user, ["scancel", *names]))
 
 

@@ -19,6 +19,7 @@ class Fit:
         for name, row in nodes.items():
             self._alike[row.partitions, row.features, row.cpus, row.memory_mb, row.gpus].add(name)
         self._known: dict[object, frozenset[str]] = {}
+        self._together: dict[tuple[object, ...], frozenset[str]] = {}
 
     def nodes(self, job: JobRow, features: Features) -> frozenset[str]:
         """Those that have what a job needs, with one of these sets of features."""
@@ -39,14 +40,18 @@ class Fit:
         found = self._known.get(key)
         if found is None:
             up = {name for name in partitions if name in self._partitions and self._partitions[name].up}
-            alike = (
-                rows
-                for rows in self._alike.values()
+            alike = tuple(
+                kind
+                for kind, rows in self._alike.items()
                 if not up.isdisjoint((row := self._nodes[next(iter(rows))]).partitions)
                 and any(alternative <= set(row.features) for alternative in features)
                 and row.cpus >= cpus
                 and row.memory_mb >= memory_mb
                 and row.gpus >= gpus
             )
-            found = self._known[key] = frozenset().union(*alike)
+            if (
+                alike not in self._together
+            ):  # thousands of jobs may ask for what differs and mean the same nodes
+                self._together[alike] = frozenset().union(*(self._alike[kind] for kind in alike))
+            found = self._known[key] = self._together[alike]
         return found

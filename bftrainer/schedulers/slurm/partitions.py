@@ -31,6 +31,12 @@ def named(value: str | None) -> bool:
     return value is not None and value not in NOTHING
 
 
+def number(config: Shown, name: str) -> float:
+    """The number at the beginning of a value such as `30 sec`; 0 where there is none."""
+    word = config.get(name, "").split(" ")[0]
+    return float(word) if word.isdecimal() else 0.0
+
+
 def partition_findings(settings: Settings, config: Shown, partitions: Mapping[str, Shown]) -> list[Finding]:
     """Whether pilots have a partition, whether main jobs go before them, and what their jobs may use."""
     name = settings.slurm_partition or next(

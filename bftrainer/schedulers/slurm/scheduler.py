@@ -22,11 +22,12 @@ from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
-from bftrainer.schedulers.slurm import command, private, text
+from bftrainer.schedulers.slurm import command, private, processes, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
 from bftrainer.schedulers.slurm.ending import HELD_UP, Ending
+from bftrainer.schedulers.slurm.partitions import of_config
 from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
@@ -91,6 +92,7 @@ class SlurmScheduler:
         )
         self._ending = Ending(self._run, self._as)
         self._warned = False
+        self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
@@ -109,7 +111,7 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(reason(shown, str(error))) from error
         # nodes first: a job that starts in between is seen twice, never not at all
-        jobs, asked_s = await self._queue()
+        jobs, asked = await self._queue()
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
         lapsed = self._patience.lapsed(now)
         ready = {job: since + behind_s for job, since in self._patience.ready.items()}
@@ -124,7 +126,7 @@ class SlurmScheduler:
         view = view.shifted(-behind_s)
         self._remember(view)
         self._sees_all = True
-        return replace(view.snapshot, asked_s=shown.took_s + asked_s)
+        return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked))
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
@@ -239,6 +241,9 @@ class SlurmScheduler:
         except TextError as error:
             raise SchedulerError(reason(done, str(error))) from error
         self._ending.own = private.is_slurms_own(done.out, os.geteuid())
+        if (lax := processes.outliving(of_config(done.out))) != self._lax:
+            self._lax = lax
+            log.warning("%s", lax or f"ProctrackType is {processes.CGROUP} now")
         if not hidden:
             if self._job.exec_prefix and not self._ending.own:  # no poll waits for slurmdbd
                 self._learns = asyncio.create_task(self._learn())
@@ -259,26 +264,21 @@ class SlurmScheduler:
             return ""
         return asked.words if asked.err.strip() else " "
 
-    async def _queue(self) -> tuple[tuple[JobRow, ...], float]:
-        """The jobs, and for how long Slurm worked for that."""
+    async def _queue(self) -> tuple[tuple[JobRow, ...], Output]:
+        """The jobs, and what squeue printed."""
         mark = secrets.token_hex(8)
         environ = {**self._environ, "SQUEUE_FORMAT": text.squeue_format(mark)}
         words = ["squeue", "-h", "-a", f"--sort={text.ORDER}"]
         done = await command.run(words, environ, self._timeout_s, most_bytes=self._most_bytes)
         if done.code != 0 and not done.cut:
             raise SchedulerError(reason(done, "squeue failed"))
-        if done.cut:
-            log.warning(
-                "squeue printed more than %d MB (max_squeue_mb): the jobs of lowest priority are not seen",
-                self._most_bytes // 1_000_000,
-            )
         try:
             jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, slurm_pilot.PREFIX))
         except TextError as error:
             raise SchedulerError(str(error)) from error
         for line in odd:
             log.debug("squeue: a job that cannot be read: %s", line)
-        return jobs, done.took_s
+        return jobs, done
 
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)
@@ -305,3 +305,14 @@ def names_of_here() -> frozenset[str]:
     """The names of this machine."""
     name = socket.gethostname()
     return frozenset({name, name.partition(".")[0]})
+
+
+def unseen(queue: Output) -> str:
+    """What squeue printed beyond our bound, and what to do; "" if nothing."""
+    if not queue.cut:
+        return ""
+    return (
+        f"squeue prints more than {len(queue.raw) // 1_000_000} MB (max_squeue_mb): waiting main jobs of the "
+        "lowest priorities are not seen, and no node is given back for them; raise max_squeue_mb, or let "
+        "users have fewer jobs in the queue (MaxSubmitJobs, MaxJobCount)"
+    )

@@ -119,11 +119,11 @@ def expand(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)  # each may have all nodes of the machine
 def names(text: str) -> frozenset[str] | None:
     """The nodes of a list that a user wrote; None if it cannot be read."""
     try:
-        return frozenset(expand(text))
+        return frozenset(expand.__wrapped__(text))
     except TextError:
         return None
 

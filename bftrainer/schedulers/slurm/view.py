@@ -3,9 +3,9 @@ claims of main jobs. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.slurm import claims, values
@@ -158,7 +158,7 @@ def _why_not(
     """Nodes that are not ours -> why."""
     held = {pilot.node for pilot in found if not pilot.pending}
     coming = {pilot.node for pilot in found if pilot.pending}
-    planned = {name for job in main if job.state == "PENDING" for name in job.planned}
+    planned = set[str]().union(*{job.planned for job in main if job.state == "PENDING"})
     known = machine.partitions[partition]
     above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
     shut = "" if known.up else f"partition {partition} is not up"
@@ -235,16 +235,16 @@ def _idle(row: NodeRow) -> bool:
 
 def _until(machine: Machine, main: Collection[JobRow], now: float) -> dict[str, float]:
     """When a node is expected to be taken: the first planned start or reservation that is to come."""
-    found: dict[str, list[float]] = defaultdict(list)
+    starts: dict[tuple[str, ...], float] = {}
     for job in main:
-        if job.state == "PENDING" and job.start is not None:
-            for name in job.planned:
-                found[name].append(job.start)
-    for reservation in machine.reservations:
-        if reservation.end > now:
-            for name in reservation.nodes:
-                found[name].append(reservation.start)
-    return {name: min(times) for name, times in found.items()}
+        if job.state == "PENDING" and job.start is not None and job.planned:
+            starts[job.planned] = min(job.start, starts.get(job.planned, inf))
+    taken = [(start, nodes) for nodes, start in starts.items()]
+    taken += [(own.start, own.nodes) for own in machine.reservations if own.end > now]
+    found: dict[str, float] = {}
+    for start, nodes in sorted(taken, key=lambda one: -one[0]):  # the first counts; many name many nodes each
+        found |= dict.fromkeys(nodes, start)
+    return found
 
 
 def _node(row: NodeRow, why: str, until: float | None) -> Node:

@@ -190,6 +190,34 @@ def hellos(at: str, size: int, at_once: int) -> None:
     _with_session(at, lambda http: _together(*(introduce(http) for _ in range(at_once))))
 
 
+def pings(at: str, at_once: int) -> None:
+    """Connect as an agent without a secret, so many at a time, and send nothing but pings."""
+    request = (
+        "GET /v1/agent HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        f"{PROTOCOL_HEADER}: {PROTOCOL}\r\n{TAG_HEADER}: t\r\n{NONCE_HEADER}: 0\r\n\r\n"
+    )
+    many = b"\x89\x80mask" * 10_000
+
+    async def ping() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_unix_connection(at)
+                writer.write(request.encode())
+                await reader.read(4096)
+                with contextlib.closing(writer):
+                    while not reader.at_eof():
+                        writer.write(many)
+                        await writer.drain()
+            await asyncio.sleep(0.001)
+
+    async def run() -> None:
+        on()
+        await _together(*(ping() for _ in range(at_once)))
+
+    asyncio.run(run())
+
+
 # by agents
 
 
@@ -234,7 +262,7 @@ async def _together(*work: Awaitable[None]) -> None:
     await asyncio.gather(*work)
 
 
-KINDS = (lock, bursts, specs, asking, connections, hellos, agent_flood)
+KINDS = (lock, bursts, specs, asking, connections, hellos, pings, agent_flood)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from bftrainer.agent.worker import own_folder
+from bftrainer.agent.agent import Agent
+from bftrainer.agent.warm import WarmPool
+from bftrainer.agent.worker import FolderError, Worker, own_folder
 
 
 def test_a_trainers_folder_is_its_users_alone(tmp_path: Path) -> None:
@@ -45,3 +48,25 @@ def test_a_folder_is_refused_that_another_user_could_take_away(tmp_path: Path, k
     with pytest.raises(PermissionError, match=r"could take trainers' folders away.*\.bftrainer"):
         own_folder(above / "1-a-m")
     assert not list(place.iterdir())
+
+
+def test_a_trainer_without_its_folder_has_failed_itself_and_is_told_why(tmp_path: Path) -> None:
+    (tmp_path / ".bftrainer").write_text("no folder")
+    told: list[tuple[int, str]] = []
+    log = tmp_path / ".bftrainer" / "1-a-m" / "n.log"
+    order = {"trainer": 1, "generation": 2, "command": ["a"], "workdir": None, "env": {}, "log": str(log)}
+
+    async def scenario() -> None:
+        agent = Agent.__new__(Agent)
+        worker = Worker(
+            *(order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None),
+            lambda _, code, reason: told.append((code, reason)),
+        )
+        with pytest.raises(FolderError) as failed:
+            await worker.start()
+        agent._failed(worker, failed.value)
+
+    asyncio.run(scenario())
+    ((code, reason),) = told
+    assert code == 127, "no signal from outside, so its program is to blame"
+    assert reason.startswith(f"no log can be written at {tmp_path}/.bftrainer") and "workdir" in reason

@@ -43,3 +43,21 @@ def test_an_agent_without_a_secret_says_how_it_is_given(tmp_path: Path, told: by
     process = agent(tmp_path, env={**os.environ, "BFTRAINER_SECRET": SECRET})
     _, said = process.communicate(told, timeout=60)
     assert process.returncode == 1 and b"slurm-pilot.sh.j2" in said
+
+
+def test_no_process_of_the_same_user_can_trace_an_agent_in_a_job_of_slurm(tmp_path: Path) -> None:
+    """As root, who can trace all, only the owner of its files in /proc tells: root, not the user."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to run an agent as another user")
+    tmp_path.chmod(0o755)
+    code = "from bftrainer.agent.process import close_to_tracers; import os; os.setuid(65534); "
+    code += "close_to_tracers(); print(flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        assert Path(f"/proc/{process.pid}/environ").stat().st_uid == 0
+    finally:
+        process.kill()
+        process.wait()

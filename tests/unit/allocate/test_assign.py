@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,7 @@ class Case:
     current: dict[int, frozenset[str]]
     pool: frozenset[str]
     members: dict[int, frozenset[str]]
+    barred: dict[int, frozenset[str]] = field(default_factory=dict)
 
 
 @st.composite
@@ -103,3 +104,24 @@ def test_a_node_that_is_only_starting_goes_before_a_member() -> None:
     current = {1: frozenset({"a", "b", "c"})}
     assert assign({1: 2}, current, frozenset("abc"), {1: frozenset({"b", "c"})}) == {1: {"b", "c"}}
     assert assign({1: 2}, current, frozenset("abc")) == {1: {"a", "b"}}
+
+
+@given(cases(), st.data())
+def test_no_trainer_gets_a_node_that_it_may_not_have(case: Case, data: st.DataObject) -> None:
+    some = st.frozensets(st.sampled_from(sorted(case.pool))) if case.pool else st.just(EMPTY)
+    barred = {j: data.draw(some) for j in case.counts}
+    target = assign(case.counts, case.current, case.pool, case.members, barred)
+    left = case.pool.difference(*target.values())
+    for j, nodes in target.items():
+        held = case.current.get(j, EMPTY)
+        assert len(nodes) <= case.counts[j] and not (nodes - held) & barred[j]
+        assert nodes <= held or held <= nodes
+        assert len(nodes) == case.counts[j] or left <= barred[j], "it could have had more"
+
+
+def test_nodes_that_one_trainer_may_not_have_go_to_others() -> None:
+    pool = frozenset("abcdef")
+    barred = {2: frozenset("def")}
+    assert assign({1: 3, 2: 3}, {}, pool, {}, barred) == {1: set("def"), 2: set("abc")}
+    # one that shrinks gives up what the other may have
+    assert assign({1: 3, 2: 3}, {1: pool}, pool, {1: pool}, barred) == {1: set("def"), 2: set("abc")}

@@ -136,3 +136,19 @@ def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
     places.enter(ALICE)
     hit = ("max_connections_per_user", "uid 1001")
     assert told == [(*hit, 1), (*hit, 1000)]
+
+
+def test_other_bounds_hold_at_once_and_what_is_there_stays() -> None:
+    places = Places(Bounds(total=9, each=5, per_second=1.0, timeout_s=1.0))
+    places.now = Now()
+    first = [places.enter(ALICE) for _ in range(4)]
+    for place in first:
+        place.works()
+    with pytest.raises(BusyError, match="more than 1 requests in a second"):
+        places.enter(ALICE)
+    places.change(Bounds(total=9, each=5, per_second=100.0, timeout_s=1.0))
+    places.enter(ALICE).works()
+    places.change(Bounds(total=9, each=2, per_second=100.0, timeout_s=1.0))
+    with pytest.raises(BusyError, match="2 requests of yours are in work already"):
+        places.enter(ALICE)
+    assert places.taken == 5 and not evicted(*first)

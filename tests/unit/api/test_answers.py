@@ -24,7 +24,10 @@ class Served:
 
     def __init__(self, most: int, seconds: float) -> None:
         self.hit = list[tuple[str, str]]()
-        self.answers = Answers(most, seconds, lambda bound, by: self.hit.append((bound, by)))
+        self.most, self.seconds = most, seconds
+        self.answers = Answers(
+            lambda: self.most, lambda: self.seconds, lambda bound, by: self.hit.append((bound, by))
+        )
 
     async def large(self, request: web.Request) -> web.StreamResponse:
         return await self.answers.send(request, request.query["user"], LARGE)
@@ -78,6 +81,12 @@ def test_clients_that_do_not_read_hold_a_bounded_amount() -> None:
             assert await status("/large", "ann") == 429, "a quarter of all is under way for ann"
             assert (await status("/small", "ann"), await status("/large", "bob")) == (200, 200)
             assert served.hit == [("max_answers_waiting_mb", "ann")]
+            served.most = 96 * MB
+            writers.append(await stalled(server, "ann"))
+            await until_true(lambda: served.answers._bytes["ann"] == 24 * MB)
+            writers.pop().close()
+            await until_true(lambda: served.answers._bytes["ann"] == 16 * MB)
+            served.most = 64 * MB
             for user in ("bob", "bob", "eve", "eve", "joe", "joe"):
                 writers.append(await stalled(server, user))
             await until_true(lambda: served.answers._bytes.total() == 64 * MB)

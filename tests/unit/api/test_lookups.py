@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -103,3 +104,17 @@ def test_a_look_up_that_hangs_does_not_keep_the_process_from_ending() -> None:
         asyncio.run(once())
         assert time.monotonic() - began < 10
         assert all(thread.daemon for thread in threading.enumerate() if thread.name == "lookup")
+
+
+def test_an_error_that_is_kept_keeps_nothing_of_those_that_were_told_it() -> None:
+    """Else memory would grow with every request of a user that is not known."""
+
+    async def tell(directory: Directory, users: Lookups[int, str], now: list[float]) -> None:
+        lengths = []
+        for _ in range(4):
+            with pytest.raises(LookupError) as told_it:
+                await users.find(-1)
+            lengths.append(len(traceback.extract_tb(told_it.value.__traceback__)))
+        assert len(set(lengths)) == 1 and directory.asked == [-1]
+
+    told(tell)

@@ -23,8 +23,10 @@ from bftrainer.cli import (
     show_command,
     status_command,
 )
+from bftrainer.cli.shared import calibration, replay_figures
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import printable, say
+from bftrainer.replay.calibrate.compare import Comparison, Line
 
 EVIL = "a\x1b]0;title\x07\x1b[2Jb\x7f\x9b31m\ud800\u202e\rc"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028-\u202e]")
@@ -158,6 +160,8 @@ def test_every_command_prints_through_one_place() -> None:
     for path in folder.rglob("*.py"):
         if path.name != "terminal.py":
             assert not re.search(r"click\.s?echo\(|(?<![\w.])print\(", path.read_text()), path
+        if path.name not in ("tables.py", "progress.py", "demo_views.py"):
+            assert "rich" not in path.read_text(), path
 
 
 def test_lines_and_tabs_of_ours_stay() -> None:
@@ -191,3 +195,13 @@ def test_logs_of_others_are_escaped_on_a_terminal(
     monkeypatch.setattr(logs_command, "_is_terminal", lambda: terminal)
     out = CliRunner().invoke(logs_command.command, ["1"], color=True).output
     assert out == ("n1: \x1b[31mred\n" if raw else "n1: \\x1b[31mred\n")
+
+
+def test_figures_of_replays_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    figures: dict[str, Any] = dict.fromkeys(replay_figures.LABELS)
+    replay_figures.print_figures({**figures, "runtime_by_model_h": {"[red]m[/red]\x1b[2J": 1.0}})
+    line = Line(name="[link=x]t\x1b[31m", recorded=1.0, predicted=2.0)
+    result: Any = None
+    calibration.show(Comparison(trainers=(line,), total=line, result=result), as_json=False)
+    out = capsys.readouterr().out
+    assert r"[red]m[/red]\x1b[2J" in out and r"[link=x]t\x1b[31m" in out and not CONTROL.search(out)

@@ -66,6 +66,22 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pyt
     def refuse(*args: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(worker_output, "open_regular", refuse)
     with pytest.raises(BftrainerError, match=r"n1\.log: it is not yours to read"):
         worker_output.last_lines(tmp_path, 3)
+
+
+def test_a_line_without_end_is_shown_piece_by_piece(tmp_path: Path) -> None:
+    (tmp_path / "n1.log").write_bytes(b"x" * (worker_output.MAX_BYTES + 5))
+    (part,) = worker_output.added(tmp_path, {}).values()
+    assert (len(part.text), part.end) == (worker_output.MAX_BYTES, worker_output.MAX_BYTES)
+    (rest,) = worker_output.added(tmp_path, {"n1": part.end}).values()
+    assert (rest.text, rest.end) == ("", part.end)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 300, "file/x", "loop"])
+def test_a_folder_that_is_none_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(BftrainerError, match=r": [A-Za-z]"):
+        worker_output.last_lines(tmp_path / name, 5)

@@ -39,9 +39,9 @@ class StuckStore(SqlStore):
 
     goes_on: threading.Event
 
-    def _transaction(self) -> Any:
+    def _transaction(self, *arguments: Any) -> Any:
         self.goes_on.wait(60)
-        return super()._transaction()
+        return super()._transaction(*arguments)
 
 
 @pytest.fixture

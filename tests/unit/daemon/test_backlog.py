@@ -157,11 +157,10 @@ def write_one(
         return
     if not fails:
         kept.take(write)
-    if isinstance(write, ReportsWrite):
-        if not fails:
-            backlog.stored(write.reports)
-    elif fails:
-        backlog.put_back([write])
+    if fails:
+        backlog.failed(write)
+    elif isinstance(write, ReportsWrite):
+        backlog.stored(write.reports)
 
 
 def test_what_gives_way_is_merged_before_what_stays_in_order() -> None:
@@ -200,8 +199,9 @@ def test_a_later_state_replaces_an_earlier_one_and_parts_have_everything() -> No
     ]
 
 
-def test_many_decisions_in_a_row_do_not_keep_pauses_and_reports_waiting_for_ever() -> None:
+def test_many_decisions_in_a_row_do_not_keep_what_else_there_is_waiting_for_ever() -> None:
     backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog.remember(ValueWrite(since=0.0, key="operation", value="paused"))
     backlog.pause(pause(1))
     backlog.report(report(1, 1), 0.0)
     kinds = []
@@ -211,7 +211,7 @@ def test_many_decisions_in_a_row_do_not_keep_pauses_and_reports_waiting_for_ever
         kinds.append(type(write))
         if isinstance(write, ReportsWrite):
             backlog.stored(write.reports)
-    assert {PausesWrite, ReportsWrite} <= {*kinds}
+    assert {ValueWrite, PausesWrite, ReportsWrite} <= {*kinds}
 
 
 def test_a_report_that_comes_while_an_earlier_one_is_stored_is_stored_too_and_moves_nothing_on() -> None:
@@ -232,6 +232,27 @@ def test_a_trainers_end_waits_for_the_reports_of_others_once() -> None:
         backlog.report(report(2, step), 0.0)
         write = backlog.take(0.0)
         assert isinstance(write, ReportsWrite if step == 1 else DecisionWrite)
+
+
+def test_a_trainers_end_comes_after_its_last_report_though_that_could_not_be_stored_at_first() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog.report(report(1, 1), 0.0)
+    backlog.add(decided(1, 1, ends=True))
+    for _ in range(2):
+        write = backlog.take(0.0)
+        assert isinstance(write, ReportsWrite)
+        backlog.failed(write)
+    write = backlog.take(0.0)
+    assert isinstance(write, ReportsWrite)
+    backlog.stored(write.reports)
+    assert isinstance(backlog.take(0.0), DecisionWrite)
+
+
+def test_reports_and_pauses_that_wait_are_counted() -> None:
+    backlog = Backlog(lambda: 1000, lambda: 0.0)
+    backlog.report(report(1, 1), 0.0)
+    backlog.pause(pause(1))
+    assert backlog.waiting() == 2
 
 
 def test_a_trainer_that_reports_all_the_time_gets_a_row_now_and_then() -> None:

@@ -134,15 +134,15 @@ def test_a_sites_pilot_is_shown_as_its_users(tmp_path: Path, monkeypatch: pytest
 def test_who_may_not_look_into_the_state_directory_is_shown_a_pilot_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("stat", "open"):
-        original = getattr(Path, name)
+    for owner, name in ((Path, "stat"), (Path, "open"), (os, "open")):
+        original = getattr(owner, name)
 
-        def closed(path: Path, *args: Any, original: Any = original, **others: Any) -> Any:
-            if path.parent == tmp_path:
+        def closed(path: Any, *args: Any, original: Any = original, **others: Any) -> Any:
+            if Path(path).parent == tmp_path:
                 raise PermissionError(errno.EACCES, "Permission denied", str(path))
             return original(path, *args, **others)
 
-        monkeypatch.setattr(Path, name, closed)
+        monkeypatch.setattr(owner, name, closed)
     result = say("pilot", "--dry-run", "--state-dir", tmp_path)
     assert any(word.startswith("--job-name=bftrainer-INSTANCE-") for word in words(result))
     with pytest.raises(BftrainerError, match="another user's"):

@@ -17,7 +17,7 @@ from bftrainer.daemon import writer as writer_
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.writer import Writer
-from bftrainer.daemon.writes import Decision, DecisionWrite, SubmissionWrite
+from bftrainer.daemon.writes import TRIAL, Decision, DecisionWrite, SubmissionWrite
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended, StopWorker
 from bftrainer.model.events import Event, TrainerCancelled
@@ -358,7 +358,55 @@ def test_a_submission_that_the_store_refuses_for_too_long_is_not_carried_out(
                 await made.journal.submit(SPEC, 1.0)
         made.disk.full = False
         await made.all_written()
-        assert made.disk.written == []
+        assert all(what == "value" for what, _ in made.disk.written)
+
+    run(scenario)
+
+
+def test_a_submission_that_was_taken_back_does_not_end_the_trouble_with_the_store(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_, "RETRY_S", 0.001)
+    monkeypatch.setattr(writer_, "MOST_RETRY_S", 0.001)
+    tries = list[str]()
+
+    def put(key: str, value: str) -> None:
+        tries.append(made.writer.standing().error)
+        made.disk._write("value", (key, value))
+
+    monkeypatch.setattr(made.disk, "put", put)
+
+    async def scenario() -> None:
+        made.disk.full = True
+        submission = SubmissionWrite(since=time.monotonic(), spec=SPEC, time=1.0)
+        made.writer.add(submission)
+        await until_true(lambda: made.writer.standing().error)
+        since = made.writer.standing().behind_since
+        assert made.writer.withdraw(submission)
+        await until_true(lambda: len(tries) > 5)
+        assert {*tries} == {"disk full"} and made.writer.standing().behind_since == since
+        made.disk.full = False
+        await made.all_written()
+        assert made.problems() == [] and made.disk.written == [("value", (TRIAL, ""))]
+
+    run(scenario)
+
+
+def test_what_there_is_no_memory_for_is_tried_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tries = made.disk.record, list[Event]()
+
+    def without_memory(event: Event, *decided: object) -> list[int]:
+        tries.append(event)
+        if len(tries) < 3:
+            raise MemoryError
+        return record(event, *decided)
+
+    monkeypatch.setattr(made.disk, "record", without_memory)
+
+    async def scenario() -> None:
+        await made.journal.decided(decision(1))
+        await made.all_written()
+        assert made.disk.written == [("decision", 1)]
 
     run(scenario)
 

@@ -111,6 +111,19 @@ def test_a_request_that_was_given_up_keeps_its_place_until_the_thread_has_come_t
     run(tmp_path, story, read_timeout_s=0.01)
 
 
+def test_nothing_is_done_for_a_client_that_has_gone(tmp_path: Path) -> None:
+    async def story(held: Held) -> None:
+        first, gone = (asyncio.create_task(held.lane.run(user, held.work(user))) for user in ("ann", "bob"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        held.go.set()
+        await first
+        assert await held.lane.run("eve", held.work("eve")) == "eve"
+
+    assert run(tmp_path, story).ran == ["ann", "eve"]
+
+
 def test_an_error_is_the_callers(tmp_path: Path) -> None:
     async def story(held: Held) -> None:
         held.go.set()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.model.events import Drain
+from bftrainer.daemon.recovery import missed
+from bftrainer.engine.state import State
+from bftrainer.launch.job import WorkerView
+from bftrainer.model.events import Drain, Event, Resync, WorkerLost, WorkersReady
 from bftrainer.model.machine import Operation, Pilot
+from bftrainer.model.policy import EngineSettings
+from bftrainer.model.trainer import Trainer
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
+from bftrainer.testing.store import SPEC
+from bftrainer.wire.phases import Phase
 from tests.support.nodes_world import run, settings_in
 
 
@@ -113,3 +122,95 @@ def test_a_scheduler_that_does_not_answer_yet_is_asked_again(site: Site) -> None
         assert daemon.telemetry.troubles.texts(details=True) == ["cannot be asked yet: no contact"]
 
     run(scenario)
+
+
+def test_agents_are_waited_for_and_their_pilots_are_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.settings = site.settings.model_copy(update={"reconnect_s": 60.0})
+    asked: list[str] = []
+
+    def connected(node: str) -> bool:
+        asked.append(node)
+        return len(asked) > 3
+
+    async def scenario() -> None:
+        site.machine.pilots = [Pilot(tag="a", node="n0"), Pilot(tag="b", node="n1")]
+        daemon = site.daemon()
+        monkeypatch.setattr(daemon.pilots, "connected", connected)
+        await daemon.recovery.load()
+        await daemon.recovery.run(daemon.agents)
+        assert daemon.pilots.held.keys() == {"n0", "n1"} and not site.machine.cancelled
+
+    run(scenario)
+
+
+def test_the_store_is_never_read_on_the_event_loop(site: Site) -> None:
+    site.store.submit(SPEC, 1.0)
+    store, asked = site.store, dict[str, str]()
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            def ask(*args: object) -> Any:
+                asked[name] = threading.current_thread().name
+                return getattr(store, name)(*args)
+
+            return ask
+
+    async def scenario() -> None:
+        daemon = site.daemon()
+        assert daemon.recovery.store is store
+        daemon.recovery.store = Watched()  # type: ignore[assignment]
+        await daemon.recovery.load()
+        await daemon.recovery.run(daemon.agents)
+        daemon.runner.close()
+
+    run(scenario)
+    assert asked.keys() == {"unfinished", "get"}
+    assert all(thread.startswith("engine") for thread in asked.values()), asked
+
+
+# --- what happened while no daemon ran -----------------------------------------------------------
+
+MEMBERS = Trainer(
+    id=1,
+    spec=SPEC,
+    submitted_at=0.0,
+    generation=5,
+    published=4,
+    nodes=frozenset({"n0", "n1"}),
+    members=("n0",),
+    started={"n0": 2, "n1": 5},
+)
+MEMBER, STARTING = WorkerView(2, Phase.MEMBER, 4), WorkerView(5)
+LOST = "gone after a restart"
+
+
+@pytest.mark.parametrize(
+    ("views", "events"),
+    [
+        ({"n0": MEMBER, "n1": STARTING}, []),
+        (
+            {"n0": MEMBER, "n1": WorkerView(5, Phase.READY)},
+            [WorkersReady(time=9.0, trainer=1, generation=5, nodes=frozenset({"n1"}))],
+        ),
+        ({"n0": MEMBER}, [WorkerLost(time=9.0, trainer=1, node="n1", generation=5, reason=LOST)]),
+        (
+            {"n0": WorkerView(1, Phase.MEMBER, 4), "n1": STARTING},
+            [WorkerLost(time=9.0, trainer=1, node="n0", generation=2, reason=LOST)],
+        ),
+        (
+            {"n0": MEMBER, "n1": WorkerView(4, Phase.READY)},
+            [WorkerLost(time=9.0, trainer=1, node="n1", generation=5, reason=LOST)],
+        ),
+        (
+            {"n0": WorkerView(2, Phase.MEMBER, 3), "n1": STARTING},
+            [Resync(time=9.0, trainer=1, generation=4)],
+        ),
+        ({"n0": WorkerView(2, Phase.FINISHED, 3), "n1": STARTING}, []),
+    ],
+    ids=["all", "ready", "no worker", "older member", "older newcomer", "joined an older one", "finished"],
+)
+def test_what_is_not_as_it_was_stored_is_told_to_the_engine(
+    views: dict[str, WorkerView], events: list[Event]
+) -> None:
+    state = State(settings=EngineSettings(), active={1: MEMBERS})
+    assert missed(state, lambda _: views, frozenset({"n0", "n1", "n2"}), 9.0) == events

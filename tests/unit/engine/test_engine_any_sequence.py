@@ -92,6 +92,7 @@ class Op:
                     node=node,
                     generation=generation,
                     blame=self.number > 3,
+                    late=self.number > 2,
                     samples=float(len(self.others)),
                 )
             case "ended":
@@ -105,7 +106,8 @@ class Op:
                 return MachineChanged(time=now, nodes=sizes)
             case "barred":
                 users = ("ann", "bob")[: self.number % 3]
-                return UsersBarred(time=now, users=dict.fromkeys(users, "its pilots fail"))
+                off = {("ann", "bob")[self.number % 2]: self.nodes} if self.nodes else {}
+                return UsersBarred(time=now, users=dict.fromkeys(users, "its pilots fail"), nodes=off)
             case "cancel":
                 return TrainerCancelled(time=now, trainer=self.trainer)
             case "resync":
@@ -118,7 +120,8 @@ class Op:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "expected", "expected", "machine", "barred"]
+KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "expected", "expected", "machine"]
+KINDS += ["barred", "barred"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )
@@ -247,6 +250,8 @@ def check_step(before: State, event: Event, step: Step) -> None:
         assert action.generation == new.generation
         if isinstance(action, StartWorker):
             assert new.joining[action.node] == action.generation
+            off = state.kept_off.get(new.spec.user, frozenset())
+            assert action.node not in off or (old is not None and action.node in old.nodes), "kept off"
         if isinstance(action, Regroup):
             assert action.members == new.members
             assert new.published == action.generation
@@ -269,7 +274,9 @@ def check_step(before: State, event: Event, step: Step) -> None:
         if state.settings.max_parallel is not None and newly:
             assert can_run(state, new), "a place for what can never run"
         assert state.settings.max_parallel is not None or id_ in before.active or new.nodes
-        kept = old.nodes - left
+        off = event.nodes.get(old.spec.user, frozenset()) if isinstance(event, UsersBarred) else frozenset()
+        kept = old.nodes - left - (off - frozenset(old.members))
+        assert not (new.nodes & off) - frozenset(old.members), "it waits where its user gets no pilots"
         assert new.nodes <= kept or new.nodes >= kept, "it migrates"
         assert new.generation >= old.generation
         assert new.published >= old.published

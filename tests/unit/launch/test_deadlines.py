@@ -64,6 +64,7 @@ def test_a_script_that_never_reaches_the_loop_loses_its_node_and_is_to_blame() -
     reason = "did not reach elastic.Run within 900 s"
     assert stage.killed() == [("n", reason)]
     stage.obey("n")
+    assert [e.late for e in stage.events if isinstance(e, WorkerLost)] == [True]
     assert stage.lost() == [("n", reason + SEE_LOGS, True)]
     stage.timers.advance(10_000.0)
     assert len(stage.lost()) == 1

@@ -209,3 +209,29 @@ def test_pilots_that_end_soon_on_idle_nodes_count_against_their_user(tmp_path: P
         assert "eve" in world.state.barred and not world.pilots.conduct.nodes()
 
     run(scenario)
+
+
+def test_a_node_where_a_users_pilots_fail_goes_to_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = NodesWorld(tmp_path, nodes=2)
+        world.users = frozenset({"ann", "eve"})
+        await world.submit(name="e", n_max=1, user="eve")
+        await world.turn()
+        (node,) = world.state.active[1].nodes
+        await world.submit(name="a", n_max=1, user="ann")
+        other = {"n0", "n1"} - {node}
+        assert world.state.active[2].nodes == other
+        world.nodes.release.misbehaves(node, "its agent sends too much")
+        await world.turn()
+        await world.turn()
+        assert not world.state.active[1].nodes, "eve's trainer waits for a node where it gets a pilot"
+        world.cancel(2)
+        await world.settle()
+        assert world.state.active[1].nodes == other
+        await world.submit(name="b", n_max=1, user="ann")
+        assert world.state.active[3].nodes == {node} and world.held() == "n0 n1"
+        world.cancel(3)
+        await world.turn(BACKOFF_S)
+        assert not world.state.kept_off
+
+    run(scenario)

@@ -29,6 +29,7 @@ class Scheduler:
         self.answers: list[bool | str] = []
         self.holding = False
         self.asked_s: float | None = None
+        self.unseen = ""
         self.events: list[Event] = []
         self.waits: list[float] = []
         self.telemetry = Telemetry()
@@ -49,7 +50,7 @@ class Scheduler:
     async def poll(self) -> Snapshot:
         if isinstance(self.answers[0], str):
             raise SchedulerError(self.answers.pop(0))
-        return Snapshot(time=1.0, nodes=(), asked_s=self.asked_s)
+        return Snapshot(time=1.0, nodes=(), asked_s=self.asked_s, unseen=self.unseen)
 
     async def take_in(self, snapshot: Snapshot) -> bool:
         return bool(self.answers.pop(0))
@@ -83,6 +84,19 @@ def test_polls_that_fail_come_less_and_less_often_and_are_said_to_fail(
     assert [type(event) for event in site.events] == [PollFailed] * 7
     assert site.waited(True, "slow") == [1.0, 2.0], "counted anew"
     assert not site.telemetry.troubles.has("scheduler")
+
+
+def test_what_a_poll_leaves_out_is_told_until_a_poll_shows_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    site = Scheduler(monkeypatch, tmp_path)
+    site.unseen = "squeue prints more than we read"
+    site.waited(True)
+    assert site.telemetry.troubles.texts(details=False, blocking=False) == [site.unseen]
+    assert site.telemetry.troubles.texts(details=False, blocking=True) == [], "polls go on"
+    site.unseen = ""
+    site.waited(True)
+    assert site.telemetry.troubles.texts(details=True) == []
 
 
 def test_polls_are_rare_only_while_nothing_is_held_and_nothing_changes(

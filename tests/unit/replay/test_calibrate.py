@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bftrainer.cli.replay_command import command as replay
-from bftrainer.errors import StoreError
+from bftrainer.errors import BftrainerError, StoreError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
@@ -403,3 +405,44 @@ def test_trainers_that_ended_before_the_first_event_that_is_left_are_left_out(jo
     record = history.load(journal.folder)
     assert [s.time for s in record.submissions] == [40.0]
     assert record.begin == 40.0
+
+
+def recorded(journal: Journal) -> Path:
+    """A record of one trainer on two nodes, and its database."""
+    journal.run(0.0)
+    journal.submit(1.0)
+    journal.nodes(2.0, start(1, "a"), joined="a")
+    journal.ready(3.0, 1, "a")
+    journal.joined(3.0, 2, "a", "start", 0)
+    journal.report(10.0, 2, 1, 5, 50)
+    journal.event(Measured(time=21.0, trainer=1, generation=4, point=(2, 1.9), up=Cost(stall_s=1.0)))
+    journal.event(Drain(time=40.0))
+    return journal.folder / history.DATABASE
+
+
+DAMAGE: list[tuple[str, str, object]] = [
+    *((table, "time", odd) for table in ("events", "reports", "pauses") for odd in ("x", 1e300, b"\xff")),
+    *(("trainers", "submitted_at", odd) for odd in ("x", float("inf"), 100, b"\xff\0")),
+    *(("events", "data", odd) for odd in ("{}", "", '{"left": 1}', b"\xff", "[[")),
+    *(("memory", "value", odd) for odd in ("1", "[null]", "[{}]", "[[[[", '[{"begin": "x"}]')),
+    ("events", "time", -1),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "odd"), DAMAGE)
+def test_a_damaged_record_is_replayed_or_refused_in_one_line(
+    journal: Journal, table: str, column: str, odd: object
+) -> None:
+    database = recorded(journal)
+    with closing(sqlite3.connect(database)) as altered, altered:
+        altered.execute(f"UPDATE {table} SET {column} = ?", (odd,))  # noqa: S608
+    done = CliRunner().invoke(replay, [str(database)])
+    error = done.exception
+    assert error is None or isinstance(error, BftrainerError), (error, done.exc_info)
+    assert error is None or (len(str(error).splitlines()) == 1 and len(str(error)) < 500)
+
+
+def test_a_trainer_that_came_after_the_end_has_no_samples(journal: Journal) -> None:
+    recorded(journal)
+    journal.submit(100.0, replace(SPEC, name="late"))
+    assert [line.predicted for line in compare(history.load(journal.folder)).trainers][1:] == [0.0]

@@ -6,6 +6,7 @@ import csv
 import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -115,13 +116,13 @@ def test_a_key_tells_parameters_and_files(folder: Path) -> None:
         (BASE + "grid: {format: [slurm]}\n", "format=slurm: format: 'slurm': no format; there are interv"),
         (BASE + "grid: {begin: [yesterday]}\n", "begin=yesterday: begin: 'yesterday': invalid isoformat"),
         ("grid: {t_fwd_s: [10]}\n", "t_fwd_s=10: log is missing; workload is missing"),
-        ("{[\n", "grid.yaml: while parsing"),
+        ("{[\n", "grid.yaml:2: not YAML: "),
     ],
 )
 def test_bad_descriptions_are_refused(folder: Path, text: str, said: str) -> None:
     with pytest.raises((SweepError, ScenarioError)) as error:
         read(folder, text)
-    assert str(error.value).startswith(f"{folder}/grid.yaml: ")
+    assert str(error.value).startswith(f"{folder}/grid.yaml:")
     assert said in str(error.value)
 
 
@@ -272,8 +273,50 @@ def test_files_that_do_not_exist_are_found_before_anything_runs(folder: Path) ->
 def test_the_table_has_the_parameters_that_differ_and_errors_below(folder: Path) -> None:
     (folder / "grid.yaml").write_text(BASE + "grid: {nodes: [9, 2], max_parallel: [auto]}\n")
     done = CliRunner().invoke(command, [str(folder / "grid.yaml"), "--jobs", "1"], env={"COLUMNS": "200"})
-    lines = done.output.splitlines()
+    assert done.stderr.splitlines()[0] == f"2 runs in {folder / 'grid.yaml'}"
+    lines = done.stdout.splitlines()
     assert lines[0].split()[:3] == ["nodes", "max_parallel", "U"]
     assert [line.split()[:2] for line in lines[1:3]] == [["9", "auto"], ["2", "auto"]]
     assert lines[3].startswith("nodes=9, max_parallel=auto: --nodes 9: the log has 3 nodes")
     assert done.exit_code == 1
+
+
+def test_a_description_of_too_many_runs_is_refused_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ", ".join(map(str, range(1, 5001)))
+    with pytest.raises(
+        SweepError, match=r"25,000,000 runs \(5,000 nodes x 5,000 jobs; 0 in runs\), at most 100"
+    ):
+        read(folder, BASE + f"grid: {{nodes: [{values}], jobs: [{values}]}}\n")
+    monkeypatch.setattr(grid, "MOST_RUNS", 3)
+    assert len(read(folder, BASE + "grid: {nodes: [1, 2]}\nruns: [{jobs: 1}]\n")) == 3
+    with pytest.raises(SweepError, match="5 runs"):
+        read(folder, BASE + "grid: {nodes: [1, 2], jobs: [1, 2]}\nruns: [{jobs: 3}]\n")
+
+
+@pytest.mark.parametrize("name", ["a/" * 3000, "\\0"])
+def test_a_name_that_no_file_has_is_no_file(folder: Path, name: str) -> None:
+    with pytest.raises(SweepError, match="there is no such file"):
+        read(folder, BASE + f'grid: {{log: ["{name}"]}}\n')
+
+
+def test_odd_names_are_stored_escaped(folder: Path) -> None:
+    jobs = read(folder, BASE + 'grid: {model: ["\\0\\e[31m"]}\n')
+    (row,) = sweep.sweep(jobs, folder / "out", at_once)
+    assert row["model"] == row["name"].removeprefix("model=") == r"\x00\x1b[31m"
+
+
+def test_results_that_are_none_are_refused(folder: Path) -> None:
+    (folder / "out").mkdir()
+    with closing(sqlite3.connect(folder / "out" / "results.sqlite")) as db:
+        db.execute("CREATE TABLE runs (other)")
+    with pytest.raises(SweepError, match=r"results\.sqlite cannot be read or written: no such column"):
+        sweep.sweep(read(folder, BASE), folder / "out", at_once)
+
+
+def test_reading_says_how_many_runs_there_are_before_it_reads_them(folder: Path) -> None:
+    (folder / "grid.yaml").write_text(BASE + "grid: {nodes: [1, 2], jobs: [1, 2]}\n")
+    told: list[tuple[int, int]] = []
+    grid.read(folder / "grid.yaml", progress=lambda done, total: told.append((done, total)))
+    assert told == [(0, 4)]

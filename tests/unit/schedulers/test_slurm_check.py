@@ -14,6 +14,7 @@ import pytest
 from bftrainer.model.finding import Finding, Level, ok
 from bftrainer.schedulers.slurm import check
 from bftrainer.schedulers.slurm.partitions import of_config, of_lines, partition_findings
+from bftrainer.schedulers.slurm.processes import outliving, process_findings
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from tests.support.slurm_commands import Commands
@@ -24,15 +25,23 @@ ClusterName             = testbed
 CompleteWait            = 0 sec
 Epilog                  = (null)
 EpilogSlurmctld         = (null)
+KillWait                = 30 sec
 PreemptMode             = CANCEL
 PreemptType             = preempt/partition_prio
 PrivateData             = none
+ProctrackType           = proctrack/cgroup
 Prolog                  = (null)
 SchedulerParameters     = bf_interval=2,sched_interval=2
 SLURM_VERSION           = 22.05.8
 SlurmUser               = slurm(64030)
 SuspendProgram          = (null)
 SuspendTime             = INFINITE
+TaskPlugin              = task/affinity,task/cgroup
+UnkillableStepProgram   = (null)
+UnkillableStepTimeout   = 60 sec
+
+Cgroup Support Configuration:
+ConstrainRAMSpace       = yes
 
 Slurmctld(primary) at login1 is UP
 """
@@ -66,6 +75,7 @@ def test_a_slurm_as_it_should_be() -> None:
     known = of_config(CONFIG)
     assert known["SLURM_VERSION"] == "22.05.8"
     assert bad([*found(), *check.hook_findings(known), *check.config_findings(known)]) == []
+    assert bad(process_findings(known)) == []
 
 
 @pytest.mark.parametrize(
@@ -133,6 +143,27 @@ def test_the_sites_programs_around_jobs_are_told_as_main_jobs_pay_for_them(name:
 )
 def test_what_costs_main_jobs_time_or_nodes_power_is_told(old: str, new: str, which: str) -> None:
     assert bad(check.config_findings(of_config(CONFIG.replace(old, new)))) == [(which, Level.WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "which", "why"),
+    [
+        ("proctrack/cgroup", "proctrack/linuxproc", "slurm ProctrackType", "beside the next main job"),
+        ("proctrack/cgroup", "proctrack/pgid", "slurm ProctrackType", "proctrack/pgid"),
+        ("ProctrackType           = proctrack/cgroup\n", "", "slurm ProctrackType", "unknown"),
+        ("task/affinity,task/cgroup", "task/affinity", "slurm memory", "TaskPlugin=task/affinity:"),
+        ("ConstrainRAMSpace       = yes", "ConstrainRAMSpace       = no", "slurm memory", "cgroup.conf"),
+        ("KillWait                = 30", "KillWait                = 120", "slurm KillWait", "120 s"),
+        ("StepTimeout   = 60", "StepTimeout   = 10", "slurm UnkillableStepTimeout", "drains a node"),
+    ],
+)
+def test_what_keeps_the_processes_of_pilots_on_nodes_is_told(
+    old: str, new: str, which: str, why: str
+) -> None:
+    assert old in CONFIG
+    findings = process_findings(of_config(CONFIG.replace(old, new)))
+    assert bad(findings) == [(which, Level.WARNING)]
+    assert any(why in one.found for one in findings if one.check == which)
 
 
 def test_private_data_is_told_to_an_account_without_a_level() -> None:
@@ -209,3 +240,8 @@ def test_only_site_mode_is_asked_whether_it_can_cancel_users_pilots(
     (found,) = asyncio.run(check._ending(site, CONFIG.replace("64030", "9")))
     assert found.level is Level.WARNING
     assert asyncio.run(check._ending(settings(), CONFIG)) == []
+
+
+def test_a_daemon_warns_of_processes_that_outlive_their_pilots() -> None:
+    assert "ProctrackType is proctrack/pgid" in outliving({"ProctrackType": "proctrack/pgid"})
+    assert outliving({"ProctrackType": "proctrack/cgroup"}) == outliving({}) == ""

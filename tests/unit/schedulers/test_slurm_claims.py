@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.slurm import walk
-from bftrainer.schedulers.slurm.claims import claims, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.claims import WALK_S, claims, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.constraints import ANY
+from bftrainer.schedulers.slurm.fit import Fit
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import Claims, Rooms
+from bftrainer.schedulers.slurm.walk import Claims, Rooms, Walk
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0
@@ -396,3 +398,32 @@ def test_on_equal_nodes_only_numbers_matter(free: int, coming: int, held: int, s
         taken = sum(taker == number for taker in found.taken.values())
         claimed = sum(claim.count for claim in found.claims if claim.job == number)
         assert (taken, claimed) == expected.get(number, (0, 0))
+
+
+def test_a_user_whose_jobs_take_long_to_try_keeps_no_others_waiting() -> None:
+    """Every job of mallory takes a tenth of a second, and they come first."""
+    now = [0.0]
+    slow = [job(i, user="mallory", priority=10_000, limit_s=60.0 + i) for i in range(100)]
+    mine = [job(500 + i, user="ann", limit_s=60.0 + i) for i in range(3)]
+
+    def clock() -> float:
+        return now[0]
+
+    class Slow(Walk):
+        def start(self, job: JobRow, *, placeable: bool) -> bool:
+            now[0] += 0.1 if job.user == "mallory" else 0.0
+            return super().start(job, placeable=placeable)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bftrainer.schedulers.slurm.claims.Walk", Slow)
+        where = Rooms(frozenset(), frozenset(), frozenset(nodes(200)))
+        found = claims([*slow, *mine], nodes(200), PARTITIONS, where, NOW, clock=clock)
+    assert now[0] <= 0.6 * WALK_S and WALK_S <= 1.0
+    assert {"500", "501", "502"} <= {one.job for one in found.claims}
+    assert {"0", "1", "2"} <= {one.job for one in found.claims}, "its first ones count"
+
+
+def test_jobs_that_ask_for_different_things_and_mean_the_same_nodes_share_one_set() -> None:
+    fit = Fit(nodes(16), PARTITIONS)
+    sets = {id(fit.nodes(job(1, memory_mb=i), ANY)) for i in range(50)}
+    assert len(sets) == 1

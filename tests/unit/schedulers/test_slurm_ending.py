@@ -49,9 +49,10 @@ def ended(commands: Commands) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_a_job_is_killed_before_it_is_cancelled(commands: Commands) -> None:
+def test_a_jobs_steps_and_its_script_are_killed_before_it_is_cancelled(commands: Commands) -> None:
     assert ends(commands) == ""
     assert [call for call in commands.calls() if call.startswith("scancel")] == [
+        "scancel --signal=997 12",
         "scancel --batch --signal=KILL 12",
         "scancel 12",
     ]

@@ -18,6 +18,7 @@ from bftrainer.settings.sources import load
         ("r[1-2]n[1-2]", {"r1n1", "r1n2", "r2n1", "r2n2"}),
         ("n[1-5/2],b[1,3-4]", {"n1", "n3", "n5", "b1", "b3", "b4"}),
         ("n[1-3]!n2", {"n1", "n3"}),
+        ("a[1-2]x[1-2],b[3-4]", {"a1x1", "a1x2", "a2x1", "a2x2", "b3", "b4"}),
     ],
 )
 def test_sets_of_nodes(text: str, names: set[str]) -> None:
@@ -38,11 +39,16 @@ def test_sets_of_nodes(text: str, names: set[str]) -> None:
         ("n\u0661", "names have no such characters"),
         ("n[1", "no set of nodes"),
         ("n[x-y]", "is no range of numbers"),
+        ("n[1-5/0]", "is no set of nodes"),
     ],
 )
 def test_sets_that_no_machine_has(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         nodeset(text)
+
+
+def test_only_the_brackets_of_one_name_multiply() -> None:
+    assert len(nodeset("a[1-2000],b[1-2000],c[1-2000]")) == 6000
 
 
 def test_a_sets_size_is_told_before_it_is_expanded(tmp_path: Path) -> None:

@@ -388,3 +388,16 @@ def test_a_file_that_is_none_or_of_no_use_ends_in_one_message(tmp_path: Path) ->
     ):
         with pytest.raises(SettingsError, match=f"{path}: .*{why}"):
             load({}, file=path, environ={})
+
+
+@pytest.mark.parametrize("name", ["state_dir", "socket", "munge_socket", "pilot_log_dir"])
+@pytest.mark.parametrize("value", ["", "a\0b", "a\x1b[31mb", "a\ud800b", "a\nb"])
+def test_a_path_is_a_name_that_a_file_can_have(nowhere: dict[str, str], name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"command line: {name}: .*: (empty|contains the control)"):
+        load({name: value}, environ=nowhere)
+
+
+def test_a_message_repeats_so_much_of_a_value(nowhere: dict[str, str]) -> None:
+    with pytest.raises(SettingsError) as error:
+        load({"poll_s": "x" * 100_000}, environ=nowhere)
+    assert len(str(error.value)) < 500 and "(100,002 characters)" in str(error.value)

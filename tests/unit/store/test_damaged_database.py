@@ -18,11 +18,12 @@ from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.errors import StoreError
 from bftrainer.model.events import NodesChanged
-from bftrainer.store import database
+from bftrainer.store import database, sql
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import SPEC
 from tests.support.no_nodes import NoNodes
 from tests.support.nodes_world import settings_in
+from tests.support.waiting import until_true
 
 Spoil = Callable[[dict[str, object]], object]
 
@@ -50,7 +51,10 @@ DAMAGE: list[tuple[str, object]] = [
     ("spec", lambda spec: {**spec, "scalability": "unheard of"}),
     ("spec", unknown_launcher),
     ("spec", lambda spec: {**spec, "curve": [[1]]}),
+    ("spec", lambda spec: {**spec, "priority": float("inf")}),
     ("engine", "[]"),
+    ("engine", "[7]"),
+    ("engine", "7"),
     ("engine", lambda engine: {**engine, "nodes": {"n1": 1}, "members": 3}),
     ("engine", lambda engine: {**engine, "observed": {"speeds": [[None, 1, {"count": "x"}]]}}),
     ("status", "unheard of"),
@@ -128,10 +132,86 @@ def test_ends_of_unknown_kinds_count_as_failures(tmp_path: Path) -> None:
     path = tmp_path / "bftrainer.db"
     store = SqlStore(path)
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO ended (user, status, count) VALUES ('ann', 'unheard of', 2)")
+        for status, count in (("failed", 3), ("unheard of", 2), ("completed", "many")):
+            connection.execute(
+                "INSERT INTO ended (user, status, count) VALUES ('ann', ?, ?)", (status, count)
+            )
     connection.close()
-    assert store.count_ended_by_user() == {"ann": {"failed": 2}}
-    assert store.count_ended("ann") == {"failed": 2}
+    assert store.count_ended_by_user() == {"ann": {"failed": 5, "completed": 0}}
+    assert store.count_ended("ann") == store.count_ended() == {"failed": 5, "completed": 0}
+    store.close()
+
+
+# --- tables without end --------------------------------------------------------------------------
+
+
+def without_end(path: Path, table: str) -> None:
+    """Put a view in place of a table that comes to no end."""
+    with sqlite3.connect(path) as c:
+        columns = ", ".join(f"n AS {row[1]}" for row in c.execute(f"PRAGMA table_info({table})"))
+        c.execute(f"DROP TABLE {table}")
+        c.execute(
+            f"CREATE VIEW {table} AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "  # noqa: S608
+            f"SELECT {columns} FROM r"
+        )
+    c.close()
+
+
+def test_what_the_daemon_itself_reads_comes_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "OWN_S", 0.1)
+    monkeypatch.setattr(sql, "TIDY_S", 0.1)
+    path = tmp_path / "bftrainer.db"
+    store = SqlStore(path)
+    for table in ("trainers", "memory", "reports"):
+        without_end(path, table)
+    for read in (store.unfinished, lambda: store.get("key"), lambda: store.trim(1, 10)):
+        with pytest.raises(StoreError, match=r"longer than 0\.1 s; it is damaged: restore it from a backup"):
+            read()
+    store.close()
+
+
+def test_a_deletion_without_end_keeps_nothing_from_being_stored_when_the_daemon_ends(tmp_path: Path) -> None:
+    own = settings_in(tmp_path, max_store_mb=1)
+    store = SqlStore(own.database)
+    for number in range(3000):
+        store.put(f"key {number}", "x" * 500)
+    without_end(own.database, "reports")
+    daemon = Daemon(own, NoNodes(), store, WallClock())  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        daemon.journal.remember("first", "value")
+        tidying = daemon.journal._writer
+        await until_true(lambda: tidying._backlog.waiting() == 0 and tidying._in_flight is None)
+        await until_true(lambda: store._engine.pool.checkedout() == 1)  # type: ignore[attr-defined]
+        daemon.journal.remember("last", "value")
+        store.interrupt()
+        await daemon.journal.close()
+
+    asyncio.run(scenario())
+    store.close()
+    with sqlite3.connect(own.database) as c:
+        assert c.execute("SELECT value FROM memory WHERE key = 'last'").fetchall() == [("value",)]
+    c.close()
+
+
+@pytest.mark.parametrize("table", ["memory", "trainers", "ended"])
+def test_a_daemon_that_reads_without_end_ends_when_it_is_told_to(tmp_path: Path, table: str) -> None:
+    own = settings_in(tmp_path, reconnect_s=1e-9)
+    store = SqlStore(own.database)
+    daemon = Daemon(own, NoNodes(), store, WallClock())  # type: ignore[arg-type]
+    without_end(own.database, table)
+
+    async def scenario() -> None:
+        reading = asyncio.create_task(daemon.run())
+        await until_true(lambda: store._engine.pool.checkedout() == 1)  # type: ignore[attr-defined]
+        daemon.stop()
+        async with asyncio.timeout(20):
+            await reading
+        await until_true(lambda: store._engine.pool.checkedout() == 0, 10)  # type: ignore[attr-defined]
+
+    asyncio.run(scenario())
     store.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from bftrainer.errors import StoreError
+from bftrainer.errors import StoreError, UnstorableError
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
-from bftrainer.store import queries, sql
+from bftrainer.store import database, queries, sql
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.store import PAUSE, PROGRESS, SPEC, end
 
@@ -112,6 +113,30 @@ def test_reports_of_no_trainers_are_stored_as_none(store: SqlStore) -> None:
     assert store.rows("reports", None, None, "alice") == [], "its trainer is nobody's"
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["\ud800", 2**63, object(), None, float("nan"), "x" * (database.MOST_VALUE_BYTES + 1)],
+    ids=["half a pair", "too large", "no value", "none", "no number", "too long"],
+)
+def test_a_value_that_sqlite_never_takes_is_not_to_be_tried_again(store: SqlStore, value: str) -> None:
+    with pytest.raises(UnstorableError, match="a value cannot be stored"):
+        store.put("key", value)
+    store.put("key", "value")
+    assert store.get("key") == "value"
+
+
+def test_a_decision_may_have_more_actions_than_a_query_names(store: SqlStore) -> None:
+    @sa.event.listens_for(store._engine, "connect")
+    def limit(connection: sqlite3.Connection, _: object) -> None:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, queries.CHUNK + 2)
+
+    store._engine.dispose()
+    starts = [StartWorker(trainer=1, generation=1, node=f"n{n}") for n in range(2 * queries.CHUNK + 1)]
+    store.performed(store.record(NodesChanged(time=1.0), [], None, starts, None, frozenset()), 2.0)
+    (event,) = store.rows("events", 1)
+    assert {action["performed_at"] for action in event["actions"]} == {2.0}
+
+
 def test_a_query_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql, "STEPS", 1)
     path = tmp_path / "x.db"
@@ -130,3 +155,15 @@ def test_a_query_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytes
     patient = SqlStore(path, query_s=60.0)
     assert len(patient.rows("pauses", 10)) == 1
     patient.close()
+
+
+def test_when_the_daemon_ends_nothing_is_read_any_more_and_all_is_written(store: SqlStore) -> None:
+    id_ = store.submit(SPEC, 0.0)
+    store.interrupt()
+    for ask in (store.unfinished, store.trainers, lambda: store.get("key"), lambda: store.rows("events", 1)):
+        with pytest.raises(StoreError, match="nothing is read any more: the daemon ends"):
+            ask()
+    end(store, id_, 1.0)
+    again = SqlStore(store._path)
+    assert again.unfinished() == [] and len(again.trainers()) == 1
+    again.close()

@@ -295,7 +295,7 @@ def test_whoever_does_not_speak_like_an_agent_is_shown_out(first: str) -> None:
         ):
             assert (await ws.receive_json())["type"] == "challenge"
             await ws.send_str(first)
-            assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSE
+            assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSED
 
     at(desk, scenario)
     assert desk.came == []

@@ -20,6 +20,8 @@ from bftrainer.wire.rates import SLICE_S, Bucket, Turns
 from tests.support.agents_desk import Desk, at
 
 SMALL = HubLimits(message=1000, queue=1000, per_second=5.0)
+AGREES_S = 10.0
+"""How long aiohttp would wait for the other side to agree to an end."""
 OPEN_MESSAGE = b"\x81\xff" + (10**9).to_bytes(8, "big") + b"mask"
 """The head of a frame that announces a text of a gigabyte."""
 
@@ -226,6 +228,24 @@ def test_frames_that_are_no_messages_are_counted_too(
     at(desk, story)
     assert (("flooded", "n") in desk.reports) is known
     assert desk.bounds == (["max_messages_per_second"] if known else [])
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_one_that_goes_on_sending_after_its_end_is_not_read(forged: bool) -> None:
+    desk = Desk()
+
+    async def story() -> None:
+        async with desk.socket() as ws:
+            if forged:
+                await ws.send_str("0" * seal.MAC_CHARACTERS + "{}")
+            with pytest.raises(ConnectionError):
+                async with asyncio.timeout(AGREES_S / 2):
+                    while True:
+                        await ws.ping()
+                        await asyncio.sleep(0)
+
+    at(desk, story)
+    assert desk.reports == []
 
 
 def test_an_agent_that_pings_is_answered() -> None:

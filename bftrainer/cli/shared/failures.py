@@ -1,0 +1,58 @@
+"""How a command that failed ends: with lines that say what went wrong, and an exit code."""
+
+from __future__ import annotations
+
+import click
+
+from bftrainer.cli.shared.terminal import say
+from bftrainer.errors import BftrainerError
+
+USER, USAGE, OURS, INTERRUPTED = 1, 2, 70, 130
+MOST_CHARACTERS = 2000
+"""So much of a line of an error is shown."""
+MOST_LINES = 100
+"""So many lines of an error are shown."""
+
+
+def tell(error: BaseException) -> int:
+    """Print on standard error what went wrong; return the exit code."""
+    if isinstance(error, click.ClickException):
+        return _tell_usage(error)
+    if isinstance(error, click.Abort):
+        say("interrupted", err=True)
+        return INTERRUPTED
+    if isinstance(error, BftrainerError):
+        _lines(str(error) or type(error).__name__)
+        return USER
+    if isinstance(error, MemoryError):
+        _lines("there is not enough memory for this; ask for less, or use a machine with more")
+        return USER
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        _lines(f"{where}{error.strerror or error or type(error).__name__}")
+        return USER
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    _lines(f"bftrainer failed at this ({said}); please report it with what bftrainer --debug shows")
+    return OURS
+
+
+def _tell_usage(error: click.ClickException) -> int:
+    """What click prints; a file's name in it may have control characters."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if type(error).__name__ == "NoArgsIsHelpError":  # which older versions of click do not have
+        say(error.format_message(), err=True)
+        return error.exit_code
+    if context is not None:
+        say(context.get_usage(), err=True)
+        say(f"Try '{context.command_path} {context.help_option_names[-1]}' for help.\n", err=True)
+    _lines(error.format_message())
+    return error.exit_code
+
+
+def _lines(text: str) -> None:
+    lines = text.splitlines()
+    for line in lines[:MOST_LINES]:
+        cut = line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}..."
+        say(f"error: {cut}", err=True)
+    if len(lines) > MOST_LINES:
+        say(f"error: and {len(lines) - MOST_LINES:,} lines more", err=True)

@@ -1,0 +1,91 @@
+"""Reads YAML files that users name, such as settings. Aliases are allowed, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bftrainer.files import read_text
+from bftrainer.model.text import shown
+
+MAX_DEPTH = 32
+"""So deep may lists and mappings lie in each other."""
+MAX_VALUES = 300_000
+"""So many values a file may have, keys included; what an alias stands for counts wherever it stands."""
+QUOTED = 200
+LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlFileError(ValueError):
+    """A file that cannot be read; the message, of one line, names the file and what is wrong."""
+
+
+def read_yaml(path: Path, most_kb: int) -> Any:
+    """The plain values in a YAML file of at most so many kB; None for an empty one.
+
+    Raises:
+        YamlFileError: it cannot be read, is no YAML, or has tags, more values or deeper ones than allowed.
+    """
+    try:
+        text = read_text(path, most_kb)
+        _Bounds(yaml.parse(text, Loader=LOADER)).check()
+        return yaml.load(text, Loader=LOADER)  # noqa: S506  a safe one, whichever it is
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+        raise YamlFileError(f"{path}{at}: not YAML: {shown(str(problem))[:QUOTED]}") from error
+    except (OSError, ValueError) as error:  # no text; a date that there is not; a number of 5,000 digits
+        raise YamlFileError(f"{path}: {shown(str(error))[:QUOTED]}") from error
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """Goes through a parser's events, which are there before any value is made."""
+
+    events: Iterator[Any]
+    sizes: dict[str, int | None] = field(default_factory=dict)  # of what an anchor names; None: it is open
+    open: list[tuple[str | None, int]] = field(default_factory=list)  # anchor, values before it
+    values: int = 0
+
+    def check(self) -> None:
+        """See that what the events describe is within the bounds.
+
+        Raises:
+            ValueError: it is not.
+        """
+        for event in self.events:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = self.open.pop()
+                if anchor is not None:
+                    self.sizes[anchor] = self.values - before
+            elif isinstance(event, yaml.NodeEvent):
+                self._node(event, line)
+
+    def _node(self, event: Any, line: int) -> None:
+        if getattr(event, "tag", None):
+            raise ValueError(f"line {line}: the tag {event.tag[:40]!r}: leave it out")
+        if isinstance(event, yaml.AliasEvent):
+            name = event.anchor or ""
+            size = self.sizes.get(name, 0)  # 0: unknown, which the reader refuses
+            if size is None:
+                raise ValueError(f"line {line}: *{name[:40]} stands within itself: write the value out")
+            self.values += size
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self.open.append((event.anchor, self.values))
+            if event.anchor is not None:
+                self.sizes[event.anchor] = None
+            self.values += 1
+        else:
+            self.values += 1
+            if event.anchor is not None:
+                self.sizes[event.anchor] = 1
+        if len(self.open) > MAX_DEPTH:
+            raise ValueError(f"line {line}: nested too deeply, more than {MAX_DEPTH} deep: write it flatter")
+        if self.values > MAX_VALUES:
+            raise ValueError(f"line {line}: more than {MAX_VALUES:,} values, aliases written out: shorten it")
