@@ -114,4 +114,4 @@ class _Market:
         return self._worth(t, size) - self._worth(t, size - 1)
 
     def _worth(self, t: Trainer, nodes: int) -> float:
-        return curve.rate(self._curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0
+        return curve.rate(self._curves[t.id], t.spec.fitting(nodes)) * t.spec.weight
