@@ -1,7 +1,8 @@
 """The published baseline: nodes shared out equally (section 5.1).
 
 Every trainer gets the same number of nodes, within its limits; the remaining nodes go one by one in
-first-come-first-served order. If there are too few nodes for the minimum of all, the last in order wait.
+first-come-first-served order. A trainer that does not allow every size gets as many at once as lead to its
+next one, if they are there. If there are too few nodes for the minimum of all, the last in order wait.
 The baseline considers neither curves nor rescale costs.
 """
 
@@ -23,19 +24,21 @@ def allocate(problem: Problem) -> Plan:
     served: list[Candidate] = []
     free = problem.pool_size
     for candidate in problem.candidates:  # minima first, in order: no trainer may hold fewer
-        if candidate.n_min <= free and value.classes(candidate, problem):
-            counts[candidate.trainer] = candidate.n_min
-            free -= candidate.n_min
+        least = candidate.above(0)
+        if 0 < least <= free and value.classes(candidate, problem):
+            counts[candidate.trainer] = least
+            free -= least
             served.append(candidate)
     while free > 0:  # raise the smallest shares, first come first served among equals
-        open_ = [c for c in served if counts[c.trainer] < c.n_max]
+        open_ = [c for c in served if 0 < c.above(counts[c.trainer]) <= counts[c.trainer] + free]
         if not open_:
             break
         lowest = min(counts[c.trainer] for c in open_)
         for candidate in open_:
-            if free > 0 and counts[candidate.trainer] == lowest:
-                counts[candidate.trainer] += 1
-                free -= 1
+            larger = candidate.above(lowest)
+            if counts[candidate.trainer] == lowest and larger <= lowest + free:
+                counts[candidate.trainer] = larger
+                free -= larger - lowest
     counts = relax.within_caps(problem, counts)
     into = relax.spread(problem, {t: (problem.parts[0].node_class, n) for t, n in counts.items()})
     return Plan(

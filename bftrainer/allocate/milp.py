@@ -6,7 +6,7 @@ matter: the model has the same optimum as the published one with a binary per tr
 
     n_jg                       whole number of nodes of group g
     sum_j n_jg <= |g|          a node serves one trainer, eq. 5
-    sum_g n_jg = N_j           within 0 or n_min..n_max, eq. 4; of one class only
+    sum_g n_jg = N_j           within 0 or n_min..n_max, eq. 4, and one of its sizes; of one class only
     n_jg >= C_jg  or  n_jg <= C_jg, for all g alike                      no migration, eqs. 6-10
     sum of N_j <= cap          for every cap
     t_jg = 1 if n_jg > 0       charged for groups that are expected to leave
@@ -30,6 +30,7 @@ from bftrainer.allocate.piecewise import (
     Encoding,
     Segment,
     encoding_of,
+    gaps,
     line_of,
     points_of,
     segments_of,
@@ -94,9 +95,9 @@ def allocate(
 
 
 def _current(problem: Problem) -> Spread:
-    """The current map as a plan. A trainer that has too few nodes left to run gets none. Where the map breaks
-    a cap, the last trainers in order get fewer."""
-    counts = {c.trainer: c.current if c.current >= c.n_min else 0 for c in problem.candidates}
+    """The current map as a plan. A trainer that cannot run on what it has left goes down to the next size
+    that it allows, or to none. Where the map breaks a cap, the last trainers in order get fewer."""
+    counts = {c.trainer: c.fitting(c.current) for c in problem.candidates}
     counts = relax.within_caps(problem, counts)
     return relax.spread(problem, {t: ("", n) for t, n in counts.items()})
 
@@ -133,16 +134,18 @@ class Model:
             size = sum(g.size for g in problem.parts if g.node_class == name)
             row = value.tables((c,), size, first, name)[0]
             base = float(row[0])
-            if c.n_min < len(row) and c.curve_on(name):
-                self._segments[c.trainer, name, 0] = segments_of(row - base, c.n_min)
+            own = segments_of(row - base, c.n_min)
+            if own and c.curve_on(name):
+                self._segments[c.trainer, name, 0] = own
                 for k, (_, duration) in enumerate(rest, start=1):
                     later = value.later(c, len(row) - 1, duration, name)
                     self._segments[c.trainer, name, k] = segments_of(later, 0)
         return base
 
     def _encoding(self, found: list[Segment]) -> Encoding:
-        """CONCAVE cannot be forced on a function that is not concave: there it would be wrong."""
-        if self._forced is not None and self._forced is not Encoding.CONCAVE:
+        """CONCAVE cannot be forced on a function that is not concave, nor SOS2 on one with gaps: there they
+        would be wrong."""
+        if self._forced is Encoding.BINARIES or (self._forced is Encoding.SOS2 and not gaps(found)):
             return self._forced
         return encoding_of(found, sos2=self._sos2)
 
@@ -290,9 +293,10 @@ class Model:
             if sum(n[g] for n in into.values()) > part.size:
                 raise ArithmeticError(f"the solver gave more than the {part.size} nodes of group {g}")
         for c in problem.candidates:
-            if sum(into[c.trainer]) and not c.n_min <= sum(into[c.trainer]) <= c.n_max:
+            if not c.allows(sum(into[c.trainer])):
                 raise ArithmeticError(
-                    f"the solver gave {sum(into[c.trainer])} nodes to a trainer of {c.n_min}..{c.n_max}"
+                    f"the solver gave {sum(into[c.trainer])} nodes to a trainer of {c.n_min}..{c.n_max}, "
+                    f"{c.sizes}"
                 )
         for cap in problem.caps:
             if sum(sum(into[t]) for t in cap.trainers if t in into) > cap.n_max:

@@ -1,8 +1,8 @@
 """Piecewise-linear functions of a node count, and how the MILP can state them. Pure.
 
 The value of N nodes is piecewise linear with jumps: at n_min, at the curve's points, and around C_j, where
-the rescale cost sets in. Between whole numbers nothing matters, so a function is given by its values at the
-ends of its linear segments.
+the rescale cost sets in; and with gaps, where not all sizes are allowed. Between whole numbers nothing
+matters, so a function is given by its values at the ends of its linear segments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ class Encoding(StrEnum):
 
 
 def encoding_of(segments: list[Segment], *, sos2: bool) -> Encoding:
-    """The cheapest encoding of a function for a solver that knows special ordered sets, or does not."""
+    """The cheapest encoding of a function for a solver that knows special ordered sets, or does not.
+
+    Weights on two points also make the numbers between them: sizes with gaps need binaries.
+    """
+    if gaps(segments):
+        return Encoding.BINARIES
     if concave(segments):
         return Encoding.CONCAVE
     return Encoding.SOS2 if sos2 else Encoding.BINARIES
@@ -38,15 +43,17 @@ def encoding_of(segments: list[Segment], *, sos2: bool) -> Encoding:
 def segments_of(values: Floats, lo: int) -> list[Segment]:
     """The linear segments of values[lo], values[lo + 1], ..., in order and without overlap.
 
-    Sizes at the upper end whose value is -inf are left out.
+    Sizes whose value is -inf are in none.
     """
     m = len(values) - 1
-    while m > lo and not np.isfinite(values[m]):
-        m -= 1
+    finite = np.isfinite(values)
     found: list[Segment] = []
     while lo <= m:
+        if not finite[lo]:
+            lo += 1
+            continue
         hi = lo
-        if lo < m:
+        if lo < m and finite[lo + 1]:
             slope = values[lo + 1] - values[lo]
             line = values[lo] + slope * np.arange(m - lo + 1)
             off = np.abs(values[lo : m + 1] - line) > 1e-9 * np.maximum(1.0, np.abs(line))
@@ -54,6 +61,11 @@ def segments_of(values: Floats, lo: int) -> list[Segment]:
         found.append(((lo, float(values[lo])), (hi, float(values[hi]))))
         lo = hi + 1
     return found
+
+
+def gaps(segments: list[Segment]) -> bool:
+    """Whether there are sizes between the first and the last segment that are in none."""
+    return any(after[0][0] > before[1][0] + 1 for before, after in pairwise(segments))
 
 
 def points_of(segments: list[Segment]) -> list[Point]:

@@ -109,8 +109,7 @@ def within_caps(problem: Problem, counts: Mapping[int, int]) -> dict[int, int]:
         over = sum(kept.get(t, 0) for t in cap.trainers) - cap.n_max
         for c in reversed(problem.candidates):
             if over > 0 and c.trainer in cap.trainers and kept[c.trainer]:
-                smaller = kept[c.trainer] - over
-                smaller = smaller if smaller >= c.n_min else 0
+                smaller = c.fitting(kept[c.trainer] - over)
                 over -= kept[c.trainer] - smaller
                 kept[c.trainer] = smaller
     return kept
@@ -278,7 +277,7 @@ def _reconsidered(problem: Problem, into: Spread) -> Spread:
     for c in sorted(problem.candidates, key=lambda c: c.current - sum(into[c.trainer])):  # growth first
         own, held = found[c.trainer], problem.held(c)
         fits = all(h <= n + f for h, n, f in zip(held, own, free, strict=True))
-        keeps = fits and c.n_min <= sum(held) <= min(c.n_max, sum(own))
+        keeps = fits and 0 < sum(held) <= sum(own) and c.allows(sum(held))
         ways = [own, (0,) * len(own), *([held] if keeps else [])]
         best = max(ways, key=lambda way: value.worth(c, problem, way))
         free = [f + n - k for f, n, k in zip(free, own, best, strict=True)]

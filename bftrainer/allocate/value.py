@@ -10,18 +10,21 @@ not yet deliver while they initialise and the members train on.
 
 Where nodes differ (`Problem.groups`), two more things count. Time is cut where a group is expected to
 leave: with N_k the nodes that are still there in the k-th slice, of d_k seconds, T_fwd O(N) becomes
-sum_k d_k O(N_k), where O is 0 below n_min. And every group of which the trainer uses nodes costs
-w * departures * stall_down * O(max(C, n_min)), once.
+sum_k d_k O(N_k), where O is that of the largest size for which these nodes suffice, 0 below n_min. And every
+group of which the trainer uses nodes costs w * departures * stall_down * O(max(C, n_min)), once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from bftrainer.model.problem import Candidate, Problem
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
 
@@ -39,8 +42,8 @@ def tables(candidates: Sequence[Candidate], pool_size: int, t_fwd_s: float, node
     m = min(int(n_max.max()), pool_size)
     width = max(m, int(held.max()))
     rates = np.stack([curve.table(c.curve_on(node_class), width) for c in candidates])
-    # too few nodes to train on: nothing is interrupted
-    now = np.where(held >= n_min[:, 0], rates[np.arange(len(held)), held], 0.0)[:, None]
+    # too few nodes to train on, or a size that is not allowed: nothing is interrupted
+    now = np.where([c.trains for c in candidates], rates[np.arange(len(held)), held], 0.0)[:, None]
     up_stall, up_init, down_stall, weight = (
         np.array(column)[:, None]
         for column in zip(
@@ -54,8 +57,20 @@ def tables(candidates: Sequence[Candidate], pool_size: int, t_fwd_s: float, node
     value -= np.where(n > current, up_stall * now + up_init * np.maximum(0.0, rates - now), 0.0)
     value *= weight
     value[(n > n_max[:, None]) | ((n > 0) & (n < n_min))] = -np.inf
+    for row, c in zip(value, candidates, strict=True):
+        if not c.sizes.every:
+            row[_fitting(c.sizes, m) != n] = -np.inf
     value.setflags(write=False)
     return value
+
+
+@lru_cache(maxsize=4096)
+def _fitting(sizes: AllowedSizes, m: int) -> npt.NDArray[np.int64]:
+    """For 0..m nodes the largest of the sizes for which they suffice, shape (m + 1,)."""
+    if sizes.listed:
+        steps = np.array((0, *sizes.listed))
+        return steps[np.searchsorted(steps, np.arange(m + 1), side="right") - 1]
+    return np.arange(m + 1) // sizes.multiple_of * sizes.multiple_of
 
 
 def values(candidate: Candidate, problem: Problem) -> Floats:
@@ -95,14 +110,19 @@ def slices(problem: Problem) -> list[tuple[float, float]]:
 
 def charge(candidate: Candidate, departures: float, node_class: str = "") -> float:
     """What using a group costs that is expected to leave `departures` times within T_fwd."""
-    speed = curve.rate(candidate.curve_on(node_class), max(candidate.current, candidate.n_min))
+    size = max(candidate.sizes.floor(candidate.current), candidate.n_min)
+    speed = curve.rate(candidate.curve_on(node_class), size)
     return candidate.weight * departures * candidate.costs.down.stall_s * speed
 
 
 def later(candidate: Candidate, m: int, duration_s: float, node_class: str = "") -> Floats:
-    """What 0..m nodes are worth in a slice that is not the first, shape (m + 1,): 0 below n_min."""
-    rates = curve.table(candidate.curve_on(node_class), m)[: m + 1]
-    return np.where(np.arange(m + 1) >= candidate.n_min, candidate.weight * duration_s * rates, 0.0)
+    """What 0..m nodes are worth in a slice that is not the first, shape (m + 1,): 0 below n_min.
+
+    A trainer that is left with a size that is not allowed goes down to the next one that is.
+    """
+    size = _fitting(candidate.sizes, m)
+    rates = curve.table(candidate.curve_on(node_class), m)[size]
+    return np.where(size >= candidate.n_min, candidate.weight * duration_s * rates, 0.0)
 
 
 def worth(candidate: Candidate, problem: Problem, spread: tuple[int, ...]) -> float:

@@ -30,7 +30,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
         **({"note": t["note"]} if t.get("note") else {}),
         "nodes": f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
-        f"allowed: {t['n_min']}..{t['n_max']})",
+        f"allowed: {_allowed(t)})",
         "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"
         + (f" of {t['work']:,}" if t["work"] else ""),
         **({"ends in": _ends(t["ends_in_s"])} if t.get("ends_in_s") else {}),
@@ -63,6 +63,14 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         print_table(
             ("time", "change", "nodes", "step", "pause", "steps lost"), [_pause(p) for p in t["pauses"]]
         )
+
+
+def _allowed(t: dict[str, Any]) -> str:
+    """The node counts that a trainer may have. A daemon of an earlier version does not know of sizes."""
+    if t.get("sizes"):
+        return ", ".join(str(n) for n in t["sizes"])
+    multiple = t.get("multiple_of", 1)
+    return f"{t['n_min']}..{t['n_max']}" + (f" in multiples of {multiple}" if multiple > 1 else "")
 
 
 def _ends(ends: dict[str, float | None]) -> str:

@@ -154,7 +154,7 @@ class DaemonService:
             self.known.view(stored.summary, moment),
             scalability_view(live, others, state.programs),
         )
-        most = max(1, min(scalability["may_ask_for"], len(state.pool) or own.n_max))
+        most = own.fitting(min(scalability["may_ask_for"], len(state.pool) or own.n_max)) or own.n_min
         best = rate(tuple((int(n), speed) for n, speed in scalability["points"]), most)
         return {
             **view,
@@ -162,6 +162,8 @@ class DaemonService:
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
+            "sizes": list(own.sizes.listed),
+            "multiple_of": own.sizes.multiple_of,
             "weight": own.weight,
             "priority": own.priority,
             "workdir": own.workdir,

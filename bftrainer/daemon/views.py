@@ -71,6 +71,8 @@ class DetailsView(TrainerView):
     command: list[str]
     n_min: int
     n_max: int
+    sizes: list[int]
+    multiple_of: int
     weight: float
     priority: float
     workdir: str
@@ -283,11 +285,11 @@ def scalability_view(
     for name, points in given_curves(own).items():
         seen = observe.sizes(trainer.observed, name) if learning else ()
         if points or name is None:
-            found = explain.size_estimates(seen, points, own.n_min, own.n_max, typical)
+            found = explain.size_estimates(seen, points, own.n_min, own.n_max, typical, own.sizes)
             rows += [{"node_class": name, **asdict(estimate)} for estimate in found]
     return {
         "mode": own.scalability.value,
-        "may_ask_for": max(estimate.n_max for estimate in estimated.values()),
+        "may_ask_for": own.fitting(max(estimate.n_max for estimate in estimated.values())),
         "points": [list(point) for point in estimated[None].points],
         "sizes": rows,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ import torch
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.peers import SingleProcess
+from bftrainer.elastic.state.forgotten import forgotten
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import MicroBatch
@@ -121,6 +123,8 @@ class RunView:
 
     def _enter(self) -> None:
         self._life = "inside"
+        for told in forgotten(self._state.parts):  # before anybody waits for this node
+            warnings.warn(told, stacklevel=4)
         try:
             self._peers.enter()
         except Leave:

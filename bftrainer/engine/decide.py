@@ -44,6 +44,18 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     return plan, _allocated(state, target)
 
 
+def reduced(state: State) -> State:
+    """The state in which trainers that cannot run on the nodes that they have left go down to the next size
+    that they allow, without a plan. Those that have too few for any wait with what they have."""
+    active = dict(state.active)
+    for t in state.active.values():
+        size = t.spec.fitting(len(t.nodes))
+        if 0 < size < len(t.nodes):
+            kept = assign({t.id: size}, {t.id: t.nodes}, t.nodes, {t.id: frozenset(t.members)})[t.id]
+            active[t.id] = without(t, t.nodes - kept)
+    return replace(state, active=active)
+
+
 def candidates(state: State) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, in order; none while the site drains."""
     if state.draining:

@@ -62,6 +62,7 @@ def _candidate(
         weight=weight_of(t, settings, now),
         costs=costs,
         held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),
+        sizes=t.spec.sizes,
         curves=tuple(
             (name, metric.metric(settings.objective, own.points, t.spec.priority, points))
             for name, own in estimates.items()

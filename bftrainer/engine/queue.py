@@ -23,7 +23,7 @@ def shape(trainer: Trainer) -> Shape:
     """Everything about a waiting trainer that matters to its value, except its age."""
     s = trainer.spec
     given = (s.scalability, s.curve, s.curves, s.costs, s.program)
-    return (given, s.n_min, s.n_max, s.weight, s.priority, s.user, trainer.observed)
+    return (given, s.n_min, s.n_max, s.sizes, s.weight, s.priority, s.user, trainer.observed)
 
 
 Class = tuple[float, str]

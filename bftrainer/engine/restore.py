@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from bftrainer.engine.decide import reduced
 from bftrainer.engine.node_info import with_reported
 from bftrainer.engine.places import with_places
 from bftrainer.engine.queue import Queue, rank
@@ -21,7 +22,8 @@ def restore(
     """The state after a restart at `now`, from stored trainers in order of arrival.
 
     Trainers lose the nodes that are no longer in the pool, and those of another class than most of their
-    nodes. Trainers that are not among the active ones lose all nodes; the daemon then stops their workers.
+    nodes; of what is left they keep a size that they allow. Trainers that are not among the active ones lose
+    all nodes; the daemon then stops their workers.
     """
     info = with_reported(settings, {}, pool, {}, now)
     ordered = sorted(
@@ -40,7 +42,7 @@ def restore(
         node_info=info,
         programs=observations_by_program(ordered),
     )
-    return with_places(state)
+    return with_places(reduced(state))
 
 
 def of_one_class(nodes: frozenset[str], info: Mapping[str, NodeInfo]) -> frozenset[str]:

@@ -25,7 +25,7 @@ def settle(
     released = (before.nodes - now.nodes) & (draft.state.pool | draft.vacated)
     leaving = tuple(n for n in before.members if n in released)
     stopping = {n for n in before.joining if n in released}
-    enough = len(members) >= now.spec.n_min
+    enough = now.spec.allows(len(members))
     regroup = force or members != before.members
     if not enough and members:  # survivors that wait for more nodes keep the state: the others may just go
         stopping |= set(leaving)
@@ -64,16 +64,18 @@ def _changed(before: Trainer, now: Trainer, time: float) -> Trainer:
 def _publish(trainer: Trainer) -> tuple[tuple[str, ...], frozenset[str]]:
     """Members and warm after every complete batch of newcomers has become members.
 
-    A batch is what one generation started; it is complete when all of it that is left is warm. While
-    that makes too few to run (n_min), the newcomers go on waiting, warm.
+    A batch is what one generation started; it is complete when all of it that is left is warm. The latest
+    ones go on waiting, warm, while with them the members are too few to run (n_min), or of a size that is not
+    allowed.
     """
     joining = trainer.joining
     cold = {generation for node, generation in joining.items() if node not in trainer.warm}
-    whole = sorted(node for node, generation in joining.items() if generation not in cold)
-    members = (*trainer.members, *whole)
-    if len(members) < trainer.spec.n_min:
-        return trainer.members, trainer.warm
-    return members, trainer.warm - frozenset(whole)
+    whole = sorted((generation, node) for node, generation in joining.items() if generation not in cold)
+    for latest in sorted({generation for generation, _ in whole}, reverse=True):
+        batches = sorted(node for generation, node in whole if generation <= latest)
+        if trainer.spec.allows(len(trainer.members) + len(batches)):
+            return (*trainer.members, *batches), trainer.warm - frozenset(batches)
+    return trainer.members, trainer.warm
 
 
 def dissolve(trainer: Trainer) -> list[Action]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer.engine.decide import decide
+from bftrainer.engine.decide import decide, reduced
 from bftrainer.engine.settle import dissolve, order, settle
 from bftrainer.engine.state import Solve, State, Step
 from bftrainer.engine.take import take
@@ -31,13 +31,15 @@ def step(state: State, event: Event, solve: Solve, *, plan: bool = True) -> Step
 
     `solve` answers the allocation problem, see `allocate.decide`; it is called once, and once
     more if trainers cannot use the nodes that it leaves them. Without `plan`,
-    nothing is planned anew: trainers keep the nodes that the event leaves them.
+    nothing is planned anew: trainers keep the nodes that the event leaves them, as far as they can use them.
 
     Raises:
         TypeError: `event` is not an event.
     """
     draft = take(event, state)
-    made, decided = decide(draft.state, event.time, solve) if draft.decide and plan else (None, draft.state)
+    made, decided = None, draft.state
+    if draft.decide:
+        made, decided = decide(decided, event.time, solve) if plan else (None, reduced(decided))
     actions: list[Action] = []
     active: dict[int, Trainer] = {}
     for id_, trainer in decided.active.items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Points, RescaleCosts
 
 Allocation = Mapping[int, frozenset[str]]
@@ -19,7 +20,8 @@ class Candidate:
     `curve` is the objective metric O_j in its own unit (samples/s for throughput). `current` is C_j: how many
     nodes of the pool the trainer holds. The weight multiplies its whole value. `held` says how many of its
     nodes are in each of the problem's groups (empty: the problem has none). `curves` has the metric on node
-    classes where it differs; an empty curve means that the trainer cannot use the class.
+    classes where it differs; an empty curve means that the trainer cannot use the class. It may get those
+    of its `sizes` that are from `n_min` to `n_max`.
     """
 
     trainer: int
@@ -31,6 +33,25 @@ class Candidate:
     costs: RescaleCosts = field(default_factory=RescaleCosts)
     held: tuple[int, ...] = ()
     curves: tuple[tuple[str, Points], ...] = ()
+    sizes: AllowedSizes = EVERY_SIZE
+
+    @property
+    def trains(self) -> bool:
+        """Whether it can train on the nodes that it holds: otherwise it waits for more, or goes down."""
+        return self.current >= self.n_min and self.sizes.floor(self.current) == self.current
+
+    def fitting(self, nodes: int) -> int:
+        """The largest size that it may get of at most so many nodes; 0 if there is none."""
+        return self.sizes.fitting(nodes, self.n_min, self.n_max)
+
+    def allows(self, nodes: int) -> bool:
+        """Whether it may get just so many nodes."""
+        return nodes == self.fitting(nodes)
+
+    def above(self, nodes: int) -> int:
+        """The smallest size that it may get above `nodes`; 0 if there is none."""
+        found = self.sizes.above(max(nodes, self.n_min - 1))
+        return found if found <= self.n_max else 0
 
     def curve_on(self, node_class: str) -> Points:
         """The objective metric on nodes of a class."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
+
 Points = tuple[tuple[int, float], ...]
 """Points of a scalability curve: (nodes, samples/s), nodes ascending and above 0; (0, 0) is implied."""
 
@@ -41,6 +43,7 @@ class Scalability(StrEnum):
 class TrainerSpec:
     """What a user asks for: one elastic training run (section 3.1 of the paper).
 
+    It runs on no node, or on as many as `sizes` allows from `n_min` to `n_max`, which are such sizes, too.
     `samples` is the work to do; None means that the script ends by itself. `curve` and `costs` are None if
     nothing is known of them beforehand.
     """
@@ -49,6 +52,7 @@ class TrainerSpec:
     command: tuple[str, ...]
     n_min: int
     n_max: int
+    sizes: AllowedSizes = EVERY_SIZE
     launcher: str = "native"
     samples: int | None = None
     curve: Points | None = None
@@ -65,6 +69,14 @@ class TrainerSpec:
     checkpoint_interval_s: float = 0.0  # a restart repeats so much: the script saves by itself, so often
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
     stop_signal: str = ""  # torchrun: the ranks that get SIGTERM, `all` or `rank_0`; empty: by the script
+
+    def fitting(self, nodes: int) -> int:
+        """The largest size at which it can run on at most so many nodes; 0 if there is none."""
+        return self.sizes.fitting(nodes, self.n_min, self.n_max)
+
+    def allows(self, nodes: int) -> bool:
+        """Whether it can run on just so many nodes."""
+        return nodes > 0 and self.fitting(nodes) == nodes
 
     @property
     def program(self) -> tuple[str, ...]:

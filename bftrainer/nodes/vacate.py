@@ -107,7 +107,7 @@ class _Market:
         self._price[own[~self._fixed[own]]] = self._worth(t, size) - self._worth(t, size - 1)
 
     def _worth(self, t: Trainer, nodes: int) -> float:
-        return curve.rate(self._curves[t.id], nodes) * t.spec.weight if nodes >= t.spec.n_min else 0.0
+        return curve.rate(self._curves[t.id], t.spec.fitting(nodes)) * t.spec.weight
 
     def _numbers(self, nodes: Iterable[str]) -> Iterator[int]:
         return (self._number[node] for node in nodes if node in self._number)

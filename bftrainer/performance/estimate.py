@@ -124,7 +124,7 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
             return Estimate((), 0)  # it cannot use this class
         for seen in (shared, t.observed):
             here = fit.levels(observe.sizes(seen, name))
-            estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical)
+            estimate = fit.estimated(here, points, spec.n_min, spec.n_max, typical, spec.sizes)
             points = estimate.points
         return estimate
 
@@ -142,7 +142,7 @@ def limits(
     spec, held = t.spec, len(t.nodes)
     if profile_sizes and spec.scalability is Scalability.AUTO and spec.curve is None:
         here = fit.levels(observe.sizes(programs.get(spec.program, NOTHING)))
-        size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes)
+        size = profiling.next_profiling_size(here, spec.n_min, spec.n_max, profile_sizes, spec.sizes)
         if size is not None:
             return (size if held == size else spec.n_min), _put_off(t, max(held, size), now)
     return spec.n_min, _put_off(t, max(held, *(estimate.n_max for estimate in estimates.values())), now)

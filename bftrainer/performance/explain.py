@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 from bftrainer.performance.fit import fit, levels, prior_rates
@@ -35,16 +36,19 @@ class SizeEstimate:
 
 
 def size_estimates(
-    seen: Sizes, prior: Points, n_min: int, n_max: int, typical: float
+    seen: Sizes, prior: Points, n_min: int, n_max: int, typical: float, sizes: AllowedSizes = EVERY_SIZE
 ) -> tuple[SizeEstimate, ...]:
-    """Estimates of the sizes that were seen or given, and of n_min, twice that, ..., n_max.
+    """Estimates of the sizes that were seen or given, and of n_min, twice that, ..., n_max; all of `sizes`.
 
     `seen` are the trainer's windows by size, `prior` is its given curve (or empty), `typical` are the
     samples/s on one node that are assumed where nothing is known.
     """
     counts = {n: windows.count for n, windows in seen}
-    at = {n for n in (*counts, *(n for n, _ in prior), n_max) if n <= n_max}
-    at |= {n_min << k for k in range((n_max // n_min).bit_length())}
+    at = {n for n in (*counts, *(n for n, _ in prior), n_max) if n <= n_max and sizes.floor(n) == n}
+    size = n_min
+    while 0 < size <= n_max:
+        at.add(size)
+        size = sizes.doubled(size)
     nodes = np.array(sorted(at))
     if not seen:
         source, points = (Source.GIVEN, prior) if prior else (Source.ASSUMED, curve.linear(typical, n_max))

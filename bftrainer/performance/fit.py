@@ -12,7 +12,7 @@ Between observed sizes the model is corrected by how far these are from it.
 
 **Exploring.** Beyond the largest observed size, c1 is taken one standard error lower: optimistic, so that
 larger sizes are tried where that may pay. But no plan may ask for more than twice the largest observed size
-(or n_min, or what the given curve covers).
+(or n_min, or what the given curve covers), or the next size that the trainer allows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from statistics import median
 
 import numpy as np
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Observed, Points
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
@@ -144,14 +145,17 @@ class Estimate:
 
 
 @lru_cache(maxsize=4096)
-def estimated(seen: Levels, prior: Points, n_min: int, n_max: int, typical: float) -> Estimate:
-    """The estimate of a trainer with limits n_min and n_max.
+def estimated(
+    seen: Levels, prior: Points, n_min: int, n_max: int, typical: float, sizes: AllowedSizes = EVERY_SIZE
+) -> Estimate:
+    """The estimate of a trainer with limits n_min and n_max that allows these sizes.
 
     `seen` are the sizes on which it was measured, `prior` is its given curve (or empty), `typical` are the
     samples/s on one node that are assumed where nothing is known.
     """
     largest = max((n for n, *_ in seen), default=0)
-    bound = min(n_max, max(2 * max(n_min, largest), prior[-1][0] if prior else 0))
+    following = sizes.above(largest) if largest else 0  # it may be more than twice as large
+    bound = min(n_max, max(2 * max(n_min, largest), following, prior[-1][0] if prior else 0))
     if not seen:
         return Estimate(prior or curve.linear(typical, bound), bound)
     found = fit(seen, prior, bound)

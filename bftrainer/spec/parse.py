@@ -88,8 +88,9 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
     return TrainerSpec(
         name=spec.name,
         command=tuple(spec.command),
-        n_min=spec.nodes.min,
-        n_max=spec.nodes.max,
+        n_min=spec.nodes.least,
+        n_max=spec.nodes.most,
+        sizes=spec.nodes.allowed(),
         launcher=spec.launcher,
         samples=spec.work.samples if isinstance(spec.work, Work) else None,
         curve=spec.points(),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
@@ -17,7 +19,7 @@ MAX_NODES = 1_000_000
 MAX_WORDS = 1000
 """Of a command, and variables of an environment."""
 MAX_POINTS = 256
-"""Of one curve."""
+"""Of one curve, and sizes of one trainer."""
 MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6
@@ -71,15 +73,54 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Range(_Strict):
-    min: Nodes = 1
-    max: Nodes
+class _Nodes(_Strict):
+    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes."""
+
+    min: Nodes | None = None
+    max: Nodes | None = None
+    multiple_of: Nodes = 1
+    sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Range:
-        if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}; lower min or raise max")
+    def _one_form(self) -> _Nodes:
+        if self.sizes is None:
+            return self._checked_range()
+        for key in ("min", "max", "multiple_of"):
+            if key in self.model_fields_set:
+                said = f"{key}: {getattr(self, key)}"
+                raise ValueError(f"{said} beside sizes: {self.sizes}; leave {key} out, the sizes say all")
+        for n, count in Counter(self.sizes).items():
+            if count > 1:
+                raise ValueError(f"sizes: {n} occurs {count} times; keep one of them")
         return self
+
+    def _checked_range(self) -> _Nodes:
+        if self.max is None:
+            raise ValueError("there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]")
+        if self.least > self.max:
+            which = f"multiple_of {self.multiple_of}" if self.min is None else f"min {self.min}"
+            remedy = "lower it" if self.min is None else "lower min"
+            raise ValueError(f"{which} is above max {self.max}; {remedy} or raise max")
+        for key, n in (("min", self.least), ("max", self.max)):
+            below = n - n % self.multiple_of
+            if n != below:
+                near = " or ".join(str(k) for k in (below, below + self.multiple_of) if 0 < k <= MAX_NODES)
+                raise ValueError(f"{key} {n} is no multiple of {self.multiple_of}; give {near}")
+        return self
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes."""
+        return min(self.sizes) if self.sizes else self.min or self.multiple_of
+
+    @property
+    def most(self) -> int:
+        """The most nodes."""
+        return max(self.sizes) if self.sizes else self.max or self.least
+
+    def allowed(self) -> AllowedSizes:
+        """Which node counts between these are allowed."""
+        return AllowedSizes(listed=tuple(sorted(self.sizes or ())), multiple_of=self.multiple_of)
 
 
 class _Cost(_Strict):
@@ -140,7 +181,7 @@ class Spec(_Strict):
 
     name: Text
     command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)]
-    nodes: _Range
+    nodes: _Nodes
     launcher: Literal["native", "horovod", "torchrun"] = "native"
     work: Work | Literal["until_exit"] = "until_exit"
     curve: Annotated[Pairs, AfterValidator(_possible)] | None = None

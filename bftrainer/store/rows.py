@@ -107,7 +107,7 @@ def to_trainer(row: Any) -> StoredTrainer:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise DamagedError(f"trainer {row.id} is damaged in the store: {where}: {first['msg']}") from error
-    sane = 1 <= spec.n_min <= spec.n_max and 0 < spec.weight < float("inf")
+    sane = spec.allows(spec.n_min) and spec.allows(spec.n_max) and 0 < spec.weight < float("inf")
     if not sane or not isfinite(spec.priority):
         raise DamagedError(f"trainer {row.id} is damaged in the store: its nodes, weight or priority")
     return found

@@ -19,6 +19,7 @@ from pyomo.contrib.appsi.solvers.highs import Highs
 
 from bftrainer.allocate import value as valuing
 from bftrainer.model.problem import Candidate, Cap, Group, Problem
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, Points, RescaleCosts
 
 TOLERANCE = 1e-7
@@ -35,9 +36,9 @@ def infeasibilities(problem: Problem, counts: Mapping[int, int]) -> list[str]:
     if set(counts) != {c.trainer for c in problem.candidates}:
         wrong.append(f"trainers {sorted(counts)}")
     wrong += [
-        f"trainer {c.trainer}: {counts.get(c.trainer)} not in 0, {c.n_min}..{c.n_max}"
+        f"trainer {c.trainer}: {counts.get(c.trainer)} not in 0, {c.n_min}..{c.n_max}, {c.sizes}"
         for c in problem.candidates
-        if counts.get(c.trainer, 0) != 0 and not c.n_min <= counts[c.trainer] <= c.n_max
+        if counts.get(c.trainer, 0) != 0 and counts[c.trainer] not in sizes_of(c)
     ]
     if sum(counts.values()) > problem.pool_size:
         wrong.append(f"{sum(counts.values())} of {problem.pool_size} nodes")
@@ -49,6 +50,22 @@ def infeasibilities(problem: Problem, counts: Mapping[int, int]) -> list[str]:
     return wrong
 
 
+def sizes_of(c: Candidate) -> list[int]:
+    """The node counts that a trainer may get besides none, spelt out."""
+    within = range(c.n_min, c.n_max + 1)
+    return [n for n in within if n % c.sizes.multiple_of == 0 and (not c.sizes.listed or n in c.sizes.listed)]
+
+
+def left_with(c: Candidate, nodes: int) -> int:
+    """The size to which a trainer goes down that has so many nodes left."""
+    return max((n for n in sizes_of(c) if n <= nodes), default=0)
+
+
+def trains(c: Candidate) -> bool:
+    """Whether it can train on what it holds."""
+    return c.current in sizes_of(c)
+
+
 def brute_force(problem: Problem) -> float:
     """The best objective over all feasible counts."""
     return max(valuing.total(problem, counts) for counts in _all_counts(problem))
@@ -56,7 +73,7 @@ def brute_force(problem: Problem) -> float:
 
 def _all_counts(problem: Problem) -> Iterator[dict[int, int]]:
     ids = [c.trainer for c in problem.candidates]
-    sizes = [[0, *range(c.n_min, min(c.n_max, problem.pool_size) + 1)] for c in problem.candidates]
+    sizes = [[0, *(n for n in sizes_of(c) if n <= problem.pool_size)] for c in problem.candidates]
     for chosen in product(*sizes):
         counts = dict(zip(ids, chosen, strict=True))
         if not infeasibilities(problem, counts):
@@ -92,7 +109,7 @@ def _spreads(problem: Problem, c: Candidate) -> list[tuple[int, ...]]:
         classes = {g.node_class for g, n in zip(problem.parts, own, strict=True) if n}
         grows = all(n >= h for n, h in zip(own, held, strict=True))
         shrinks = all(n <= h for n, h in zip(own, held, strict=True))
-        if (sum(own) == 0 or c.n_min <= sum(own) <= c.n_max) and len(classes) <= 1 and (grows or shrinks):
+        if (sum(own) == 0 or sum(own) in sizes_of(c)) and len(classes) <= 1 and (grows or shrinks):
             found.append(own)
     return found
 
@@ -115,24 +132,25 @@ def spelt_out(problem: Problem, c: Candidate, own: tuple[int, ...]) -> float:
     held = [g for g, n in zip(problem.parts, problem.held(c), strict=True) if n]
     name = used[0][0].node_class if used else held[0].node_class if held else problem.parts[0].node_class
     points = dict(c.curves).get(name, c.curve)
-    now = interpolate(points, c.current) if c.current >= c.n_min else 0.0
+    now = interpolate(points, c.current) if trains(c) else 0.0
     n, value, moment = sum(own), 0.0, 0.0
     while moment < problem.t_fwd_s:
         until = min([problem.t_fwd_s, *(g.remaining_s for g in problem.parts if g.remaining_s > moment)])
         there = sum(k for g, k in used if g.remaining_s > moment)
-        if there >= c.n_min:
-            value += (until - moment) * interpolate(points, there)
+        value += (until - moment) * interpolate(points, left_with(c, there))
         moment = until
     if n > c.current:
         value -= c.costs.up.stall_s * now + c.costs.up.init_s * max(0.0, interpolate(points, n) - now)
     if n < c.current:
         value -= c.costs.down.stall_s * now
-    speed = interpolate(points, max(c.current, c.n_min))
+    speed = interpolate(points, max(left_with(c, c.current), c.n_min))
     value -= sum(g.departures * c.costs.down.stall_s * speed for g, _ in used)
     return c.weight * value
 
 
-def random_groups(rng: random.Random, *, trainers: int = 3, classes: int = 2, caps: bool = False) -> Problem:
+def random_groups(
+    rng: random.Random, *, trainers: int = 3, classes: int = 2, caps: bool = False, sizes: bool = False
+) -> Problem:
     """A small problem whose nodes differ in class, departure and expected remaining time."""
     names = [f"class{i}" for i in range(rng.randint(1, classes))]
     t_fwd_s = rng.choice([10.0, 120.0, 120.0, 3600.0])
@@ -156,6 +174,7 @@ def random_groups(rng: random.Random, *, trainers: int = 3, classes: int = 2, ca
                 free[g] -= held[g]
         c = _candidate(rng, j, sum(held), 8, init=True)
         curves = tuple((name, random_curve(rng, c.n_max)) for name in names if rng.random() < 0.4)
+        c = with_sizes(rng, c) if sizes and rng.random() < 0.5 else c
         candidates.append(replace(c, held=tuple(held), curves=curves))
     found = []
     if caps:
@@ -214,6 +233,7 @@ def node_level(problem: Problem, held: Map) -> NodeLevelAnswer:
     m.zd = pyo.Var(ids, domain=pyo.Binary)
     m.w = pyo.Var([(j, i) for j in ids for i in at[j]], bounds=(0.0, 1.0))
     m.b = pyo.Var([(j, i) for j in ids for i in at[j][:-1]], domain=pyo.Binary)  # segment i..i+1
+    m.q = pyo.Var([(j, n) for j, t in by_id.items() for n in [0, *sizes_of(t)]], domain=pyo.Binary)
     m.s = pyo.ConstraintList()
     size = {j: sum(m.x[j, n] for n in nodes) for j in ids}  # eq. 2
     for j, t in by_id.items():
@@ -221,6 +241,8 @@ def node_level(problem: Problem, held: Map) -> NodeLevelAnswer:
         m.s.add(size[j] <= big * (1 - m.yl[j]))
         m.s.add(t.n_max >= size[j] - big * m.yu[j])
         m.s.add(size[j] <= big * (1 - m.yu[j]))
+        m.s.add(sum(m.q[j, n] for n in [0, *sizes_of(t)]) == 1)  # not in the paper: sizes with gaps
+        m.s.add(sum(n * m.q[j, n] for n in [0, *sizes_of(t)]) == size[j])
         for n in nodes:  # eq. 9
             m.s.add(m.u[j, n] <= m.x[j, n] + c[j, n])
             m.s.add(m.u[j, n] >= m.x[j, n] - c[j, n])
@@ -268,7 +290,7 @@ def _break_points(candidate: Candidate, big: int) -> list[tuple[int, float]]:
 
 
 def _now(candidate: Candidate) -> float:
-    return interpolate(candidate.curve, candidate.current) if candidate.current >= candidate.n_min else 0.0
+    return interpolate(candidate.curve, candidate.current) if trains(candidate) else 0.0
 
 
 def interpolate(points: Points, n: float) -> float:
@@ -286,9 +308,18 @@ def interpolate(points: Points, n: float) -> float:
 
 
 def random_problem(
-    rng: random.Random, *, trainers: int = 6, pool: int = 14, init: bool = True, caps: bool = False
+    rng: random.Random,
+    *,
+    trainers: int = 6,
+    pool: int = 14,
+    init: bool = True,
+    caps: bool = False,
+    sizes: bool = True,
 ) -> Problem:
-    """A problem of 1..`trainers` trainers on 0..`pool` nodes, with every awkwardness now and then."""
+    """A problem of 1..`trainers` trainers on 0..`pool` nodes, with every awkwardness now and then.
+
+    Without `sizes`, every trainer allows every size within its limits.
+    """
     n = rng.choice([1, rng.randint(1, trainers), rng.randint(1, trainers)])
     size = rng.choice([0, *(rng.randint(1, pool) for _ in range(7)), min(pool, max(0, n - 1))])
     current = _current(rng, n, size)
@@ -299,7 +330,17 @@ def random_problem(
             who = frozenset(rng.sample(range(1, n + 1), rng.randint(1, n)))
             found.append(Cap(trainers=who, n_max=rng.randint(0, size + 1)))
     t_fwd_s = rng.choice([1.0, 10.0, 120.0, 120.0, 3600.0])
+    if sizes:
+        candidates = tuple(with_sizes(rng, c) if rng.random() < 0.4 else c for c in candidates)
     return Problem(pool_size=size, t_fwd_s=t_fwd_s, candidates=candidates, caps=tuple(found))
+
+
+def with_sizes(rng: random.Random, c: Candidate) -> Candidate:
+    """The trainer, allowing multiples or a list of sizes only; of what it holds, too, now and then."""
+    if rng.random() < 0.5:
+        return replace(c, sizes=AllowedSizes(multiple_of=rng.randint(2, 4)))
+    listed = sorted(rng.sample(range(1, c.n_max + 2), rng.randint(1, min(4, c.n_max + 1))))
+    return replace(c, sizes=AllowedSizes(listed=rng.choice([tuple(listed), (1, 2, 4, 8)])))
 
 
 def _current(rng: random.Random, n: int, size: int) -> list[int]:

@@ -79,8 +79,8 @@ class SimulatedTrainer:
 
     @property
     def rate(self) -> float:
-        """Samples/s while it does not stand still; 0 with fewer members than `n_min`."""
-        enough = len(self.members) >= self.spec.n_min
+        """Samples/s while it does not stand still; 0 with so many members as its spec does not allow."""
+        enough = self.spec.allows(len(self.members))
         return float(self.rates[len(self.members)]) if enough else 0.0
 
     @property

@@ -16,6 +16,7 @@ from bftrainer.allocate.piecewise import Encoding
 from bftrainer.errors import SolverError
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Group, Plan, PlanStatus, Problem
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts
 from tests.support import oracle
 
@@ -43,8 +44,7 @@ def linear_trainer(id_: int, rate: float = 1.0, **changes: object) -> Candidate:
 
 def kept(problem: Problem) -> float:
     """What the current map is worth, without those that cannot run on what they have left."""
-    counts = {c.trainer: c.current if c.current >= c.n_min else 0 for c in problem.candidates}
-    return value.total(problem, counts)
+    return value.total(problem, {c.trainer: oracle.left_with(c, c.current) for c in problem.candidates})
 
 
 # --- exactness -----------------------------------------------------------------------------------
@@ -89,6 +89,10 @@ def test_the_random_problems_cover_the_awkward_cases() -> None:
         "everything is held": sum(0 < p.pool_size == sum(c.current for c in p.candidates) for p in problems),
         "n_min > 1": sum(c.n_min > 1 for c in candidates),
         "below its minimum": sum(0 < c.current < c.n_min for c in candidates),
+        "a list of sizes": sum(bool(c.sizes.listed) for c in candidates),
+        "multiples": sum(c.sizes.multiple_of > 1 for c in candidates),
+        "holds a size that is not allowed": sum(c.current > c.n_min and not c.trains for c in candidates),
+        "no size": sum(not oracle.sizes_of(c) for c in candidates),
         "init": sum(c.costs.up.init_s > 0 for c in candidates),
         "weight": sum(c.weight != 1 for c in candidates),
         "not monotone": sum(min(slopes(c)) < 0 for c in candidates),
@@ -143,7 +147,7 @@ def grouped_problems() -> list[tuple[Problem, float]]:
     rng = random.Random("groups")
     found = []
     for i in range(60):
-        problem = oracle.random_groups(rng, caps=i % 3 == 0)
+        problem = oracle.random_groups(rng, caps=i % 3 == 0, sizes=i % 2 == 0)
         best, into = oracle.best_spread(problem)
         for c in problem.candidates:
             own = into[c.trainer]
@@ -420,7 +424,7 @@ def test_milp_out_of_time_does_not_keep_a_map_that_breaks_a_cap(time_limit_s: fl
 
 @pytest.mark.parametrize("seed", range(200))
 def test_equal_shares_are_equal_within_limits_and_leave_nothing_usable(seed: int) -> None:
-    problem = oracle.random_problem(random.Random(f"equal/{seed}"), trainers=8, pool=30)
+    problem = oracle.random_problem(random.Random(f"equal/{seed}"), trainers=8, pool=30, sizes=False)
     plan = equal.allocate(problem)
     check(plan, problem)
     assert plan.status is PlanStatus.HEURISTIC
@@ -436,6 +440,27 @@ def test_equal_shares_are_equal_within_limits_and_leave_nothing_usable(seed: int
     if free:
         assert all(counts[c.trainer] == c.n_max for c in served)
         assert all(c.n_min > free for c in problem.candidates if not counts[c.trainer])
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_equal_shares_keep_to_allowed_sizes_and_leave_nothing_usable(seed: int) -> None:
+    problem = oracle.random_problem(random.Random(f"equal sizes/{seed}"), trainers=8, pool=30)
+    plan = equal.allocate(problem)
+    check(plan, problem)
+    free = problem.pool_size - sum(plan.counts.values())
+    for c in problem.candidates:
+        n = plan.counts[c.trainer]
+        larger = [size for size in oracle.sizes_of(c) if size > n]
+        assert not larger or larger[0] > n + free, f"trainer {c.trainer} could have had {larger[0]}"
+
+
+def test_equal_shares_of_sizes_by_hand() -> None:
+    powers = AllowedSizes(listed=(1, 2, 4, 8))
+    trainers = (linear_trainer(1, sizes=powers), linear_trainer(2, sizes=powers), linear_trainer(3))
+    shares = {16: {1: 8, 2: 4, 3: 4}, 9: {1: 4, 2: 2, 3: 3}, 5: {1: 2, 2: 2, 3: 1}, 1: {1: 1, 2: 0, 3: 0}}
+    for pool_size, counts in shares.items():
+        plan = equal.allocate(Problem(pool_size=pool_size, t_fwd_s=120.0, candidates=trainers))
+        assert dict(plan.counts) == counts
 
 
 def test_equal_shares_by_hand() -> None:

@@ -15,10 +15,10 @@ from tests.support import oracle
 
 def v(candidate: Candidate, t_fwd_s: float, n: int) -> float:
     """The formula of `objective`, one trainer, one size."""
-    if 0 < n < candidate.n_min:
+    if n > 0 and n not in oracle.sizes_of(candidate):
         return float("-inf")
     rate = oracle.interpolate(candidate.curve, n)
-    able = candidate.current >= candidate.n_min
+    able = oracle.trains(candidate)
     now = oracle.interpolate(candidate.curve, candidate.current) if able else 0.0
     worth = t_fwd_s * rate
     if n > candidate.current:
@@ -44,7 +44,7 @@ def test_a_plan_is_worth_the_sum_of_its_trainers(seed: int) -> None:
     rng = random.Random(f"total/{seed}")
     problem = oracle.random_problem(rng, trainers=5, pool=20)
     counts = {
-        c.trainer: rng.choice([0, *range(c.n_min, min(c.n_max, problem.pool_size) + 1)])
+        c.trainer: rng.choice([0, *(n for n in oracle.sizes_of(c) if n <= problem.pool_size)])
         for c in problem.candidates
     }
     expected = sum(v(c, problem.t_fwd_s, counts[c.trainer]) for c in problem.candidates)

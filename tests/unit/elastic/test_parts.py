@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,31 @@ def test_mistakes_with_several_are_told() -> None:
         break
     with pytest.raises(RuntimeError, match=r"without run\.step"):
         list(several())
+
+
+def test_what_the_script_seems_to_have_forgotten_is_told_when_the_loop_begins() -> None:
+    model = torch.nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    of_others = torch.optim.lr_scheduler.StepLR(optimizers(nets())["D"], 1)
+    inner = torch.optim.lr_scheduler.ConstantLR(sgd, 1.0)
+    schedule = torch.optim.lr_scheduler.SequentialLR(sgd, [inner], [])
+
+    def told(**options: Any) -> list[str]:
+        trained = elastic.Run(model, sgd, DATA, batch_size=4, **options)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            for x in trained:
+                trained.backward(trained.model(x).sum())
+                trained.step()
+        return [str(each.message) for each in found]
+
+    gc.collect()
+    assert told(parts={"average": average, "schedule": schedule}) == []
+    assert told(scheduler=schedule, scheduler_every="step", parts={"average": average}) == []
+    without = told()
+    assert len(without) == 3 and sum("an AveragedModel" in each for each in without) == 1
+    assert of_others.optimizer is not sgd
 
 
 def test_an_optimiser_that_needs_a_closure_is_refused_with_what_to_do() -> None:

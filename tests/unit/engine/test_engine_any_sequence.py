@@ -29,9 +29,11 @@ from bftrainer.model.events import (
 )
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import EngineSettings
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import (
     Cost,
     Trainer,
+    TrainerSpec,
 )
 from tests.support.engine_world import make_spec, step_of
 
@@ -69,6 +71,8 @@ class Op:
                 )
                 if self.number > 2:
                     spec = replace(spec, costs=None)
+                if "g" in self.nodes:
+                    spec = with_sizes(spec, self.number)
                 if "h" in self.nodes:
                     fat = ((spec.n_max, 3.0 * spec.n_max),) if "h" in self.others else ()
                     spec = replace(spec, curves=(("fat", fat),), priority=2.0)
@@ -117,6 +121,19 @@ class Op:
             case "poll failed":
                 return PollFailed(time=now, reason="timeout")
         return Drain(time=now)
+
+
+def with_sizes(spec: TrainerSpec, number: int) -> TrainerSpec:
+    """A spec that allows multiples or listed sizes only."""
+    sizes = [
+        AllowedSizes(multiple_of=2),
+        AllowedSizes(listed=(1, 2, 4, 8)),
+        AllowedSizes(multiple_of=3),
+        AllowedSizes(listed=(2, 5)),
+        AllowedSizes(listed=(4,)),
+    ][number]
+    least, most = sizes.above(0), sizes.listed[-1] if sizes.listed else 6
+    return replace(spec, n_min=least, n_max=most, sizes=sizes)
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
@@ -185,9 +202,17 @@ def check_state(state: State, ids: list[int]) -> None:
         assert t.warm <= joining
         assert t.published <= t.generation
         assert all(g <= t.generation for g in t.joining.values())
-        assert not t.nodes or t.spec.n_min <= len(t.nodes) <= t.spec.n_max
+        assert not t.nodes or len(t.nodes) in sizes_of(t.spec)
+        if t.members and not t.joining:
+            assert len(t.members) in sizes_of(t.spec), "it trains on a size that is not allowed"
         if state.draining:
             assert not t.nodes
+
+
+def sizes_of(spec: TrainerSpec) -> list[int]:
+    """The node counts that a spec allows, spelt out."""
+    within, listed = range(spec.n_min, spec.n_max + 1), spec.sizes.listed
+    return [n for n in within if n % spec.sizes.multiple_of == 0 and (not listed or n in listed)]
 
 
 def can_run(state: State, t: Trainer) -> bool:
@@ -255,7 +280,7 @@ def check_step(before: State, event: Event, step: Step) -> None:
         if isinstance(action, Regroup):
             assert action.members == new.members
             assert new.published == action.generation
-            assert len(action.members) == 0 or len(action.members) >= new.spec.n_min
+            assert len(action.members) in (0, *sizes_of(new.spec)), "a membership of a size not allowed"
             assert set(action.leaving) <= set(old.members if old else ()) - set(action.members)
     left = event.left if isinstance(event, NodesChanged) else frozenset()
     if state.settings.max_parallel is not None:
@@ -286,7 +311,7 @@ def check_step(before: State, event: Event, step: Step) -> None:
         assert set(new.members) - set(old.members) <= old.warm | just_now, "a cold worker is a member"
         assert id_ in regrouped or set(new.members) <= set(old.members), "a member that was never published"
         gone = set(old.members) - set(new.members)
-        if gone and len(new.members) >= new.spec.n_min:
+        if gone and len(new.members) in sizes_of(new.spec):
             assert id_ in regrouped, "survivors were not told"
 
 

@@ -11,6 +11,7 @@ from bftrainer.model.events import (
 )
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import EngineSettings
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import (
     Trainer,
 )
@@ -39,6 +40,13 @@ def test_restore_without_a_limit_keeps_those_active_who_hold_nodes() -> None:
     assert state.since == dict.fromkeys("abc", 70.0)
     step = step_of(state, NodesChanged(time=71.0, joined=frozenset("d")))
     assert step.state.active[2].nodes == set("abcd")
+
+
+def test_restore_leaves_a_trainer_a_size_that_it_allows() -> None:
+    trainers = [stored(1, "abcd", n_max=4, sizes=AllowedSizes(listed=(1, 2, 4)))]
+    state = restore(EngineSettings(), frozenset("abd"), trainers)
+    assert state.active[1].members == ("a", "b")
+    assert state.active[1].nodes == set("ab")
 
 
 def test_restore_gives_free_places_by_priority() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.errors import BftrainerError
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 from bftrainer.spec import located_yaml
 from bftrainer.spec import parse as spec_files
@@ -82,6 +83,56 @@ checkpoint: {dir: /ckpt, every_s: 30}
         checkpoint_dir="/ckpt",
         checkpoint_every_s=30.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "least", "most", "sizes"),
+    [
+        ("{sizes: [8, 1, 2, 4]}", 1, 8, AllowedSizes(listed=(1, 2, 4, 8))),
+        ("{sizes: [3]}", 3, 3, AllowedSizes(listed=(3,))),
+        ("{min: 2, max: 16, multiple_of: 2}", 2, 16, AllowedSizes(multiple_of=2)),
+        ("{max: 16, multiple_of: 4}", 4, 16, AllowedSizes(multiple_of=4)),
+        ("{max: 16, multiple_of: 1}", 1, 16, AllowedSizes()),
+    ],
+)
+def test_sizes_are_listed_or_multiples(nodes: str, least: int, most: int, sizes: AllowedSizes) -> None:
+    spec = read(GOOD.replace("{min: 2, max: 8}", nodes))
+    assert (spec.n_min, spec.n_max, spec.sizes) == (least, most, sizes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ("{sizes: [1, 2], max: 4}", "max: 4 beside sizes: [1, 2]; leave max out, the sizes say all"),
+        ("{sizes: [2, 4], multiple_of: 2}", "multiple_of: 2 beside sizes: [2, 4]; leave multiple_of out"),
+        ("{sizes: [1, 2, 1]}", "sizes: 1 occurs 2 times; keep one of them"),
+        ("{min: 1}", "there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]"),
+        ("{min: 3, max: 8, multiple_of: 2}", "min 3 is no multiple of 2; give 2 or 4"),
+        ("{min: 1, max: 8, multiple_of: 2}", "min 1 is no multiple of 2; give 2"),
+        ("{max: 15, multiple_of: 4}", "max 15 is no multiple of 4; give 12 or 16"),
+        ("{max: 15, multiple_of: 16}", "multiple_of 16 is above max 15; lower it or raise max"),
+        ("{max: 999999, multiple_of: 7000}", "max 999999 is no multiple of 7000; give 994000"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_told_with_a_remedy(nodes: str, said: str) -> None:
+    (told,) = refused(GOOD.replace("{min: 2, max: 8}", nodes))
+    assert told.startswith(f"spec.yaml:3: nodes: {said}")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ("{sizes: []}", "nodes.sizes: list should have at least 1 item"),
+        ("{sizes: [0, 2]}", "nodes.sizes.0: 0: input should be greater than or equal to 1"),
+        ("{sizes: [1, two]}", "nodes.sizes.1: 'two': input should be a valid integer; give a whole number"),
+        ("{sizes: 4}", "nodes.sizes: 4: input should be a valid list; give a list"),
+        ("{max: 8, multiple_of: 0}", "nodes.multiple_of: 0: input should be greater than or equal to 1"),
+        ("{max: 8, multiples_of: 2}", "unknown key 'nodes.multiples_of'; did you mean 'multiple_of'?"),
+    ],
+)
+def test_sizes_that_are_none_are_told_with_their_place(nodes: str, said: str) -> None:
+    (told,) = refused(GOOD.replace("{min: 2, max: 8}", nodes))
+    assert told.startswith(f"spec.yaml:3: {said}")
 
 
 def test_work_until_exit_is_the_default_and_can_be_said() -> None:
