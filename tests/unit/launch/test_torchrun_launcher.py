@@ -306,6 +306,19 @@ def test_rank_0_whose_node_is_wanted_after_the_work_may_end_well_in_its_grace_ti
         assert world.new() == ([] if ended else [("m", "start"), ("m", "go")])
 
 
+def test_rank_0_that_was_told_to_stop_when_its_work_was_just_done_may_end_well() -> None:
+    for code, ended in ((0, True), (1, False)):
+        world = World()
+        world.begin("n", "m")
+        world.regroup(3, "m", "n")
+        assert ("n", "stop") in world.new()
+        world.said("n", "finished", 2, **FINISHED)
+        world.exited("n", 2, code=code, type="finished", **FINISHED)
+        world.exited("m", 2, code=-15)
+        assert any(isinstance(e, TrainerEnded) for e in world.events) is ended
+        assert (("n", "go") in world.new()) is not ended
+
+
 def test_rank_0_that_ends_with_work_left_is_to_blame() -> None:
     world = World()
     world.begin("n", "m")
