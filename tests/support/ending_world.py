@@ -13,6 +13,7 @@ from typing import Any
 
 from bftrainer.engine.state import State
 from bftrainer.launch.deadlines import Limits
+from bftrainer.launch.launcher import AgentLauncher
 from bftrainer.launch.native.launcher import NativeLauncher
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import Event, NodesChanged, TrainerSubmitted
@@ -45,9 +46,7 @@ class EndingWorld(RememberingPorts):
         super().__init__()
         self.timers = Timers()
         limits = Limits(progress_s=7200.0, start_s=1800.0, later=self.timers.later, now=self.timers.now)
-        self.launcher = NativeLauncher(
-            self, self.events.append, self, FOLDERS, grace_s=5.0, limits=limits, clock=self.timers.now
-        )
+        self.launcher = self._launcher(grace_s=5.0, limits=limits, clock=self.timers.now)
         self.state = State(settings=EngineSettings(max_failures=1000))
         self.workers: dict[str, Worker] = {}
         self.ended: Ended | None = None
@@ -56,6 +55,9 @@ class EndingWorld(RememberingPorts):
         spec = make_spec(n_max=4, samples=None if until_exit else 1000)
         self.launcher.add(1, spec)
         self.take(TrainerSubmitted(time=0.0, trainer=1, spec=spec))
+
+    def _launcher(self, **options: Any) -> AgentLauncher[Any]:
+        return NativeLauncher(self, self.events.append, self, FOLDERS, **options)
 
     # what happens
 

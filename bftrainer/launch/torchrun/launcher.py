@@ -49,6 +49,7 @@ class TorchrunTrainer(LaunchedTrainer):
     halting: set[str] = field(default_factory=set)  # nodes whose processes have been told to stop
     last_step_at: float | None = None  # as far as has been said
     attached: bool = False  # its script has called `elastic.attach`
+    led: bool = False  # with no amount of work: rank 0 has ended with exit code 0, and the others are let end
     runs: int = 0
     began_at: float = 0.0  # the present run
     longest_s: float = 0.0  # of the runs before
@@ -57,6 +58,11 @@ class TorchrunTrainer(LaunchedTrainer):
     def leader_first(self) -> bool:
         """Whether rank 0 alone is told to stop, and the others when it has ended."""
         return self.spec.stop_signal == "rank_0" or (self.attached and self.spec.stop_signal != "all")
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether rank 0 has done its work: no other run begins, unless a process fails."""
+        return self.finished or self.led
 
 
 class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
@@ -141,7 +147,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         """The next step towards what is pending: the ranks stop, rank 0 before the others if it alone is to
         be told, then the run begins."""
         running = [node for node, view in launched.workers.items() if view.run]
-        if launched.finisher and not launched.succeeded:  # rank 0 is let end, but for nodes that are wanted
+        if launched.is_ending and not launched.succeeded:  # all are let end, but for nodes that are wanted
             for node in running:
                 if launched.workers[node].phase == Phase.LEAVING:
                     grace_s = self._grace_s if node == launched.finisher else FOLLOWERS_GRACE_S
@@ -164,7 +170,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
             self._link.send(node, orders.stop(launched.id, grace_s))
 
     def _begin(self, launched: TorchrunTrainer, run: Regroup) -> None:
-        launched.pending, launched.leader, launched.halting = None, run.members[0], set()
+        launched.pending, launched.leader, launched.halting, launched.led = None, run.members[0], set(), False
         for rank, node in enumerate(run.members):
             view = launched.workers.get(node)
             if view is None:
@@ -246,9 +252,8 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         elif end.code == 0 and self._is_one_of_all(launched, node):
             self._wait_for_rank_0(view)
             if launched.spec.samples is None and not launched.finished:
-                members = [own for n, own in launched.workers.items() if n in launched.members]
-                launched.succeeded = all(own.phase == Phase.DONE for own in members)
-            self._reports.check_finished(launched)
+                launched.led = launched.led or node == launched.leader
+            self._vacated(launched)
         else:
             super()._exited(launched, node, view, end)
 
@@ -284,6 +289,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         ran = launched.workers[node].run
         super()._gone(launched, node, reason, blame=blame)
         if ran and node not in launched.workers:  # the others cannot go on without it
+            launched.led = False
             self._halt_all(launched)
 
     def _repeat(self, launched: TorchrunTrainer) -> None:
@@ -294,9 +300,11 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
                 self._send_start(launched, node)
 
     def _vacated(self, launched: TorchrunTrainer) -> None:
+        if launched.led and not any(view.run for view in launched.workers.values()):
+            launched.succeeded = True
         super()._vacated(launched)
         lost = any(node not in launched.workers for node in launched.members)
-        if launched.succeeded or (lost and not launched.finished):
+        if launched.succeeded or (lost and not launched.is_ending):
             self._halt_all(launched)
         changing = lost or launched.pending is not None or bool(launched.halting)
         if changing and not launched.succeeded:  # otherwise it only was to join: the run goes on

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bftrainer.model.trainer import TrainerStatus
 from tests.support.ending_world import EndingWorld
+from tests.support.torchrun_ending_world import TorchrunEndingWorld
 
 NODES = st.sampled_from("abcd")
 BEFORE = st.tuples(st.sampled_from(["join", "vacate", "break", "leave noticed", "exit 0", "exit 1"]), NODES)
@@ -52,13 +53,18 @@ def check(world: EndingWorld) -> None:
         assert all(view.sent for view in there.values())
 
 
+@pytest.mark.parametrize("world_type", [EndingWorld, TorchrunEndingWorld])
 @pytest.mark.parametrize("until_exit", [False, True])
 @settings(max_examples=200, deadline=None)
 @given(ops=OPS, last=st.permutations("abcd"), given_at_last=st.sampled_from(["", "abcd"]))
 def test_a_trainer_always_ends_and_never_before_rank_0_has_ended_well(
-    until_exit: bool, ops: list[tuple[str, str]], last: list[str], given_at_last: str
+    world_type: type[EndingWorld],
+    until_exit: bool,
+    ops: list[tuple[str, str]],
+    last: list[str],
+    given_at_last: str,
 ) -> None:
-    world = EndingWorld(until_exit=until_exit)
+    world = world_type(until_exit=until_exit)
     for node in "ab":
         world.join(node)
     for what, node in ops:

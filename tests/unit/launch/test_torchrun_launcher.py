@@ -306,6 +306,19 @@ def test_rank_0_whose_node_is_wanted_after_the_work_may_end_well_in_its_grace_ti
         assert world.new() == ([] if ended else [("m", "start"), ("m", "go")])
 
 
+def test_rank_0_that_was_told_to_stop_when_its_work_was_just_done_may_end_well() -> None:
+    for code, ended in ((0, True), (1, False)):
+        world = World()
+        world.begin("n", "m")
+        world.regroup(3, "m", "n")
+        assert ("n", "stop") in world.new()
+        world.said("n", "finished", 2, **FINISHED)
+        world.exited("n", 2, code=code, type="finished", **FINISHED)
+        world.exited("m", 2, code=-15)
+        assert any(isinstance(e, TrainerEnded) for e in world.events) is ended
+        assert (("n", "go") in world.new()) is not ended
+
+
 def test_rank_0_that_ends_with_work_left_is_to_blame() -> None:
     world = World()
     world.begin("n", "m")
@@ -321,6 +334,44 @@ def test_without_an_amount_of_work_all_must_end_by_themselves() -> None:
     assert world.events == []
     world.exited("m", 2)
     assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def until_exit() -> World:
+    world = World(TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, launcher="torchrun"))
+    world.begin("n", "m")
+    world.exited("n", 2)
+    return world
+
+
+def test_without_an_amount_of_work_the_others_are_let_end_when_rank_0_has() -> None:
+    world = until_exit()
+    world.launcher.perform(StartWorker(trainer=1, generation=3, node="o"))
+    world.said("o", "ready")
+    world.new()
+    world.events.clear()
+    world.regroup(4, "n", "m", "o")
+    assert world.new() == [] and world.events == []
+    world.exited("m", 2)
+    assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_a_node_that_leaves_when_rank_0_has_ended_well_is_not_missed() -> None:
+    world = until_exit()
+    world.regroup(3, "n", leaving=("m",))
+    assert world.new() == [("m", "stop")]
+    world.exited("m", 2, code=-15)
+    assert [type(e) for e in world.events] == [TrainerEnded]
+    world = until_exit()
+    world.launcher.agent_down("m")
+    assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_a_process_that_fails_when_rank_0_has_ended_well_has_all_begin_anew() -> None:
+    world = until_exit()
+    world.exited("m", 2, code=1)
+    assert [type(e) for e in world.events] == [WorkerLost]
+    world.regroup(3, "n")
+    assert world.new() == [("n", "start"), ("n", "go")]
 
 
 def test_cancel_lets_rank_0_write_its_checkpoint() -> None:
