@@ -197,3 +197,19 @@ def test_a_row_that_is_larger_than_an_answer_comes_alone(
     monkeypatch.setattr("bftrainer.daemon.history.MB", 1)
     found = asyncio.run(daemon.service.rows(ADMIN, "events", 2, None, None))
     assert len(json.loads(found.body)) == 1 and NEXT in found.headers
+
+
+def test_why_trainers_wait_and_when_one_ends_is_told(daemon: Daemon) -> None:
+    def shown(caller: Caller, name: str) -> Any:
+        return asyncio.run(daemon.service.show(caller, name))
+
+    daemon.journal.begin(32)
+    daemon.journal.progressed(replace(PROGRESS, trainer=32, samples=40, rate=5.0))
+    assert shown(ANN, "t4")["reason"] == "all 1 places are taken (max_parallel)"
+    policy = replace(daemon.runner.state.settings, max_parallel=None)
+    daemon.runner.state = replace(daemon.runner.state, settings=policy)
+    assert shown(BOB, "t3")["reason"] == "needs 1 node, 0 free: held by t32 (1 node, about 12 s left)"
+    assert shown(ANN, "t4")["reason"] == "needs 1 node, 0 free: held by a trainer of another user"
+    assert shown(BOB, "t32")["ends_in_s"]["likely"] == 12.0
+    assert shown(ANN, "t4")["ends_in_s"]["likely"] is None
+    assert shown(ANN, "over")["ends_in_s"] is None
