@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +34,40 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
     site.submit(name, script, str(folder), STEP_S, **spec)
     site.change(give=["a"])
     _trains(site, name, "a")
-    site.change(give=["b", "c"])
-    _trains(site, name, "a", "b", "c")
-    before = set(_runs(folder))
+    with _no_step_twice(site, folder):
+        site.change(give=["b", "c"])
+        _trains(site, name, "a", "b", "c")
+    before = set(_steps(folder))
     os.kill(site.worker_on("b"), signal.SIGKILL)
-    site.until(lambda: set(_runs(folder)) - before, LONG_S, "another run")
+    site.until(lambda: _steps(folder).keys() - before, LONG_S, "another run")
     _trains(site, name, "a", "b", "c")
     site.change(take=["c"])
     _trains(site, name, "a", "b")
-    _rival(site)
-    site.until(lambda: len(site.trainer(name)["members"]) == 1, LONG_S, "the rival has a node")
-    _trains(site, name, *site.trainer(name)["members"])
-    site.client.call("DELETE", f"trainers/{name}")
-    cancelled = site.until_ended(name)
-    site.until(lambda: not site.trainer(name)["workers"], LONG_S, "its workers have left")
-    assert cancelled["status"] == "cancelled" and "loss" in cancelled["metrics"], site.story()
-    site.client.call("DELETE", "trainers/rival")
-    site.submit(f"{name}-2", script, str(folder), STEP_S, **spec)
-    site.until(lambda: site.trainer(f"{name}-2")["samples"], LONG_S, "it trains again")
-    assert site.trainer(f"{name}-2")["samples"] > cancelled["samples"], "it goes on from where it was"
+    with _no_step_twice(site, folder):
+        _rival(site)
+        site.until(lambda: len(site.trainer(name)["members"]) == 1, LONG_S, "the rival has a node")
+        _trains(site, name, *site.trainer(name)["members"])
+    with _no_step_twice(site, folder):
+        site.client.call("DELETE", f"trainers/{name}")
+        cancelled = site.until_ended(name)
+        site.until(lambda: not site.trainer(name)["workers"], LONG_S, "its workers have left")
+        assert cancelled["status"] == "cancelled" and "loss" in cancelled["metrics"], site.story()
+        site.client.call("DELETE", "trainers/rival")
+        site.submit(f"{name}-2", script, str(folder), STEP_S, **spec)
+        site.until(lambda: site.trainer(f"{name}-2")["samples"], LONG_S, "it trains again")
     (folder / "fast").touch()
     return site.until_ended(f"{name}-2")
+
+
+@contextmanager
+def _no_step_twice(site: Site, folder: Path) -> Iterator[None]:
+    """What happens inside is told in time: the next run goes on after the last step of the present one."""
+    old = list(_steps(folder))
+    yield
+    site.until(lambda: list(_steps(folder))[len(old) :], LONG_S, "the next run")
+    runs = _steps(folder)
+    new = list(runs)[len(old)]
+    assert min(runs[new]) == max(runs[old[-1]]) + 1, (runs, site.story())
 
 
 def undisturbed(script: str, folder: Path) -> None:
@@ -96,8 +111,12 @@ def _rival(site: Site) -> None:
     site.client.call("POST", "trainers", body=body)
 
 
-def _runs(folder: Path) -> list[str]:
-    return [note["run"] for note in _notes(folder)]
+def _steps(folder: Path) -> dict[str, list[int]]:
+    """Run -> the steps that its ranks have begun, the runs in order."""
+    found: dict[str, list[int]] = {}
+    for note in sorted(_notes(folder), key=lambda note: note["at"]):
+        found.setdefault(note["run"], []).append(note["step"])
+    return found
 
 
 def _notes(folder: Path) -> list[dict[str, Any]]:
