@@ -33,6 +33,21 @@ def test_the_first_step_in_every_world_is_told_though_its_size_is_the_same(
     assert [(message["world"], message["step"]) for message in resumed] == [(1, 0), (2, 2)]
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_process_that_ends_tells_exactly_how_far_it_came(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_saved: bool
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=100) as (agent, orders):
+        job = Job(orders)
+        for step in (1, 2, 3):  # faster than reports are sent
+            job.progress(step=step, samples=10 * step)
+        if is_saved:
+            job.saved(step=3, samples=30)
+        job._say_last()
+        wanted = "left" if is_saved else "progress"
+        until(lambda: agent.hear()[-1]["type"] == wanted and agent.hear()[-1]["samples"] == 30)
+
+
 def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
     job = Job(None, tmp_path / "checkpoints")
     assert job.load() is None
