@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from bftrainer.launch import orders
 from bftrainer.launch.deadlines import Deadlines
-from bftrainer.launch.job import FROM_OUTSIDE, REPEATED, LaunchedTrainer, WorkerView
+from bftrainer.launch.job import FROM_OUTSIDE, REPEATED, WORK_DONE, LaunchedTrainer, WorkerView
 from bftrainer.launch.known import KnownTrainers
 from bftrainer.launch.reports import Reports
 from bftrainer.ports import Link
@@ -99,7 +99,7 @@ class Ends(ABC, Generic[T]):
         else:
             reason, blame = launched.why_lost(view, end.code, end.reason)
             if launched.finisher not in ("", node) and end.code and -end.code not in FROM_OUTSIDE:
-                launched.ending = f"its work is done; after that, the worker on {node} was lost: {reason}"
+                launched.ending = f"{WORK_DONE}; after that, the worker on {node} was lost: {reason}"
             self._gone(launched, node, reason, blame=blame)
 
     def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
@@ -150,7 +150,7 @@ class Ends(ABC, Generic[T]):
         """Rank 0 did not end well after the work was done. The others begin anew with it, as they have left
         their loops, too."""
         log.info("trainer %d: %s", launched.id, REPEATED)
-        launched.finisher = ""
+        launched.finisher, launched.ending = "", WORK_DONE
         done = [node for node, view in launched.workers.items() if view.phase == Phase.DONE]
         for node, view in launched.workers.items():
             if view.phase == Phase.FINISHED:

@@ -40,6 +40,7 @@ class WorkerView:
 
 
 REPEATED = "rank 0 did not end well after the work was done: what the script has after its loop runs again"
+WORK_DONE = "its work is done"
 RECENT_S = 60.0
 FREE_DEATHS = 2
 """So many workers may be lost on a node within `RECENT_S` before the next one starts later."""
@@ -104,7 +105,7 @@ class LaunchedTrainer:
     init_s: float | None = None  # of the newcomers that will join next
     finisher: str = ""  # the node of rank 0, once that has said that the work is done
     succeeded: bool = False  # and then ended with exit code 0
-    ending: str = "its work is done"  # why it ends, once it has succeeded
+    ending: str = WORK_DONE  # why it ends, once it has succeeded
     reported: Progress | None = None
     pauses: Counter[tuple[int, str]] = field(
         default_factory=Counter

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bftrainer.launch import orders
-from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.launch.job import WORK_DONE, LaunchedTrainer, WorkerView
 from bftrainer.launch.launcher import FOLLOWERS_GRACE_S, AgentLauncher
 from bftrainer.launch.torchrun.environment import environment
 from bftrainer.launch.torchrun.stores import Stores
@@ -294,7 +294,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
 
     def _repeat(self, launched: TorchrunTrainer) -> None:
         """The next run begins as after every loss."""
-        launched.finisher = ""
+        launched.finisher, launched.ending = "", WORK_DONE
         for node, view in list(launched.workers.items()):
             if not view.sent:
                 self._send_start(launched, node)

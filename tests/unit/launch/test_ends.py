@@ -122,6 +122,21 @@ def test_when_rank_0_is_lost_after_the_work_all_begin_anew_without_blame(how: st
     assert stage.sent[-1][0] == "x" and stage.sent[-1][1]["members"] == ["x"]
 
 
+def test_what_was_lost_after_the_work_is_forgotten_when_all_begin_anew() -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    exited(stage, "m", 1)
+    stage.launcher.agent_down("n")
+    stage.start(3, "n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=4, members=("n", "m")))
+    for rank, node in enumerate("nm"):
+        stage.joined(node, 4, survivor=False, step=10, started=3)
+        stage.said(node, "finished", 3, rank=rank, **{**STANDING, "generation": 4})
+    for node in "mn":
+        stage.said(node, "exited", 3, code=0, phase="finished", reason="", last={})
+    assert [end.reason for end in ends(stage)] == ["its work is done"]
+
+
 def test_one_that_ends_well_just_when_it_is_to_begin_anew_begins_anew() -> None:
     stage = training("n", "m")
     finished(stage, "n", "m")
