@@ -3,8 +3,8 @@
     python benchmarks/allocate.py [--repeat 100]
 
 Prints Markdown tables of milliseconds to a proven optimum on the same random problems (medians and 99th
-percentiles), of decisions under side constraints, of what the older parts of the exact method cost, and
-the peak memory of one large decision in a process of its own.
+percentiles), of decisions under side constraints, of trainers that allow some sizes only, of what the older
+parts of the exact method cost, and the peak memory of one large decision in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from bftrainer.allocate import ALLOCATORS, knapsack, milp, solvers, value
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Group, Plan, Problem
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -178,6 +179,52 @@ def constrained(repeat: int) -> None:
         )
 
 
+SIZE_SETS = {
+    "every size": EVERY_SIZE,
+    "multiples of 2": AllowedSizes(multiple_of=2),
+    "multiples of 8": AllowedSizes(multiple_of=8),
+    "1, 2, 4, 8, 16, 32, 64": AllowedSizes(listed=(1, 2, 4, 8, 16, 32, 64)),
+}
+
+
+def sized(base: Problem, sizes: AllowedSizes) -> Problem:
+    """The same problem with trainers that allow these sizes only."""
+    least = sizes.above(0)
+    return replace(base, candidates=tuple(replace(c, n_min=least, sizes=sizes) for c in base.candidates))
+
+
+def by_sizes(repeat: int) -> None:
+    """The same problems, where trainers allow some sizes only; each beside every size, in turn."""
+    print("\nWhere trainers allow some sizes only, ms to a proven optimum, median / 99 %:\n")
+    print("| trainers x nodes | sizes | exact | to every size | aggregated MILP | to every size |")
+    print("|---|---|---|---|---|---|")
+    for trainers, nodes in ((10, 400), (35, 800), (1000, 4608)):
+        rng = random.Random(f"sizes {trainers} {nodes}")
+        few = 5 if trainers < 100 else 0
+        exact_ms: dict[str, list[float]] = {name: [] for name in SIZE_SETS}
+        milp_ms: dict[str, list[float]] = {name: [] for name in SIZE_SETS}
+        for i in range(repeat):
+            base = problem(trainers, nodes, rng)
+            for name, sizes in SIZE_SETS.items():
+                one = sized(base, sizes)
+                taken, plan = timed(lambda one=one: knapsack.allocate(one))
+                exact_ms[name].append(taken)
+                assert not oracle.infeasibilities(one, plan.counts)
+                if i < few:
+                    taken, solved = timed(lambda one=one: milp.allocate(one, time_limit_s=600.0))
+                    milp_ms[name].append(taken)
+                    assert oracle.same(solved.objective, plan.objective)
+        for name in SIZE_SETS:
+            ratios = [
+                f"{statistics.median(ms[name]) / statistics.median(ms['every size']):.1f}"
+                if ms[name]
+                else "-"
+                for ms in (exact_ms, milp_ms)
+            ]
+            columns = [shown(exact_ms[name]), ratios[0], shown(milp_ms[name]), ratios[1]]
+            print(f"| {trainers:,} x {nodes:,} | {name} | {' | '.join(columns)} |", flush=True)
+
+
 def by_solver() -> None:
     """The same model on every solver that is installed here."""
     print(
@@ -221,6 +268,7 @@ def main() -> None:
         ALLOCATORS[name](problem(2, 4, random.Random(0)), EngineSettings())
     exact(options.repeat)
     constrained(options.repeat)
+    by_sizes(options.repeat)
     by_solver()
     memory()
 

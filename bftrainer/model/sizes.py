@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,10 +12,17 @@ class AllowedSizes:
     """The node counts that a trainer may have besides none: those of a list, or the multiples of a number.
 
     By default, all. Its limits, the fewest and the most nodes, stand beside them.
+
+    Raises:
+        ValueError: the list is not ascending, or what is to be above 0 is not.
     """
 
     listed: tuple[int, ...] = ()  # ascending, above 0; empty: no list
     multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        if self.multiple_of < 1 or any(b <= a for a, b in pairwise((0, *self.listed))):
+            raise ValueError(f"no sizes: {self.listed}, multiples of {self.multiple_of}")
 
     @property
     def every(self) -> bool:

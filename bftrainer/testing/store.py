@@ -12,6 +12,7 @@ from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, PauseKind, Progress
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import (
     Cost,
     Observations,
@@ -28,6 +29,7 @@ SPEC = TrainerSpec(
     command=("python", "a.py", "--word", "two words; $(none)"),
     n_min=1,
     n_max=4,
+    sizes=AllowedSizes(listed=(1, 2, 4)),
     samples=1000,
     curve=((1, 10.0), (4, 30.0)),
     costs=RescaleCosts(up=Cost(stall_s=0.5, init_s=3.0), down=Cost(stall_s=0.25)),

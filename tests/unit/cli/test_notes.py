@@ -37,6 +37,25 @@ def test_a_note_is_shown(
     assert done.exit_code == 0 and NOTE in done.output
 
 
+@pytest.mark.parametrize(
+    ("allowed", "said"),
+    [
+        ({}, "allowed: 1..8"),
+        ({"sizes": [], "multiple_of": 1}, "allowed: 1..8"),
+        ({"sizes": [1, 2, 8], "multiple_of": 1}, "allowed: 1, 2, 8)"),
+        ({"n_min": 2, "sizes": [], "multiple_of": 2}, "allowed: 2..8 in multiples of 2)"),
+    ],
+)
+def test_details_say_which_sizes_are_allowed(
+    allowed: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    client.trainer |= {"n_max": 8, **allowed}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and said in done.output
+
+
 def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **more: object) -> str:
     client = Client(tmp_path)
     client.trainer |= {"note": "", "status": "running", "name": "digits-1", "samples": 123_456_789, **more}

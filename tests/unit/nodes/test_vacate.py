@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bftrainer.model.machine import Claim
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.vacate import choose
 from bftrainer.performance import curve
@@ -40,6 +43,18 @@ def test_a_trainer_that_falls_below_its_least_gives_all_it_has_before_others_suf
     trainers = [trainer(1, "n0", "n1", "n2", n_min=3), trainer(2, *NODES[3:])]
     curves = {1: ((3, 3.0),), 2: LINEAR}
     assert choose([claim(3, *NODES)], frozenset(NODES), trainers, curves) == {"n0", "n1", "n2"}
+
+
+def test_a_trainer_that_goes_down_a_size_gives_what_it_cannot_use_before_others_suffer() -> None:
+    """By hand: its first node costs it half of its speed, the second nothing."""
+    first = trainer(1, *NODES[:4])
+    powers = replace(first, spec=replace(first.spec, sizes=AllowedSizes(listed=(1, 2, 4, 8))))
+    trainers = [powers, trainer(2, *NODES[4:])]
+    held, curves = frozenset(NODES), {1: ((4, 4.0),), 2: ((4, 12.0),)}
+    assert choose([claim(2, *NODES)], held, trainers, curves) == {"n0", "n1"}
+    assert choose([claim(1, *NODES)], held, [first, *trainers[1:]], curves) == {"n0"}
+    curves = {1: ((4, 8.0),), 2: ((4, 12.0),)}  # the step down costs 4, a node of the other 3
+    assert choose([claim(1, *NODES)], held, trainers, curves) == {"n4"}
 
 
 def test_a_node_that_is_only_joining_goes_before_a_member() -> None:

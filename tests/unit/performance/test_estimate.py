@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.events import Measured
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, Observations, Trainer, TrainerSpec
 from bftrainer.performance import estimate
 
@@ -88,3 +89,17 @@ def test_a_user_makes_others_forget_nothing_and_memory_does_not_grow_for_ever() 
     assert len(programs) == estimate.MOST_PROGRAMS + 1
     assert ("eve", ".", "python", "49.py") not in programs
     assert ("eve", ".", "python", "50.py") in programs
+
+
+def test_the_next_allowed_size_may_be_asked_for_however_much_larger_it_is() -> None:
+    """Of 1, 8 and 64 nodes, twice the largest observed size is none."""
+    first = trainer(1, "a")
+    first = replace(first, spec=replace(first.spec, sizes=AllowedSizes(listed=(1, 8, 64))))
+    programs: estimate.SharedObservations = {}
+    asked = []
+    for n in (1, 8):
+        event = Measured(time=0.0, trainer=1, generation=0, point=(n, 10.0 * n))
+        asked.append(estimate.estimates_of((first,), programs)[0][None].n_max)
+        first, programs = estimate.with_measurement(first, programs, event, "")
+    asked.append(estimate.estimates_of((first,), programs)[0][None].n_max)
+    assert asked == [2, 8, 64]

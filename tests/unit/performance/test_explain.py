@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Points
 from bftrainer.performance import explain, observe
 from tests.support.measured_speeds import FEW, amdahl, seen
@@ -26,3 +27,12 @@ def test_estimates_say_where_they_come_from() -> None:
     assert sources({}, ()) == [(1, "assumed", 0), (2, "assumed", 0), (4, "assumed", 0)]
     assert sources({}, ((3, 9.0),))[2] == (3, "given", 0)
     assert sources({2: [5.0, 5.0]}, ()) == [(1, "predicted", 0), (2, "observed", 2), (4, "predicted", 0)]
+
+
+def test_users_are_shown_allowed_sizes_only() -> None:
+    def shown(sizes: AllowedSizes, n_min: int, n_max: int) -> list[int]:
+        found = explain.size_estimates((), ((1, 5.0), (4, 9.0)), n_min, n_max, 1.0, sizes)
+        return [estimate.nodes for estimate in found]
+
+    assert shown(AllowedSizes(listed=(2, 4, 6)), 2, 6) == [2, 4, 6]
+    assert shown(AllowedSizes(multiple_of=4), 4, 24) == [4, 8, 16, 24]
