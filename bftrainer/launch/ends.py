@@ -74,14 +74,9 @@ class Ends(ABC, Generic[T]):
     def _exited(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
         """A worker's process has ended: as told, with the work done, or lost."""
         leaving, last = view.phase == Phase.LEAVING, end.last
-        if (
-            isinstance(last, said.Finished)
-            and last.generation >= launched.confirmed
-            and not launched.finished
-        ):
-            self._finished(
-                launched, node, view, last
-            )  # said while there was no connection, or on its way out
+        unheard = last if isinstance(last, said.Finished) and not launched.finished else None
+        if unheard is not None and unheard.generation >= launched.confirmed:
+            self._finished(launched, node, view, unheard)  # there was no connection, or it was on its way out
         if end.code == 0 and self._is_end(launched, node, leaving=leaving):
             self._succeed(launched, node)
         if leaving:
