@@ -136,6 +136,9 @@ class Start:
 
     It closes the group's connections: else peers would not learn that its parent has closed them. And it has
     the kernel kill it when its parent dies (if the parent died before that, PyTorch ends it within seconds).
+
+    The connections' objects were copied with the parent's memory, and may close their descriptors once more.
+    So their numbers stay taken: else such a close would hit a batch in shared memory.
     """
 
     def __init__(self, keep: frozenset[int], then: Callable[[int], None] | None) -> None:
@@ -143,8 +146,10 @@ class Start:
 
     def __call__(self, worker: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
         for fd in open_sockets() - self._keep:
             if is_network(fd):
-                os.close(fd)
+                os.dup2(nothing, fd)
+        os.close(nothing)
         if self._then is not None:
             self._then(worker)
