@@ -103,15 +103,17 @@ def best_spread(problem: Problem) -> tuple[float, Spread]:
 
 
 def _spreads(problem: Problem, c: Candidate) -> list[tuple[int, ...]]:
+    every = product(*(range(g.size + 1) for g in problem.parts))
+    return [own for own in every if allowed_spread(problem, c, own)]
+
+
+def allowed_spread(problem: Problem, c: Candidate, own: tuple[int, ...]) -> bool:
+    """Whether a trainer may have these nodes of each group."""
     held = problem.held(c)
-    found = []
-    for own in product(*(range(g.size + 1) for g in problem.parts)):
-        classes = {g.node_class for g, n in zip(problem.parts, own, strict=True) if n}
-        grows = all(n >= h for n, h in zip(own, held, strict=True))
-        shrinks = all(n <= h for n, h in zip(own, held, strict=True))
-        if (sum(own) == 0 or sum(own) in sizes_of(c)) and len(classes) <= 1 and (grows or shrinks):
-            found.append(own)
-    return found
+    classes = {g.node_class for g, n in zip(problem.parts, own, strict=True) if n}
+    grows = all(n >= h for n, h in zip(own, held, strict=True))
+    shrinks = all(n <= h for n, h in zip(own, held, strict=True))
+    return (sum(own) == 0 or sum(own) in sizes_of(c)) and len(classes) <= 1 and (grows or shrinks)
 
 
 def misspread(problem: Problem, into: Mapping[int, tuple[int, ...]]) -> list[str]:

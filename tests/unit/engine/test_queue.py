@@ -15,6 +15,7 @@ from bftrainer.engine.state import State
 from bftrainer.engine.step import step
 from bftrainer.model.events import Measured
 from bftrainer.model.policy import EngineSettings
+from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Cost, RescaleCosts, Trainer, TrainerSpec
 
 BASE = TrainerSpec(
@@ -31,6 +32,7 @@ OTHERS = [
     for changes in (
         {"n_min": 2},
         {"n_max": 5},
+        {"sizes": AllowedSizes(listed=(1, 3))},
         {"curve": ((1, 1.0), (4, 9.0))},
         {"curves": (("", ((1, 5.0),)),)},
         {"costs": RescaleCosts(up=Cost(init_s=19.0))},
