@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,10 @@ class Worker:
         except OSError as error:
             where = error.filename or path
             raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
+        moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        what = f"{moment} bftrainer: trainer {self.trainer} starts on {self._node}\n"
+        with contextlib.suppress(OSError):  # on a full disk it trains all the same
+            os.write(self._output, what.encode(errors="replace"))
         ours, self._channel = socket.socketpair()
         self._inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)

@@ -76,11 +76,13 @@ class Routes:
         self._service, self._callers = service, callers
 
     async def submit(self, request: web.Request) -> web.Response:
-        """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder."""
+        """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder; it may
+        `resume` another."""
         caller = await self._callers.of(request)
         body = await _body(request)
         text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
-        return web.json_response(await self._service.submit(caller, text, name, base), status=201)
+        resume = None if body.get("resume") is None else _text(body, "resume")
+        return web.json_response(await self._service.submit(caller, text, name, base, resume), status=201)
 
     async def trainers(self, request: web.Request) -> web.StreamResponse:
         """List trainers: those that wait `after` an id, and `limit` of those that ended after `skip`."""

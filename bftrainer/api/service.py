@@ -25,10 +25,11 @@ class Service(Protocol):
         """What sends large answers."""
         ...
 
-    async def submit(self, caller: Caller, text: str, name: str, base: str) -> Json:
+    async def submit(self, caller: Caller, text: str, name: str, base: str, resume: str | None) -> Json:
         """Submit a trainer; return its `id`.
 
         `text` is the YAML, `name` its file (for messages), `base` the folder that relative paths start from.
+        With `resume` it goes on from the checkpoints of the caller's trainer of this name or number.
         Raises `BftrainerError` if anything in the spec is wrong, and `NameTakenError` for a name in use.
         """
         ...

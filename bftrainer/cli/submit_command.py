@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +13,23 @@ from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
+from bftrainer.errors import BftrainerError
+
+if TYPE_CHECKING:
+    from bftrainer.api.client import Client
 
 
 @click.command("submit")
 @click.argument("spec", type=Input())
+@click.option(
+    "--resume",
+    metavar="TRAINER",
+    help="Go on from the checkpoints of your trainer of this name or number, which has ended.",
+)
 @client_options
-def command(spec: Path, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+def command(
+    spec: Path, resume: str | None, config: Path | None, state_dir: str | None, as_json: bool
+) -> None:
     """Submit the trainer that the YAML file SPEC describes. Nothing is stored if anything in it is wrong.
 
     \b
@@ -39,7 +51,6 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
     from bftrainer.settings.sources import load
-    from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
     from bftrainer.spec.parse import parse, read, require_workdir
 
@@ -47,20 +58,50 @@ def command(spec: Path, config: Path | None, state_dir: str | None, as_json: boo
     text = read(spec, bounds)
     wanted = parse(text, str(spec), spec.parent, bounds)  # refuse a wrong spec before asking the daemon
     require_workdir(wanted, text, spec)
-    answer = connect(config, state_dir).call(
-        "POST",
-        "trainers",
-        body={
-            "spec": text,
-            "name": str(spec),
-            "base": str(spec.parent.resolve()),
-        },
-    )
+    client = connect(config, state_dir)
+    body = {"spec": text, "name": str(spec), "base": str(spec.parent.resolve())}
+    if resume is not None:
+        body["resume"] = str(_with_checkpoints(client, resume))
+    answer = client.call("POST", "trainers", body=body)
     if as_json:
         print_json(answer)
-    else:
-        say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
-        if answer.get("note"):
-            say(f"it waits: {answer['note']}")
-        if told := hint(wanted):
-            say(f"note: {told}")
+        return
+    say(f"submitted {wanted.name} as trainer {answer['id']}; follow it: bftrainer show {wanted.name}")
+    if answer.get("earlier"):
+        say(_about(answer["earlier"], wanted.name, spec))
+    if answer.get("note"):
+        say(f"it waits: {answer['note']}")
+
+
+def _with_checkpoints(client: Client, trainer: str) -> int:
+    """The number of a trainer from which another can go on. The daemon opens no file of a user: we look.
+
+    Raises:
+        BftrainerError: it has left no checkpoint.
+    """
+    found = client.call("GET", f"trainers/{trainer}")
+    folder = Path(found["checkpoint_dir"])
+    try:
+        left = any(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise BftrainerError(
+            f"trainer {found['id']} ({found['name']}) has no checkpoint that you can read: {folder}: "
+            f"{error.strerror}; submit without --resume to begin anew"
+        ) from error
+    if not left:
+        raise BftrainerError(
+            f"trainer {found['id']} ({found['name']}) has left no checkpoint in {folder}; submit without "
+            "--resume to begin anew"
+        )
+    return int(found["id"])
+
+
+def _about(earlier: dict[str, Any], name: str, spec: Path) -> str:
+    """What a new trainer has to do with the one before it, in words."""
+    which = f"trainer {earlier['id']} ({earlier['name']}, {earlier['status']} at step {earlier['step']})"
+    if earlier["goes_on"]:
+        return f"it goes on from the checkpoints of {which} in {earlier['checkpoint_dir']}"
+    return (
+        f"it begins anew; the checkpoints of {which} stay in {earlier['checkpoint_dir']}. "
+        f"To go on from them: bftrainer cancel {name}, then bftrainer submit --resume {earlier['id']} {spec}"
+    )

@@ -21,6 +21,7 @@ from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.clock import watch as watch_clock
 from bftrainer.daemon.disk import Disk
+from bftrainer.daemon.earlier import Earlier
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
 from bftrainer.daemon.index import Index
@@ -150,6 +151,7 @@ class Daemon:
             known=known,
             history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
             lanes=self.lanes,
+            earlier=Earlier(known=known, lanes=self.lanes, launcher=self.launcher),
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
             answers=Answers(
                 lambda: own.current.max_answers_waiting_mb * MB,

@@ -14,6 +14,7 @@ from bftrainer import __version__
 from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.api.listing import encoded, joined
+from bftrainer.daemon.earlier import Earlier
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
 from bftrainer.daemon.lanes import Lanes
@@ -69,6 +70,7 @@ class DaemonService:
     known: Trainers
     history: History
     lanes: Lanes
+    earlier: Earlier
     exposition: Exposition
     answers: Answers
     runner: Runner
@@ -84,22 +86,31 @@ class DaemonService:
 
     # orders
 
-    async def submit(self, caller: Caller, text: str, name: str, base: str) -> SubmittedView:
-        """Accept the spec `text`, of a file `name` in the folder `base`.
+    async def submit(
+        self, caller: Caller, text: str, name: str, base: str, resume: str | None
+    ) -> SubmittedView:
+        """Accept the spec `text`, of a file `name` in the folder `base`; with `resume`, it goes on from the
+        checkpoints of the caller's trainer of this name or number.
 
         Raises:
             NotAllowedError: the caller's trainers are not run here.
             TooManyError, FullError: the caller, or all users together, have submitted too much.
-            BftrainerError: the spec is wrong, or an unfinished trainer of the caller has its name.
+            BftrainerError: the spec is wrong, an unfinished trainer of the caller has its name, or the one
+                before cannot be gone on from.
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
             raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
         wanted = await self.submissions.read(caller, text, name, base)
+        if resume is None:
+            before = await self.earlier.of_its_name(caller, wanted)
+        else:
+            wanted, before = await self.earlier.resumed(caller, wanted, resume)
         id_ = await self.orders.submit(wanted)
         self.known.index.submitted(id_, wanted, self.clock.now())
         self.submissions.stored(id_, wanted.user)
         now = self.clock.now()
-        return {"id": id_, "name": wanted.name, "note": why_queued(self.runner.state, id_, wanted, now)}
+        note = why_queued(self.runner.state, id_, wanted, now)
+        return {"id": id_, "name": wanted.name, "note": note, "earlier": before}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
         """End a trainer; no error if it has ended already. Raises as `show` does.

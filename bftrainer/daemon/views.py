@@ -26,12 +26,27 @@ LISTED_METRICS = 50
 """So many metrics of a trainer are in lists and in the status; `show` has all."""
 
 
+class EarlierView(TypedDict):
+    """A trainer that was there before one that is submitted; `goes_on`: whether that has its checkpoints."""
+
+    id: int
+    name: str
+    status: str
+    step: int
+    checkpoint_dir: str
+    goes_on: bool
+
+
 class SubmittedView(TypedDict):
-    """A trainer that was accepted. `note` says why it waits; empty if there are nodes for it."""
+    """A trainer that was accepted. `note` says why it waits; empty if there are nodes for it.
+
+    `earlier` is the trainer that it goes on from, or the last one of its name; None: there is none.
+    """
 
     id: int
     name: str
     note: str
+    earlier: EarlierView | None
 
 
 class OutlookView(TypedDict):

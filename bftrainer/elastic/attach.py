@@ -33,6 +33,7 @@ from bftrainer.elastic.figures import Figures
 from bftrainer.elastic.horovod import place
 from bftrainer.elastic.job_state import JobState
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
+from bftrainer.elastic.note import note
 from bftrainer.elastic.together import highest
 
 MANY = 1_000
@@ -55,7 +56,9 @@ class Job:
         self._metrics = Figures(orders.max_metrics if orders else MANY)
         self._stop = threading.Event()
         self._agreed_stop = self._agreed_save = False
-        self._state = JobState(self._folder, orders.generation if orders else 0)
+        self._state = JobState(
+            self._folder, orders.generation if orders else 0, orders.folder if orders else ""
+        )
         if orders is not None:
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
@@ -170,7 +173,10 @@ class Job:
         Raises:
             CheckpointError: there are checkpoints, but none can be read.
         """
-        return self._state.load()
+        found = self._state.load()
+        if found is not None and _rank() == 0:
+            note(f"resumed from step {self._state.resumed}, of a checkpoint in {self._folder}")
+        return found
 
     def complete(self, samples: int) -> bool:
         """Whether `samples`, counted over all nodes, are all that the spec asks for."""

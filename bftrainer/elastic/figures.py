@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+
+from bftrainer.elastic.note import note
 
 MAX_NAME = 100
 """The longest name, in characters; longer ones are cut."""
@@ -24,9 +25,8 @@ class Figures(dict[str, float]):
                 self[name] = float(value)
             elif not self._told:
                 self._told = True
-                print(
-                    f"bftrainer: {name!r} and further new names of figures are not reported: a trainer has "
+                note(
+                    f"{name!r} and further new names of figures are not reported: a trainer has "
                     f"{self._most} at most (max_metrics). Use one name for a figure at all steps: bftrainer "
-                    "keeps its course.",
-                    file=sys.stderr,
+                    "keeps its course."
                 )

@@ -21,6 +21,7 @@ from typing import Any
 
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.note import note
 from bftrainer.elastic.together import highest
 
 try:
@@ -85,6 +86,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 f"this rank resumes from step {state.global_step}, others from {-found[1]} to {found[0]}: "
                 "a shared file system shows them different checkpoints"
             )
+        if state.global_step and self._job.rank == 0:
+            note(f"resumed from step {state.global_step}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Report, and agree with all ranks whether to save and to stop."""

@@ -15,13 +15,16 @@ class JobState:
     """What a script saves and loads, in files as `state.checkpoint` has them. Imports torch when it is used.
 
     `folder` None: there is nothing to load, and nothing is saved. `generation` orders the files: a process of
-    an earlier run that is still writing does not take the place of a later one's.
+    an earlier run that is still writing does not take the place of a later one's. `trainer` is that of
+    `Checkpoints`.
     """
 
-    def __init__(self, folder: Path | None, generation: int) -> None:
-        self._folder, self._generation = folder, generation
+    def __init__(self, folder: Path | None, generation: int, trainer: str = "") -> None:
+        self._folder, self._generation, self._trainer = folder, generation, trainer
         self._checkpoints: Checkpoints | None = None
         self._saved_at = time.monotonic()
+        self.resumed: int | None = None
+        """The step of the checkpoint that was loaded last."""
 
     @property
     def age_s(self) -> float:
@@ -62,11 +65,14 @@ class JobState:
         """
         files = self._files()
         found = files.load() if files is not None else None
-        return None if found is None else dict(found["parts"])
+        if found is None:
+            return None
+        self.resumed = found["position"]["step"]
+        return dict(found["parts"])
 
     def _files(self) -> Checkpoints | None:
         if self._checkpoints is None and self._folder is not None:
             from bftrainer.elastic.state.checkpoint import Checkpoints  # noqa: PLC0415
 
-            self._checkpoints = Checkpoints(str(self._folder))
+            self._checkpoints = Checkpoints(str(self._folder), self._trainer)
         return self._checkpoints

@@ -20,6 +20,7 @@ from typing import Any
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.note import note
 from bftrainer.elastic.together import highest
 
 try:
@@ -149,6 +150,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"this rank resumes from step {at}, others from another: a shared file system shows them "
                 "different checkpoints"
             )
+        if at and self._job.rank == 0:
+            note(f"resumed from step {at}")
         self._batches.go_on(epoch, step)
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bftrainer.elastic.figures import Figures
 from bftrainer.elastic.members.channel import Channel, Orders
+from bftrainer.elastic.note import note
 from bftrainer.elastic.state.checkpoint import Checkpoints
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
@@ -21,7 +22,8 @@ class Progress:
         self.metrics = Figures(orders.max_metrics)
         """The latest figures that the script has reported, by name."""
         self._state, self._channel = state, channel
-        self._checkpoints = Checkpoints(orders.checkpoint_dir)
+        self._folder = orders.checkpoint_dir
+        self._checkpoints = Checkpoints(orders.checkpoint_dir, orders.folder)
         self._checkpoint_every_s = orders.checkpoint_every_s
         self._reported: Position | None = None
         self._reported_at = self._saved_at = time.monotonic()
@@ -60,10 +62,16 @@ class Progress:
         snapshot = self._checkpoints.load()
         if snapshot is not None:
             self._state.restore(snapshot)
+            note(f"resumed from step {self._state.position.step}, of a checkpoint in {self._folder}")
+        else:
+            note("begins anew: there is no checkpoint")
         return snapshot is not None
 
     def tell(self, kind: str, generation: int, size: int, position: Position, **more: Any) -> None:
-        """Send a message to the agent: where training stands, the latest figures, and `more`."""
+        """Send a message to the agent: where training stands, the latest figures, and `more`. The log
+        says where it leaves."""
+        if kind == "left":
+            note(f"leaves at step {position.step}")
         self._channel.send(
             kind,
             generation=generation,

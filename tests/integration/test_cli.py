@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import socket
 import subprocess
 import sys
@@ -102,6 +103,35 @@ def test_what_a_script_reports_is_shown_stored_and_exported(site: Site, tmp_path
     assert (tmp_path / "told.png").stat().st_size > 0
     assert "no trainer 'untold'" in bftrainer("metrics", "untold", state=site.state, code=1)
     bftrainer("cancel", "told", state=site.state)
+
+
+def test_a_trainer_goes_on_from_the_checkpoint_of_one_that_was_cancelled(site: Site, tmp_path: Path) -> None:
+    spec = tmp_path / "again.yaml"
+    spec.write_text(
+        "name: again\ncommand: [python, tell.py]\nnodes: {min: 1, max: 1}\nwork: {samples: 1000000}\n"
+        f"workdir: {SCRIPTS}\n"
+    )
+    bftrainer("submit", str(spec), state=site.state)
+    site.until(lambda: site.trainer("again")["step"] > 5, LONG_S, "it trains")
+    assert "has not ended" in bftrainer("submit", str(spec), "--resume", "again", state=site.state, code=1)
+    bftrainer("cancel", "again", state=site.state)
+    site.until(lambda: site.trainer("again")["ended_at"], LONG_S, "its end")
+    site.until(lambda: not site.trainer("again")["workers"], LONG_S, "its workers' end")
+    first = site.trainer("again")
+    assert "goes on from the checkpoints of trainer" in bftrainer(
+        "submit", str(spec), "--resume", "again", state=site.state
+    )
+    site.until(lambda: site.trainer("again")["step"] > first["step"], LONG_S, "it goes on")
+    second = site.trainer("again")
+    assert second["id"] != first["id"] and second["checkpoint_dir"] == first["checkpoint_dir"]
+    said = bftrainer("logs", "again", state=site.state)
+    assert f"bftrainer: trainer {second['id']} starts on" in said
+    step = int(re.search(r"bftrainer: resumed from step (\d+)", said)[1])  # type: ignore[index]
+    assert step >= first["step"] > 5
+    bftrainer("cancel", "again", state=site.state)
+    site.until(lambda: site.trainer("again")["ended_at"], LONG_S, "its end")
+    assert "it begins anew; the checkpoints of trainer" in bftrainer("submit", str(spec), state=site.state)
+    bftrainer("cancel", "again", state=site.state)
 
 
 def test_the_kernel_says_who_submitted_a_trainer(site: Site, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Echo:
     async def rows(self, caller: Any, what: str, limit: int, trainer: str | None, _: int | None) -> Answer:
         return Answer(json.dumps([caller.user, what, limit, trainer]).encode())
 
-    async def submit(self, caller: Any, *texts: str) -> dict[str, object]:
+    async def submit(self, caller: Any, *texts: str | None) -> dict[str, object]:
         return {"user": caller.user, "texts": texts}
 
     def liveness_problems(self) -> list[str]:
@@ -94,7 +94,7 @@ def test_munge_says_who_calls(munge: Munge) -> None:
     query = {"limit": 3, "trainer": "ä b/c?d=e&f%2F+g"}
     assert call(munge, "GET", "events", **query)[1:] == ["events", *query.values()]
     texts = {"spec": "ünïcode: [1]\n", "name": "a b.yaml", "base": "/x"}
-    assert call(munge, "POST", "trainers", body=texts)["texts"] == list(texts.values())
+    assert call(munge, "POST", "trainers", body=texts)["texts"] == [*texts.values(), None]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

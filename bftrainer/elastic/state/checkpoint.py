@@ -3,11 +3,13 @@
 A file `g<generation>-s<step>.pt` holds {"format", "position", "parts": {"model": ..., "optimizer":
 ...}}, loadable with `torch.load(path, weights_only=True)` and without bftrainer. The newest is the
 one with the highest generation, then step: a stray worker of an older generation cannot replace it.
+A trainer that goes on in the folder of another counts generations on: a file there says from where.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import pickle
@@ -21,6 +23,8 @@ import torch
 log = logging.getLogger(__name__)
 
 KEEP = 2
+TRAINER = ".trainer.json"
+"""Says whose a folder is now, and the highest generation that was there before it."""
 _NAME = re.compile(r"g(\d+)-s(\d+)\.pt")
 
 
@@ -30,10 +34,14 @@ class CheckpointError(RuntimeError):
 
 class Checkpoints:
     """The checkpoints of one trainer in one directory. `error` says why the last could not be written, or is
-    empty; `unreadable`: because of what it holds."""
+    empty; `unreadable`: because of what it holds.
 
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory)
+    `trainer` tells it from all others, which may have used the directory before; empty: started by hand.
+    """
+
+    def __init__(self, directory: str, trainer: str = "") -> None:
+        self._directory, self._trainer = Path(directory), trainer
+        self._base: int | None = None  # of this trainer's generations; None: not known yet
         self._writer: threading.Thread | None = None
         self._proven = False
         self.error = ""
@@ -57,10 +65,12 @@ class Checkpoints:
         Returns whether it was written. If not, for example on a full disk, `error` says why, and training
         goes on.
         """
-        name = f"g{generation:08}-s{snapshot['position']['step']:012}.pt"
+        name = f"s{snapshot['position']['step']:012}.pt"
         partial = self._directory / f".{name}.{os.getpid()}"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+            name = f"g{self._take_over() + generation:08}-{name}"
+            partial = self._directory / f".{name}.{os.getpid()}"
             with partial.open("wb") as file:
                 torch.save(snapshot, file)
                 file.flush()
@@ -96,7 +106,11 @@ class Checkpoints:
         reason = ""
         for path in self._directory.glob(".g*-s*.pt.*"):
             path.unlink(missing_ok=True)
-        for path in self._found():
+        found = self._found()
+        if found:
+            with contextlib.suppress(OSError):  # to read is enough; who saves is told
+                self._take_over()
+        for path in found:
             try:
                 snapshot: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
                 if snapshot["format"] == 1:
@@ -111,12 +125,45 @@ class Checkpoints:
             )
         return None
 
+    def _take_over(self) -> int:
+        """Make the directory this trainer's, once, and return what its generations are counted from: those of
+        trainers before it are lower, however often their members changed.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        if self._base is None:
+            mark = self._directory / TRAINER
+            base = _base_of(mark, self._trainer)
+            if base is None:
+                base = max((_numbers(path)[0] for path in self._found()), default=0)
+                partial = mark.with_name(f"{TRAINER}.{os.getpid()}")
+                partial.write_text(json.dumps({"trainer": self._trainer, "base": base}))
+                partial.replace(mark)
+            self._base = base
+        return self._base
+
     def _found(self) -> list[Path]:
         if not self._directory.is_dir():
             return []
-        named = [(m, path) for path in self._directory.iterdir() if (m := _NAME.fullmatch(path.name))]
-        return [p for _, p in sorted(((int(m[1]), int(m[2])), p) for m, p in named)][::-1]
+        named = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(named, key=_numbers, reverse=True)
 
     def _prune(self) -> None:
         for path in self._found()[KEEP:]:
             path.unlink(missing_ok=True)
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    """The generation and the step in a checkpoint's name."""
+    found = _NAME.fullmatch(path.name)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _base_of(mark: Path, trainer: str) -> int | None:
+    """What a trainer's generations are counted from in a directory that is its own; None: it is not."""
+    try:
+        said = json.loads(mark.read_text())
+        return int(said["base"]) if said["trainer"] == trainer else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none, or nothing that we have written
+        return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +44,20 @@ def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.
     monkeypatch.setattr(worker_module, "ended", ended)
     asyncio.run(story())
     assert told == ["finished", 0]
+
+
+def test_the_log_says_when_a_worker_started(tmp_path: Path) -> None:
+    log = tmp_path / "trainers" / "n.log"
+    order = {**ORDER, "log": str(log), "gated": True, "warm": False, "worker": {}}
+
+    async def story() -> None:
+        worker = Worker(order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+        await worker.start()
+        worker.fail("")
+
+    asyncio.run(story())
+    stamped = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d bftrainer: trainer 1 starts on n\n"
+    assert re.fullmatch(stamped, log.read_text())
 
 
 def test_what_is_no_message_of_a_worker_is_dropped_and_the_rest_heard(

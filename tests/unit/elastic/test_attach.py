@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,14 +49,19 @@ def test_a_process_that_ends_tells_exactly_how_far_it_came(
         until(lambda: agent.hear()[-1]["type"] == wanted and agent.hear()[-1]["samples"] == 30)
 
 
-def test_what_was_saved_last_is_loaded(tmp_path: Path) -> None:
+def test_what_was_saved_last_is_loaded_and_said_with_the_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = Job(None, tmp_path / "checkpoints")
     assert job.load() is None
     for step in (1, 2, 3):
         assert job.save({"weight": torch.full((2,), step), "step": step}, step=step, samples=10 * step)
     found = Job(None, tmp_path / "checkpoints").load()
     assert found is not None and found["step"] == 3 and found["weight"].tolist() == [3, 3]
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+    assert len(list((tmp_path / "checkpoints").glob("*.pt"))) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    about = rf"resumed from step 3, of a checkpoint in {re.escape(str(tmp_path / 'checkpoints'))}"
+    assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d bftrainer: {about}", line)
 
 
 def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(

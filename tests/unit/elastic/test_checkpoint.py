@@ -72,6 +72,48 @@ def test_the_newest_that_can_be_read_counts_and_old_ones_go(tmp_path: Path) -> N
         checkpoints.load()
 
 
+def test_a_trainer_that_goes_on_in_anothers_folder_saves_newer_checkpoints(tmp_path: Path) -> None:
+    first = Checkpoints(str(tmp_path), "/w/.bftrainer/1-a-x")
+    assert first.save(snapshot(100), 57), "its members have changed often"
+    second = Checkpoints(str(tmp_path), "/w/.bftrainer/2-a-x")
+    assert second.load() == snapshot(100)
+    assert second.save(snapshot(150), 1) and second.save(snapshot(200), 2)
+    newcomer = Checkpoints(str(tmp_path), "/w/.bftrainer/2-a-x")  # rank 0 now, and has loaded nothing
+    assert newcomer.save(snapshot(250), 3)
+    assert Checkpoints(str(tmp_path), "/w/.bftrainer/2-a-x").load() == snapshot(250)
+    assert second.save(snapshot(260), 2), "a stray of an older generation"
+    assert first.save(snapshot(270), 57), "a stray of the trainer before"
+    assert Checkpoints(str(tmp_path)).load() == snapshot(250), "by hand"
+
+
+def test_a_script_by_hand_goes_on_from_a_trainers_checkpoints(tmp_path: Path) -> None:
+    assert Checkpoints(str(tmp_path), "/w/1").save(snapshot(100), 57)
+    for step in (150, 200):
+        by_hand = Checkpoints(str(tmp_path))
+        assert by_hand.load() is not None
+        assert by_hand.save(snapshot(step), 0)
+    assert Checkpoints(str(tmp_path), "/w/2").load() == snapshot(200)
+
+
+def test_a_checkpoint_can_be_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Checkpoints(str(tmp_path), "/w/1").save(snapshot(100), 3)
+
+    def refuse(self: Path, text: str) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    assert Checkpoints(str(tmp_path), "/w/2").load() == snapshot(100)
+
+
+def test_a_mark_that_is_none_is_written_anew(tmp_path: Path) -> None:
+    assert Checkpoints(str(tmp_path), "/w/1").save(snapshot(100), 3)
+    for text in ("", "[]", '{"trainer": "/w/1", "base": null}'):
+        (tmp_path / ".trainer.json").write_text(text)
+        assert Checkpoints(str(tmp_path), "/w/1").load() == snapshot(100)
+
+
 def test_a_disk_that_cannot_be_written_is_told_and_no_end(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     checkpoints = Checkpoints(str(tmp_path / "file"))

@@ -187,3 +187,15 @@ def test_after_a_loss_every_survivor_saves_the_state_when_none_stays(
     with pytest.raises(SystemExit):
         found.leave()
     assert bool(list(tmp_path.glob("g*.pt"))) == is_broken, "rank 0 saves it, unless that was lost"
+
+
+def test_the_log_says_from_which_step_a_trainer_goes_on(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found, state = member
+    assert not found._progress.resume()
+    assert "bftrainer: begins anew: there is no checkpoint" in capsys.readouterr().err
+    found._progress.save(3)
+    state.position = Position(step=0, samples=0)
+    assert found._progress.resume() and state.position.step == 7
+    assert "bftrainer: resumed from step 7, of a checkpoint in" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""What `bftrainer submit` says of a trainer that was there before, and when it resumes none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer.cli import submit_command
+
+SPEC = "name: a\ncommand: [python, a.py]\nnodes: {max: 4}\n"
+
+
+class Client:
+    def __init__(self, earlier: dict[str, Any] | None, folder: Path) -> None:
+        self.earlier, self.folder = earlier, folder
+        self.posted: dict[str, Any] = {}
+
+    def call(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
+        if method == "GET":
+            assert path == "trainers/a"
+            return {"id": 3, "name": "a", "checkpoint_dir": str(self.folder)}
+        self.posted = body
+        return {"id": 4, "name": "a", "note": "", "earlier": self.earlier}
+
+
+def earlier(folder: Path, *, goes_on: bool) -> dict[str, Any]:
+    about = {"id": 3, "name": "a", "status": "cancelled", "step": 500}
+    return {**about, "checkpoint_dir": str(folder), "goes_on": goes_on}
+
+
+def run(client: Client, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+    monkeypatch.setattr(submit_command, "connect", lambda *_: client)
+    with TemporaryDirectory() as folder, monkeypatch.context() as here:
+        here.chdir(folder)
+        Path("a.yaml").write_text(SPEC)
+        return CliRunner().invoke(submit_command.command, ["a.yaml", *words])
+
+
+def test_one_that_begins_anew_says_where_the_checkpoints_are_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(earlier(tmp_path, goes_on=False), tmp_path)
+    said = run(client, monkeypatch).output
+    assert "resume" not in client.posted
+    assert (
+        f"it begins anew; the checkpoints of trainer 3 (a, cancelled at step 500) stay in {tmp_path}" in said
+    )
+    assert "bftrainer cancel a, then bftrainer submit --resume 3 a.yaml" in said
+    assert "anew" not in run(Client(None, tmp_path), monkeypatch).output
+
+
+def test_one_that_goes_on_says_from_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "g00000001-s000000000500.pt").touch()
+    client = Client(earlier(tmp_path, goes_on=True), tmp_path)
+    said = run(client, monkeypatch, "--resume", "a").output
+    assert client.posted["resume"] == "3"
+    assert f"it goes on from the checkpoints of trainer 3 (a, cancelled at step 500) in {tmp_path}" in said
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_nothing_is_submitted_where_there_is_no_checkpoint(
+    missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".trainer.json").touch()
+    client = Client(None, tmp_path / "none" if missing else tmp_path)
+    done = run(client, monkeypatch, "--resume", "a")
+    assert done.exit_code == 1 and not client.posted
+    assert "no checkpoint" in str(done.exception) and "without --resume" in str(done.exception)
