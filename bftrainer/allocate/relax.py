@@ -277,8 +277,8 @@ def _reconsidered(problem: Problem, into: Spread) -> Spread:
     for c in sorted(problem.candidates, key=lambda c: c.current - sum(into[c.trainer])):  # growth first
         own, held = found[c.trainer], problem.held(c)
         fits = all(h <= n + f for h, n, f in zip(held, own, free, strict=True))
-        keeps = fits and 0 < sum(held) <= sum(own) and c.allows(sum(held))
-        ways = [own, (0,) * len(own), *([held] if keeps else [])]
+        keeps = fits and sum(held) <= sum(own)
+        ways = [own, (0,) * len(own), *([held] if keeps else [])]  # one that is not allowed is worth -inf
         best = max(ways, key=lambda way: value.worth(c, problem, way))
         free = [f + n - k for f, n, k in zip(free, own, best, strict=True)]
         found[c.trainer] = best

@@ -103,3 +103,17 @@ def test_the_next_allowed_size_may_be_asked_for_however_much_larger_it_is() -> N
         first, programs = estimate.with_measurement(first, programs, event, "")
     asked.append(estimate.estimates_of((first,), programs)[0][None].n_max)
     assert asked == [2, 8, 64]
+
+
+def test_a_program_is_profiled_on_allowed_sizes() -> None:
+    first = trainer(1, "a")
+    first = replace(first, spec=replace(first.spec, sizes=AllowedSizes(listed=(1, 3, 64))))
+    programs: estimate.SharedObservations = {}
+    bounds = []
+    for n in (1, 3):
+        estimates = estimate.estimates_of((first,), programs)[0]
+        bounds.append(estimate.limits(first, estimates, programs, 3, 0.0))
+        event = Measured(time=0.0, trainer=1, generation=0, point=(n, 10.0 * n))
+        first, programs = estimate.with_measurement(first, programs, event, "")
+        first = replace(first, nodes=frozenset(f"n{i}" for i in range(n)))
+    assert bounds == [(1, 1), (1, 3)]

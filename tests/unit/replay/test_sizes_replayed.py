@@ -78,3 +78,12 @@ def test_three_nodes_train_as_two_and_the_third_is_free() -> None:
     assert result.samples == pytest.approx(10 * 2 * 95, rel=1e-12)
     assert result.tally.idle_node_s == pytest.approx(20.0)
     assert result.tally.preemptions == 0
+
+
+def test_three_of_four_members_stand_still_until_another_node_is_ready() -> None:
+    """Four train 5-60. e initialises 60-63, then all stand until 65, and train to the end."""
+    log = [*(Interval(0.0, 100.0, node) for node in "acde"), Interval(0.0, 60.0, "b")]
+    changes = intervals.changes(log, frozenset("abcde"), 0.0, 100.0)
+    spec = replace(trainer(), sizes=AllowedSizes(listed=(1, 2, 4)))
+    result = replay(changes, [Submission(0.0, spec)], SETTINGS, 0.0, 100.0)
+    assert result.samples == pytest.approx(10 * 4 * (55 + 35), rel=1e-12)
