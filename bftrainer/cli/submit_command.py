@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bftrainer.cli.shared.completion import complete_trainer
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--resume",
     metavar="TRAINER",
+    shell_complete=complete_trainer,
     help="Go on from the checkpoints of your trainer of this name or number, which has ended.",
 )
 @client_options
@@ -80,6 +82,8 @@ def _with_checkpoints(client: Client, trainer: str) -> int:
         BftrainerError: it has left no checkpoint.
     """
     found = client.call("GET", f"trainers/{trainer}")
+    if found["ended_at"] is None:  # the daemon refuses it
+        return int(found["id"])
     folder = Path(found["checkpoint_dir"])
     try:
         left = any(path for path in folder.iterdir() if not path.name.startswith("."))

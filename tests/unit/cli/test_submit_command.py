@@ -18,11 +18,12 @@ class Client:
     def __init__(self, earlier: dict[str, Any] | None, folder: Path) -> None:
         self.earlier, self.folder = earlier, folder
         self.posted: dict[str, Any] = {}
+        self.ended_at: float | None = 5.0
 
     def call(self, method: str, path: str, *, body: Any = None) -> dict[str, Any]:
         if method == "GET":
             assert path == "trainers/a"
-            return {"id": 3, "name": "a", "checkpoint_dir": str(self.folder)}
+            return {"id": 3, "name": "a", "checkpoint_dir": str(self.folder), "ended_at": self.ended_at}
         self.posted = body
         return {"id": 4, "name": "a", "note": "", "earlier": self.earlier}
 
@@ -70,3 +71,12 @@ def test_nothing_is_submitted_where_there_is_no_checkpoint(
     done = run(client, monkeypatch, "--resume", "a")
     assert done.exit_code == 1 and not client.posted
     assert "no checkpoint" in str(done.exception) and "without --resume" in str(done.exception)
+
+
+def test_the_daemon_is_asked_about_a_trainer_that_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(None, tmp_path)
+    client.ended_at = None
+    run(client, monkeypatch, "--resume", "a")
+    assert client.posted["resume"] == "3"
