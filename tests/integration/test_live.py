@@ -159,6 +159,35 @@ def test_too_few_survivors_wait_for_company() -> None:
         assert sizes == {2}
 
 
+def sizes_noted(notes: Path) -> set[int]:
+    """With how many members steps were taken."""
+    lines = [line for path in notes.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return {json.loads(line)["size"] for line in lines if line.endswith("}")}
+
+
+def test_workers_never_train_together_on_a_size_that_is_not_allowed() -> None:
+    """Of three workers one is killed: two wait for it. Later a node is taken: one goes on."""
+    with running_at_will("a", "b", "c") as site:
+        notes = count(site, delay_s=0.2, nodes={"sizes": [1, 3]}, curve=[[3, 3000.0]])
+        site.change(give="ab")
+        site.until(lambda: site.trainer("count")["step"] > 0, LONG_S, "it trains on one of two nodes")
+        assert len(site.trainer("count")["members"]) == 1
+        site.change(give="c")
+        site.until_members("count", "a", "b", "c")
+        kill(site.worker_on("b"))
+        site.until(lambda: len(site.trainer("count")["members"]) == 2, LONG_S, "the loss is known")
+        site.until_members("count", "a", "b", "c")
+        site.change(take="c")
+        site.until(lambda: len(site.trainer("count")["members"]) == 1, LONG_S, "it goes down to one")
+        finish(notes)
+        assert site.until_ended("count")["samples"] == SAMPLES
+        audit(notes, SAMPLES)
+        pauses = site.get("pauses", limit=1000)
+        assert {p["size"] for p in pauses} == {1, 3}
+        assert not [p for p in pauses if p["kind"] == "restart" and p["step"]], "survivors keep the state"
+        assert sizes_noted(notes) <= {1, 3}
+
+
 def test_a_program_that_fails_is_given_up_with_its_reason(healthy: Site) -> None:
     healthy.submit("wrong", "fail.py", n_max=1)
     ended = healthy.until_ended("wrong")
