@@ -92,10 +92,10 @@ class DaemonService:
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
             raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
-        wanted = await self.submissions.read(caller, text, name, base)
-        id_ = await self.orders.submit(wanted)
-        self.known.index.submitted(id_, wanted, self.clock.now())
-        self.submissions.stored(id_, wanted.user)
+        with self.submissions.place(caller):
+            wanted = await self.submissions.read(caller, text, name, base)
+            id_ = await self.orders.submit(wanted)
+            self.known.index.submitted(id_, wanted, self.clock.now())
         note = why_never(wanted, self.settings.current.engine, self.runner.state.machine)
         return {"id": id_, "name": wanted.name, "note": note}
 
