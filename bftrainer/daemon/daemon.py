@@ -228,7 +228,7 @@ class Daemon:
         disk = Disk(self.settings.current.state_dir, self.settings, self.telemetry)
         clock = partial(watch_clock, self.clock, self.telemetry)
         # while it recovers, too: that takes long if the scheduler does not answer
-        tasks = _tasks(clock=clock, disk=disk.run, store=self.journal.watch)
+        tasks = _tasks(clock=clock, disk=disk.run, store=self.journal.watch, bounds=self.listeners.tell)
         recovery = asyncio.create_task(self.recovery.run(self.agents))
         if await self._unless_stopped(recovery, *tasks):
             tasks += _tasks(events=self.runner.run, polls=self.nodes.watch.run, pilots=self.nodes.hold.run)

@@ -210,10 +210,12 @@ def test_while_the_scheduler_does_not_answer_bounds_hold_and_the_disk_is_watched
         with pytest.raises(TooManyError, match="3 of your trainers have not ended"):
             await daemon.service.submit(ann, "name: c\ncommand: [run]\nnodes: {max: 4}\n", "x", "/home")
         assert daemon.recovery.active and not task.done(), task
+        begun = {task.get_name() for task in asyncio.all_tasks()}
+        assert begun >= {"clock", "disk", "store", "bounds"}
         daemon.stop()
         await task
         running = {task.get_name() for task in asyncio.all_tasks()}
-        assert not running & {"clock", "disk", "store"}
+        assert not running & {"clock", "disk", "store", "bounds"}
 
     run(scenario)
     shutil.rmtree(folder)
