@@ -23,8 +23,10 @@ from bftrainer.api.routes import agents_application, metrics_application, users_
 from bftrainer.api.service import Service
 from bftrainer.api.sockets import PORTION, UNPROVEN_PORTION
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
+from bftrainer.errors import BftrainerError
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
+from bftrainer.state_dir.way import socket_danger
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub, HubLimits
@@ -81,6 +83,8 @@ class Listeners:
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
+        if own.mode == "site" and (found := socket_danger(own.socket, os.geteuid())):
+            raise BftrainerError(f"socket {own.socket}: {found.said}; {found.remedy}")
         await _serve(stack, users(), bind_unix(own.socket, for_all=own.mode == "site"), places, own.socket)
         if own.listen_users:
             await _serve(stack, users(), bind(own.listen_users, "listen_users"), places)
