@@ -150,7 +150,7 @@ class Site:
     def bftrainer(self, user: str, *words: str, tcp: bool = False) -> subprocess.CompletedProcess[str]:
         """The command line as a user, over the socket or over TCP with munge."""
         where = {"SERVER": self.server} if tcp else {"SOCKET": self.socket}
-        where |= {"MUNGE_SOCKET": self.bed.plan.munge_socket, "SITE_CONFIG": "/nonexistent"}
+        where |= {"MUNGE_SOCKET": self.bed.plan.munge_socket, "SITE_CONFIG": "/nonexistent/config.yaml"}
         given = [f"BFTRAINER_{key}={value}" for key, value in where.items()]
         return self.run(user, "env", *given, self.python, "-m", "bftrainer", *words)
 

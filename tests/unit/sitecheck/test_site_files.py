@@ -42,9 +42,7 @@ def site(place: Path) -> Settings:
         "min_free_mb": 0,
         "min_free_files": 0,
     }
-    return load(
-        given, file=None, environ={"XDG_CONFIG_HOME": "/nonexistent", "BFTRAINER_SITE_CONFIG": "/none"}
-    )
+    return load(given, file=None, environ={"XDG_CONFIG_HOME": "/none", "BFTRAINER_SITE_CONFIG": "/none"})
 
 
 def level(findings: list[Finding], check: str) -> Level:
