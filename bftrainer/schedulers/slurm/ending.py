@@ -31,6 +31,7 @@ SLOW_S = 1.0
 """A command that takes longer gets another one beside it."""
 BESIDE = 4
 """The most commands at a time that end jobs of one user."""
+REMEMBERED = 10_000
 HELD_UP = ("was ended by a signal", "commands hang")
 """What a reason says if a user may have killed or stopped our commands."""
 SIGNALLED = 128
@@ -40,7 +41,7 @@ SIGNALLED = 128
 class Ending:
     """Ends jobs. `run` runs a command, `as_user` says what runs one as a user.
 
-    `own`: Slurm lets our own account end other users' jobs.
+    `own`: Slurm lets our own account end other users' jobs. `ended` has the last `REMEMBERED` jobs.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Ending:
     ) -> None:
         self._run, self._as_user = run, as_user
         self.own = False
+        self.ended: dict[str, None] = {}
         self._under_way: dict[str, set[asyncio.Task[str]]] = {}  # user -> commands
 
     async def end(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """End a user's jobs, of which those of `running` can have steps; returns why that failed, "" if it
         did not."""
+        self.ended = dict.fromkeys([*self.ended, *jobs][-REMEMBERED:])
         if user and self.own and not await self._tried("", jobs, running):
             return ""
         return await self._hedged(user, jobs, running)

@@ -52,10 +52,6 @@ def own_name() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-MOST_TOLD = 10_000
-"""So many jobs that were ended are remembered."""
-
-
 class SlurmScheduler:
     """Implements `ports.Scheduler`; methods without another docstring do what it says there.
 
@@ -101,7 +97,6 @@ class SlurmScheduler:
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._running: set[str] = set()  # those jobs of them that run
-        self._told: dict[str, None] = {}  # the last jobs that we have ended
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
@@ -199,9 +194,6 @@ class SlurmScheduler:
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        for jobs in numbers.values():
-            self._told |= dict.fromkeys(jobs)
-        self._told = dict.fromkeys(list(self._told)[-MOST_TOLD:])
         return await asyncio.gather(
             *(self._ending.end(user, jobs, self._running) for user, jobs in numbers.items() if jobs)
         )
@@ -219,7 +211,8 @@ class SlurmScheduler:
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots that are gone have failed, as long as slurmctld remembers their jobs. Those that we have
         ended, whose processes we killed, have not failed."""
-        numbers = {pilot: number for pilot in pilots if (number := self._number(pilot)) not in self._told}
+        known = {pilot: self._number(pilot) for pilot in pilots}
+        numbers = {pilot: job for pilot, job in known.items() if job not in self._ending.ended}
         asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
         if not asked:
             return {}
