@@ -174,13 +174,10 @@ class SlurmScheduler:
         """Cancel pilots with scancel, each as its user.
 
         Raises:
-            SchedulerError: some could not be cancelled; the others were. `KeptError` if a user may have
-                kept some.
+            SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
         """
-        known: list[Pilot] = []
-        others: list[Pilot] = []
-        for pilot in pilots:
-            (known if pilot.job or self._jobs.get(pilot) else others).append(pilot)
+        known = [pilot for pilot in pilots if pilot.job or self._jobs.get(pilot)]
+        others = [pilot for pilot in pilots if not (pilot.job or self._jobs.get(pilot))]
         # all at once: none waits for a question about another, or for a user as whom nothing can be run
         failed = await asyncio.gather(self._cancel_known(known), self._cancel_unknown(others))
         if reasons := list(dict.fromkeys(reason for reasons in failed for reason in reasons if reason)):
@@ -209,13 +206,13 @@ class SlurmScheduler:
         return await self._cancel_known(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs. Those that we have
-        ended, whose processes we killed, have not failed."""
+        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs; nothing of those
+        that we have killed."""
         known = {pilot: self._number(pilot) for pilot in pilots}
-        numbers = {pilot: job for pilot, job in known.items() if job not in self._ending.ended}
-        asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
-        if not asked:
+        numbers = {p: job for p, job in known.items() if job and job not in self._ending.ended}
+        if not numbers:
             return {}
+        asked = "".join(f"show job {number}\n" for number in numbers.values())
         ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
         found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
         return {pilot: why for pilot, why in found.items() if why}
