@@ -11,11 +11,11 @@ from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
 from bftrainer.state_dir.filesystem import Mount, mount_of
-from bftrainer.state_dir.folder import OTHERS, StateDirError, require_state_dir
+from bftrainer.state_dir.folder import OTHERS, StateDirError, nearest, require_state_dir
 from bftrainer.state_dir.lock import require_locks
 from bftrainer.state_dir.risks import OWN_ACCOUNT, as_root, in_memory
 from bftrainer.state_dir.room import room_of
-from bftrainer.state_dir.way import socket_danger, user_called
+from bftrainer.state_dir.way import ROOT_UID, danger, socket_danger, user_called
 
 MOST_KB = 1000
 MOST_IN_A_SOCKET = 100
@@ -41,6 +41,7 @@ def settings_file(path: Path, *, site: bool) -> Finding:
     check = f"settings {path}"
     try:
         found = path.stat()
+        other = danger(path, ROOT_UID, strict=site, instead="/etc/bftrainer/config.yaml")
     except OSError as error:
         return wrong(check, str(error.strerror), "make the file, or name another with --config")
     mode, owner = stat.S_IMODE(found.st_mode), user_called(found.st_uid)
@@ -52,6 +53,8 @@ def settings_file(path: Path, *, site: bool) -> Finding:
         )
     if mode & 0o022:
         return wrong(check, f"others may change it (mode {mode:o})", f"chmod go-w {path}")
+    if other:
+        return wrong(check, other.said, other.remedy)
     if site and not mode & stat.S_IROTH:
         return wrong(check, f"users cannot read where the daemon is (mode {mode:o})", f"chmod a+r {path}")
     return ok(check, f"of {owner}, mode {mode:o}")
@@ -68,9 +71,9 @@ def state_dir(settings: Settings) -> list[Finding]:
             judged = warning if settings.state_dir_on_network else wrong
             return [judged(check, said, remedy)]
         require_state_dir(path, account_of(settings), private=settings.mode == "site")
+        require_locks(nearest(path))
         if not path.exists():
-            return [not_checked(check, f"{path} is not there yet: the daemon makes it")]
-        require_locks(path)
+            return [_memory(path) or not_checked(check, f"{path} is not there yet: the daemon makes it")]
         return [_safe_state_dir(path, mount), _disk(settings)]
     except OSError as error:
         return [not_checked(check, f"{path}: {error.strerror}", AS_DAEMON)]
@@ -86,10 +89,15 @@ def _safe_state_dir(path: Path, mount: Mount | None) -> Finding:
     if mode := stat.S_IMODE(found.st_mode) & OTHERS:
         said = f"others can enter {path} (mode {mode | 0o700:o}) until the daemon starts and closes it"
         return warning(check, said, f"chmod 700 {path}")
-    if said := in_memory(path):
-        return warning(check, said, "set state_dir to a folder on a disk")
+    if volatile := _memory(path):
+        return volatile
     kind = mount.kind if mount else "an unknown file system"
     return ok(check, f"{path} of {user_called(found.st_uid)}, on {kind}, closed to others")
+
+
+def _memory(path: Path) -> Finding | None:
+    said = in_memory(path)
+    return warning("state directory", said, "set state_dir to a folder on a disk") if said else None
 
 
 def _disk(settings: Settings) -> Finding:
@@ -109,7 +117,7 @@ def account_of(settings: Settings) -> int | None:
     """
     try:
         owner = settings.state_dir.stat().st_uid
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         owner = None
     asks = os.geteuid()
     return asks if settings.mode == "single" and asks not in ROOTS else owner

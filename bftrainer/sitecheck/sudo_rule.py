@@ -62,16 +62,12 @@ def is_safe_program(path: str) -> bool:
     """Whether only root can change a program and put another in its place, or only its owner if the daemon
     uses this one, as many sites have an owner for Slurm. One that is not there counts by its folder."""
     used = path in {shutil.which(name) for name in ALLOWED}
+    place = Path(path)
     try:
-        found = Path(path).stat()
+        found = (place if place.exists() else place.parent).stat()
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not (used or found.st_uid == ROOT_UID):
             return False
-    except FileNotFoundError:
-        pass
-    except OSError:
-        return False
-    try:
-        return danger(Path(path), None if used else ROOT_UID, strict=True, instead="") is None
+        return danger(place, None if used else ROOT_UID, strict=True, instead="") is None
     except OSError:
         return False
 

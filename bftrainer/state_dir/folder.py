@@ -67,10 +67,11 @@ def require_state_dir(path: Path, account: int | None, *, private: bool) -> None
     found = danger(path, account, strict=private, instead="/var/lib/bftrainer")
     if found is not None:
         raise StateDirError(f"state_dir {path}: {found.said}", found.remedy)
-    if not os.path.lexists(path):
+    there = nearest(path)
+    if not there.is_dir():
+        raise StateDirError(f"state_dir {path}: {there} is no folder", "take another --state-dir")
+    if there != path:
         return
-    if not path.is_dir():
-        raise StateDirError(f"state_dir {path} is no folder", "take another --state-dir")
     owner = path.stat().st_uid
     if account is not None and owner != account:
         raise StateDirError(
@@ -79,6 +80,11 @@ def require_state_dir(path: Path, account: int | None, *, private: bool) -> None
         )
     _require_closed(path, private=private)
     _require_own_files(path, owner)
+
+
+def nearest(path: Path) -> Path:
+    """The folder itself, or the one above it that is there while it is missing. A dangling link is there."""
+    return next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
 
 
 def private_file(path: Path, *, append: bool = True) -> int:

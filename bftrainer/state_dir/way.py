@@ -36,7 +36,7 @@ def danger(path: Path, account: int | None, *, strict: bool, instead: str) -> Da
     for place in way_to(path):
         try:
             found = place.lstat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         mode, trusted = stat.S_IMODE(found.st_mode), {ROOT_UID, found.st_uid if account is None else account}
         can = "may put something else in its place, as"

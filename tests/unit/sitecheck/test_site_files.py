@@ -76,6 +76,19 @@ def test_a_file_of_settings_is_for_all_to_read_and_for_none_to_change(
     assert files.settings_file(tmp_path / "none", site=True).level is Level.WRONG
 
 
+@pytest.mark.parametrize("whole_site", [True, False])
+def test_a_file_of_settings_that_others_can_exchange_is_wrong(tmp_path: Path, whole_site: bool) -> None:
+    if whole_site and os.geteuid() != 0:
+        pytest.skip("a site's settings are root's")
+    path = tmp_path / "config.yaml"
+    path.touch()
+    path.chmod(0o644)
+    assert files.settings_file(path, site=whole_site).level is Level.OK
+    tmp_path.chmod(0o777)
+    found = files.settings_file(path, site=whole_site)
+    assert (found.level, "may put something else in its place" in found.found) == (Level.WRONG, True)
+
+
 def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config.yaml"
     path.touch(mode=0o644)
@@ -119,6 +132,10 @@ def as_a_file(site: Settings) -> Path:
     return site.state_dir.parent / "file"
 
 
+def below_a_file(site: Settings) -> Path:
+    return as_a_file(site) / "state"
+
+
 def on_proc(site: Settings) -> Path:
     return Path("/proc/bftrainer")
 
@@ -138,6 +155,7 @@ def with_a_key_of_another(site: Settings) -> Path:
         (in_a_folder_of_all_yet_to_be_made, "everybody may put something else"),
         (in_a_groups_folder, "may put something else"),
         (as_a_file, "is no folder"),
+        (below_a_file, "is no folder"),
         (on_proc, "keeps no files"),
         (with_a_key_of_another, "another user has put something"),
     ],
@@ -165,6 +183,8 @@ def test_a_state_directory_in_memory_is_warned_of(
     table = tmp_path / "mountinfo"
     table.write_text(f"30 22 0:40 / {site.state_dir} rw - {kind} none rw\n")
     monkeypatch.setattr(filesystem, "MOUNTS", table)
+    assert files.state_dir(site)[0].level is Level.WARNING
+    site.state_dir.rmdir()
     assert files.state_dir(site)[0].level is Level.WARNING
 
 

@@ -93,7 +93,12 @@ def test_a_program_that_others_can_change_is_not_safe(tmp_path: Path) -> None:
     program.chmod(0o755)
     assert is_safe_program(str(program)) is (os.geteuid() == 0)
     assert is_safe_program("/usr/bin/env")
-    assert is_safe_program("/usr/bin/nothing-there")
+    assert is_safe_program("/usr/bin/nothing-there"), "only root can put it there"
+    assert not is_safe_program(f"{tmp_path}/no/folder/sbatch"), "its folder may be anybody's some day"
+    sticky = tmp_path / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    assert not is_safe_program(str(sticky / "sbatch")), "everybody can put it there"
     program.chmod(0o775)
     assert not is_safe_program(str(program))
     program.chmod(0o755)
