@@ -165,6 +165,10 @@ class Fuzzed:
         agent = self._agent
         await until_true(lambda: self._heard.is_set() or not agent.connection.connected, WAIT_S)
 
+    def _is_active(self) -> bool:
+        """Whether the engine has taken the last trainer in."""
+        return any(t.spec.name == self._trainer for t in self.daemon.runner.state.active.values())
+
     async def _worker(self) -> dict[str, Any]:
         """Which worker the agent has been told to start; a new trainer and agent where the last is gone."""
         deadline = time.monotonic() + WAIT_S
@@ -178,6 +182,8 @@ class Fuzzed:
                 )
                 async with self._http.post("http://bftrainer/v1/trainers", data=body) as answer:
                     assert answer.status == 201, await answer.text()
+                await until_true(self._is_active, WAIT_S)  # else another would be submitted
+                continue
             held = {h.pilot.tag: node for node, h in self.daemon.pilots.held.items()}
             if self._tag not in held:
                 await self._leave()
