@@ -42,7 +42,7 @@ PLENTY: dict[str, object] = {
     "max_trainers_per_user": 1000,
     "min_free_mb": 0,
 }
-WAIT_S = 20.0
+WAIT_S = 60.0  # longer than the longest back-off of starts
 SPEC = {"command": ["true"], "nodes": {"max": 1}, "weight": 1, "curve": [[1, 100.0]]}
 
 
