@@ -7,6 +7,7 @@ All 5000 nodes are held by pilots, and ten users have 500 waiting jobs each: as 
 
 from __future__ import annotations
 
+import argparse
 import resource
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ def job(number: int, user: str, given: dict[str, object]) -> JobRow:
 
 def main() -> None:
     """Print a line for each kind of job."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     nodes = {name: NodeRow(name, *(getattr(ROW, field) for field in ROW.__slots__[1:])) for name in NAMES}
     partitions = {
         "batch": Partition("batch", 10, up=True, default=True, max_s=None),

@@ -8,6 +8,7 @@ name a million nodes at most (`MOST_CHOICES` of schedulers/slurm/walk.py).
 
 from __future__ import annotations
 
+import argparse
 import random
 import time
 
@@ -33,6 +34,7 @@ def trainers(number: int) -> tuple[list[Trainer], dict[int, Points]]:
 
 def main() -> None:
     """Print a line for each case."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     rng = random.Random(1)
     print(f"{NODES} nodes\ntrainers  claims  of nodes  each    seconds  given up")
     for number in (20, 500, 5000):

@@ -133,7 +133,7 @@ class Listener:
         loop.remove_reader(self._bound)
         self._resume = loop.call_later(PAUSE_S, self._listen)
         if make_room:
-            self._admission.evict_idle()
+            self._admission.evict_idle(f"the daemon can open no more connections ({error.strerror})")
         self._admission.failed(f"cannot accept connections: {error.strerror}")
 
 

@@ -23,6 +23,8 @@ BURST_S = 4.0
 """An owner that was quiet may send what it could have sent in so many seconds at once."""
 TELL_S = 1.0
 """How often it is told that an owner hits a bound."""
+TOLD_AT_ONCE = 200
+"""Of so many owners in one turn of the event loop."""
 MAX_QUIET = 10_000
 """So many owners are remembered before those that have been quiet are forgotten."""
 
@@ -38,12 +40,14 @@ class BusyError(BftrainerError):
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a listener's clients may use: connections in all (`total`) and of one owner (`each`), requests per
-    second of one owner (None: no limit), and the time in which a client sends its request."""
+    second of one owner (None: no limit), and the time in which a client sends its request. `total_is` names
+    the setting that gives `total`."""
 
     total: int
     each: int
     per_second: float | None
     timeout_s: float
+    total_is: str = "max_connections"
 
 
 @dataclass(slots=True, eq=False)
@@ -52,12 +56,13 @@ class Place:
 
     owner: Owner
     register: Admission
-    evict: Callable[[], None] = lambda: None
-    """Closes the connection, because another one needs the place."""
+    evict: Callable[[BusyError], None] = lambda _: None
+    """Closes the connection, because another one needs the place, with what its client is told."""
     idle: bool = True
     """Whether nobody is at work for it: the client has yet to send its request, or to take its answer."""
     connected: bool = True
-    evicted: bool = False
+    evicted: BusyError | None = None
+    """What its client is told, once the connection had to make room."""
 
     def belongs_to(self, uid: int) -> None:
         """Count the place to a user from now on, and its request to the user's rate.
@@ -133,14 +138,11 @@ class Admission:
         """
         self._charge(owner)
         self._room_for(owner)
-        if self.taken >= self.bounds.total and not self.evict_idle():
-            if self._tell("max_connections", owner):
+        most = f"{self.bounds.total} connections at once ({self.bounds.total_is})"
+        if self.taken >= self.bounds.total and not self.evict_idle(f"the daemon serves {most}"):
+            if self._tell(self.bounds.total_is, owner):
                 self.failed("all connections are taken: new ones are refused")
-            raise BusyError(
-                f"the daemon serves {self.bounds.total} connections at once (max_connections); try again in "
-                "a moment",
-                503,
-            )
+            raise BusyError(f"the daemon serves {most}; try again in a moment", 503)
         place = Place(owner, self)
         self._add(place)
         return place
@@ -164,9 +166,26 @@ class Admission:
         if not place.connected and (place.idle or place in self._exempt):
             self._remove(place)
 
-    def evict_idle(self) -> bool:
-        """Close the longest idle connection of the owner with the most; whether there was one."""
-        return any(self._evict_one(other) for other in sorted(self._places, key=self._taken_by, reverse=True))
+    def evict_idle(self, why: str) -> bool:
+        """Close the longest idle connection of the owner with the most; whether there was one. Its client is
+        told why no more can be open."""
+        said = BusyError(
+            f"{why}, and another needs the place of this one, which was idle; try again in a moment", 503
+        )
+        every = sorted(self._places, key=self._taken_by, reverse=True)
+        return any(self._evict_one(other, said) for other in every)
+
+    def tell_rest(self) -> None:
+        """Tell of hits that came soon after the last that was told, and forget owners that hit no bound any
+        more. Call it every `TELL_S`: so a flood that ends is told in full."""
+        now = self.now()
+        due = [found for found in self._hits.items() if now - found[1].told_at >= TELL_S]
+        for (bound, owner), hits in due[:TOLD_AT_ONCE]:
+            if hits.untold:
+                self.told(bound, _name(owner), hits.untold)
+                hits.told_at, hits.untold = now, 0
+            else:
+                del self._hits[bound, owner]
 
     def _taken_by(self, owner: Owner) -> int:
         return len(self._places.get(owner, ()))
@@ -175,20 +194,22 @@ class Admission:
         if self._taken_by(owner) < self.bounds.each:
             return
         self._tell("max_connections_per_user", owner)
-        if not self._evict_one(owner):
+        most = f"{self.bounds.each} connections of yours are open at once (max_connections_per_user)"
+        said = f"{most}, and another needs the place of this one, which was idle; try again in a moment"
+        if not self._evict_one(owner, BusyError(said, 429)):
             raise BusyError(
                 f"{self.bounds.each} requests of yours are in work already, as many as may be at once "
                 "(max_connections_per_user); try again in a moment",
-                503,
+                429,
             )
 
-    def _evict_one(self, owner: Owner) -> bool:
+    def _evict_one(self, owner: Owner, said: BusyError) -> bool:
         found = next((place for place in self._places.get(owner, ()) if place.idle), None)
         if found is None:
             return False
         self._remove(found)
-        found.evicted = True
-        found.evict()
+        found.evicted = said
+        found.evict(said)
         return True
 
     def _add(self, place: Place) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from aiohttp import web
 
-from bftrainer.api.admission import RETRY_S, Place
+from bftrainer.api.admission import RETRY_S, BusyError, Place
 from bftrainer.api.sockets import AGENT_PORTION, Client
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         self.wait_for_client()
         if self.place.evicted:  # before it was there
-            self._evict()
+            self._evict(self.place.evicted)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client is gone."""
@@ -143,7 +143,11 @@ class Connection(web.RequestHandler):
         return answer
 
     def _too_slow(self) -> None:
-        self._refuse(408, f"the request was not complete, or its answer not taken, in {self._timeout_s:g} s")
+        self._refuse(
+            408,
+            f"the request was not complete, or its answer not taken, in {self._timeout_s:g} s "
+            "(request_timeout_s); send it again, whole and at once",
+        )
 
     def _too_long(self) -> None:
         """Refuse a head that is too long. What follows is thrown away for a moment: the client takes the
@@ -155,8 +159,8 @@ class Connection(web.RequestHandler):
             self._pipe.write_eof()
             asyncio.get_running_loop().call_later(LINGER_S, self._pipe.abort)
 
-    def _evict(self) -> None:
-        self._refuse(503, "another connection of yours, or of others, needs this one's place; try again")
+    def _evict(self, why: BusyError) -> None:
+        self._refuse(why.status, str(why))
 
     def _refuse(self, status: int, said: str) -> None:
         """End the connection at once, with an answer if none has begun and the client takes it."""

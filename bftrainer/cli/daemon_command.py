@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
+import logging
 import os
 import sys
 from pathlib import Path
@@ -82,8 +83,9 @@ def command(
     from bftrainer.settings.schedulers import SCHEDULERS
     from bftrainer.state_dir.folder import make_state_dir
     from bftrainer.state_dir.lock import exclusively
+    from bftrainer.state_dir.risks import risks
     from bftrainer.store.sql import SqlStore
-    from bftrainer.telemetry.log import configure
+    from bftrainer.telemetry.log import configure, note
     from bftrainer.telemetry.log_limit import LogLimit
 
     settings = load(overrides, file=config)
@@ -101,7 +103,10 @@ def command(
     if settings.allocator == "milp":  # else `serve` tries it: to load it takes longer than all the rest
         try_solver(settings)
     shared = settings.state_dir_on_network
-    make_state_dir(settings.state_dir, private=settings.mode == "site", on_network=shared, say=_say)
+    site = settings.mode == "site"
+    make_state_dir(settings.state_dir, private=site, on_network=shared, say=_say)
+    for sentence in risks(settings.state_dir, os.geteuid(), site=site):
+        note(logging.getLogger(__name__), "risk", logging.WARNING, reason=sentence)
     with exclusively(settings.state_dir, on_network=shared):
         store = SqlStore(settings.database, query_s=settings.read_timeout_s / 2)
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bftrainer.cli.shared.options import json_option
+from bftrainer.cli.shared.options import config_option, json_option
 from bftrainer.cli.shared.progress import Advance, progress_bar
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -57,7 +57,7 @@ COLUMNS = {
     help="mpi: over the processes that mpiexec or srun started.",
 )
 @click.option("--record", "keep_records", is_flag=True, help="Keep each run's record for bftrainer report.")
-@click.option("--config", type=Input(exists=False), help="File with settings (YAML).")
+@config_option
 @json_option
 def command(
     grid: Path,

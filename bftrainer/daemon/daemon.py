@@ -11,7 +11,7 @@ import asyncio
 import json
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -101,7 +101,7 @@ class Daemon:
         )
         self.runner.decided = self.nodes.hold.wake
         self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
-        self.submissions = Submissions(own, self.telemetry, lambda: self.runner.state)
+        self.submissions = Submissions(own, self.telemetry, self.index.count)
         self.recovery = self._recovery()
         self.agents = AgentReports(
             link, self.pilots, self.nodes.release, self.launcher, self.recovery.trainers_on, self.telemetry
@@ -228,21 +228,16 @@ class Daemon:
 
     async def _serve(self) -> None:
         """Recover, then run every part until we are told to stop, then drain."""
+        disk = Disk(self.settings.current.state_dir, self.settings, self.telemetry)
+        clock = partial(watch_clock, self.clock, self.telemetry)
+        # while it recovers, too: that takes long if the scheduler does not answer
+        tasks = _tasks(clock=clock, disk=disk.run, store=self.journal.watch, bounds=self.listeners.tell)
         recovery = asyncio.create_task(self.recovery.run(self.agents))
-        if not await self._unless_stopped(recovery):
-            recovery.cancel()  # agents end by themselves when no daemon comes
-            return
-        parts = {
-            "events": self.runner.run,
-            "polls": self.nodes.watch.run,
-            "pilots": self.nodes.hold.run,
-            "clock": lambda: watch_clock(self.clock, self.telemetry),
-            "disk": Disk(self.settings.current.state_dir, self.settings, self.telemetry).run,
-            "store": self.journal.watch,
-        }
-        tasks = [asyncio.create_task(run(), name=name) for name, run in parts.items()]
-        await self._unless_stopped(*tasks)
-        await self._wind_down()
+        if await self._unless_stopped(recovery, *tasks):
+            tasks += _tasks(events=self.runner.run, polls=self.nodes.watch.run, pilots=self.nodes.hold.run)
+            await self._unless_stopped(*tasks)
+            await self._wind_down()
+        recovery.cancel()  # if it is not done, agents end by themselves when no daemon comes
         for task in tasks:
             task.cancel()
 
@@ -265,6 +260,11 @@ class Daemon:
             if self.mailbox.idle and not self.launcher.any_workers():
                 break
         await self.nodes.release.close(deadline)
+
+
+def _tasks(**parts: Callable[[], Coroutine[None, None, None]]) -> list[asyncio.Task[None]]:
+    """The parts, each begun as a task of its name."""
+    return [asyncio.create_task(run(), name=name) for name, run in parts.items()]
 
 
 def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:

@@ -70,11 +70,19 @@ class Lane:
         own = max(1, most // SHARE)
         if self._waiting[user] >= own:
             self._telemetry.bounded("max_reads_waiting", user)
-            raise BusyError(f"{own} of your requests wait for {self._work}; ask one after the other", 429)
+            raise BusyError(
+                f"{own} of your requests wait for {self._work}, the most for one user with max_reads_waiting "
+                f"{most}; ask one after the other",
+                429,
+            )
         if self._waiting.total() >= most:
             self._telemetry.bounded("max_reads_waiting", user)
             self._telemetry.happened("reads", f"{most} requests wait for {self._work}: more are refused")
-            raise BusyError(f"{most} requests wait for {self._work}; try again in a few seconds", 503)
+            raise BusyError(
+                f"{most} requests wait for {self._work}, the most here (max_reads_waiting); try again in a "
+                "few seconds",
+                503,
+            )
         self._waiting[user] += 1
 
     def _done(self, user: str, future: asyncio.Future[T]) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from bftrainer.api.accept import Listener
-from bftrainer.api.admission import Admission, Bounds
+from bftrainer.api.admission import TELL_S, Admission, Bounds
 from bftrainer.api.callers import NOBODY, Callers
 from bftrainer.api.listen import bind, bind_loopback, bind_unix
 from bftrainer.api.munge import Munge
@@ -22,8 +23,10 @@ from bftrainer.api.routes import agents_application, metrics_application, users_
 from bftrainer.api.service import Service
 from bftrainer.api.sockets import PORTION, UNPROVEN_PORTION
 from bftrainer.daemon.descriptors import METRICS_CONNECTIONS, Share, of_settings
+from bftrainer.errors import BftrainerError
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
+from bftrainer.state_dir.way import socket_danger
 from bftrainer.telemetry.log import note
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub, HubLimits
@@ -53,6 +56,13 @@ class Listeners:
         for places, bounds in self._places:
             places.change(bounds(self.settings.current))
 
+    async def tell(self) -> None:
+        """Tell of bounds that clients have hit and nobody was told of yet, for ever."""
+        while True:
+            for places, _ in self._places:
+                places.tell_rest()
+            await asyncio.sleep(TELL_S)
+
     async def open(self, stack: AsyncExitStack) -> None:
         """Listen until `stack` is unwound: to users first, to agents last.
 
@@ -73,6 +83,8 @@ class Listeners:
         users = partial(
             users_application, self.service, self._callers(), max_request=own.max_request_kb * 1000
         )
+        if own.mode == "site" and (found := socket_danger(own.socket, os.geteuid())):
+            raise BftrainerError(f"socket {own.socket}: {found.said}; {found.remedy}")
         await _serve(stack, users(), bind_unix(own.socket, for_all=own.mode == "site"), places, own.socket)
         if own.listen_users:
             await _serve(stack, users(), bind(own.listen_users, "listen_users"), places)
@@ -80,11 +92,13 @@ class Listeners:
     async def _to_agents(self, stack: AsyncExitStack, own: Settings, room: Share) -> None:
         app = agents_application(self.hub)
         if self.tcp is not None:
-            places = self._admission(lambda now: _bounds(now, room.agents, AGENTS_RATE))
+            places = self._admission(
+                lambda now: replace(_bounds(now, room.agents, AGENTS_RATE), total_is="max_agents")
+            )
             await _serve(stack, app, self.tcp, places, portion=UNPROVEN_PORTION)
         else:  # nobody but our own user can connect
             places = self._admission(
-                lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s)
+                lambda now: Bounds(room.agents, room.agents, None, now.request_timeout_s, "max_agents")
             )
             at = own.agents_socket
             await _serve(stack, app, bind_unix(at, for_all=False), places, at, UNPROVEN_PORTION)

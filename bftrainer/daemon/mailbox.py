@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bftrainer.model.events import Event
+from bftrainer.model.events import Event, TrainerCancelled
 from bftrainer.ports import Clock
 
 
@@ -15,6 +15,7 @@ class Mailbox:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._cancelled: set[int] = set()  # trainers whose cancellation waits
         self._in_work = False
 
     @property
@@ -23,7 +24,15 @@ class Mailbox:
         return self._queue.empty() and not self._in_work
 
     def emit(self, event: Event) -> None:
-        """Queue an event; one whose time lies in the future is queued when it is due."""
+        """Queue an event; one whose time lies in the future is queued when it is due.
+
+        Of a trainer's cancellations only one waits: a user may order it as often as it likes while the daemon
+        recovers.
+        """
+        if isinstance(event, TrainerCancelled):
+            if event.trainer in self._cancelled:
+                return
+            self._cancelled.add(event.trainer)
         delay = event.time - self._clock.now()
         if delay > 0:
             asyncio.get_running_loop().call_later(delay, self._queue.put_nowait, event)
@@ -43,6 +52,7 @@ class Mailbox:
         return _in_order([first, *self._drain()])
 
     def _drain(self) -> list[Event]:
+        self._cancelled.clear()
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
 

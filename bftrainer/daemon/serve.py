@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -70,6 +71,7 @@ async def serve(daemon: Daemon, read: Callable[[], Settings], systemd: Systemd) 
 async def _try_solver_of(daemon: Daemon) -> None:
     """Try the solver without keeping the daemon waiting."""
     note_solver(daemon, await asyncio.to_thread(try_solver, daemon.settings.current))
+    gc.freeze()  # the solver stays: to go through all of it again and again would stop everything
 
 
 def _told(daemon: Daemon) -> str:

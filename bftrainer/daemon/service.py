@@ -100,14 +100,14 @@ class DaemonService:
         """
         if self.settings.current.mode == "site" and caller.uid in (0, os.geteuid()):
             raise NotAllowedError(f"trainers of {caller.user} are not run here; submit as yourself")
-        wanted = await self.submissions.read(caller, text, name, base)
-        if resume is None:
-            before = await self.earlier.of_its_name(caller, wanted)
-        else:
-            wanted, before = await self.earlier.resumed(caller, wanted, resume)
-        id_ = await self.orders.submit(wanted)
-        self.known.index.submitted(id_, wanted, self.clock.now())
-        self.submissions.stored(id_, wanted.user)
+        with self.submissions.place(caller):
+            wanted = await self.submissions.read(caller, text, name, base)
+            if resume is None:
+                before = await self.earlier.of_its_name(caller, wanted)
+            else:
+                wanted, before = await self.earlier.resumed(caller, wanted, resume)
+            id_ = await self.orders.submit(wanted)
+            self.known.index.submitted(id_, wanted, self.clock.now())
         now = self.clock.now()
         note = why_queued(self.runner.state, id_, wanted, now)
         return {"id": id_, "name": wanted.name, "note": note, "earlier": before}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import FullError, TooManyError
-from bftrainer.engine.state import State
 from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import TrainerSpec
@@ -25,36 +25,55 @@ from bftrainer.wire.rates import Bucket
 
 MAX_PATH = 4096
 """Characters of a path, as in Linux."""
-UNSEEN_S = 120.0
-"""For so long a trainer that was stored counts before the engine has taken it."""
 
 
 class Submissions:
     """Lets specs in, one after the other, as far as their user and all users together may.
 
-    `state` gives the engine's present state. `now` is a monotonic clock (s). Admins are bound by the sizes of
-    specs and queues only.
+    `unfinished` says how many stored trainers have not ended, of a user or of all (None): also of those that
+    the engine has yet to hear of, such as while the daemon recovers. `now` is a monotonic clock (s). Admins
+    are bound by the sizes of specs and queues only.
     """
 
     def __init__(
         self,
         settings: LiveSettings,
         telemetry: Telemetry,
-        state: Callable[[], State],
+        unfinished: Callable[[str | None], int],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings, self._telemetry, self._state, self._now = settings, telemetry, state, now
+        self._settings, self._telemetry, self._now = settings, telemetry, now
+        self._unfinished = unfinished
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="specs")
         self._waiting: Counter[int] = Counter()  # specs to be read, by uid
         self._rates: dict[tuple[int, int], Bucket] = {}  # of those that have submitted, by uid and bound
-        self._unseen: dict[int, tuple[str, float]] = {}  # trainer -> user, and when it was stored
+        self._under_way: Counter[str] = Counter()  # specs that may become trainers, by user
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[None]:
+        """A place for one more trainer of the caller, until the context ends: by then the trainer is stored
+        and counts as one that has not ended, or it was refused.
+
+        Raises:
+            TooManyError: the caller has submitted too much.
+            FullError: all users together have.
+        """
+        own = self._settings.current
+        self._check_rate(caller, own)
+        self._check_counts(caller, own)
+        self._under_way[caller.user] += 1
+        try:
+            yield
+        finally:
+            self._under_way[caller.user] -= 1
+            self._under_way += Counter()  # forget those that have none
 
     async def read(self, caller: Caller, text: str, name: str, base: str) -> TrainerSpec:
         """The caller's spec `text`, of a file `name` in the folder `base`, if it is valid and allowed.
 
         Raises:
-            TooManyError: the caller has submitted too much.
-            FullError: all users together have.
+            TooManyError: too many specs of the caller wait to be read.
+            FullError: too many of all users do.
             BftrainerError: the spec is wrong, or asks for more than the site allows.
         """
         own = self._settings.current
@@ -62,8 +81,6 @@ class Submissions:
         _check_path("base", base)
         if not Path(base).is_absolute():
             raise BftrainerError(f"base: {base!r}: give the whole path of the spec's folder")
-        self._check_rate(caller, own)
-        self._check_counts(caller, own)
         self._check_line(caller, own)
         bounds = replace(SPEC, kb=own.max_spec_kb)
         self._waiting[caller.uid] += 1
@@ -75,10 +92,6 @@ class Submissions:
             self._waiting += Counter()  # forget those that have none
         self._check_claims(caller, wanted, own)
         return replace(wanted, user=caller.user)
-
-    def stored(self, trainer: int, user: str) -> None:
-        """Count a trainer that was stored until the engine has taken it."""
-        self._unseen[trainer] = user, self._now()
 
     def close(self) -> None:
         """Let go of the thread that reads specs."""
@@ -96,21 +109,15 @@ class Submissions:
         if wait:
             raise self._beyond(
                 TooManyError(
-                    f"more than {most} trainers submitted in a minute; try again in "
-                    f"{wait:.0f} s (max_submits_per_minute)"
+                    f"you have sent more than {most} specs in a minute, those that were refused included; "
+                    f"try again in {wait:.0f} s (max_submits_per_minute)"
                 ),
                 "max_submits_per_minute",
                 caller,
             )
 
     def _check_counts(self, caller: Caller, own: Settings) -> None:
-        state, now = self._state(), self._now()
-        self._unseen = {
-            id_: (user, at)
-            for id_, (user, at) in self._unseen.items()
-            if now - at < UNSEEN_S and state.trainer(id_) is None
-        }
-        if len(state.active) + len(state.waiting) + len(self._unseen) >= own.max_trainers:
+        if self._unfinished(None) + self._under_way.total() >= own.max_trainers:
             raise self._beyond(
                 FullError(f"{own.max_trainers} trainers have not ended; try again later (max_trainers)"),
                 "max_trainers",
@@ -118,9 +125,7 @@ class Submissions:
             )
         if caller.admin:
             return
-        count = state.waiting.count(caller.user)
-        count += sum(t.spec.user == caller.user for t in state.active.values())
-        count += sum(user == caller.user for user, _ in self._unseen.values())
+        count = self._unfinished(caller.user) + self._under_way[caller.user]
         if count >= own.max_trainers_per_user:
             raise self._beyond(
                 TooManyError(

@@ -44,13 +44,22 @@ class Kept:
     since_s: float
 
 
+@dataclass(slots=True)
+class _Ended:
+    """The last pilot of a node that is being cleared."""
+
+    user: str
+    since: float
+    told: bool = False
+    """Whether it has been told that its user keeps the node."""
+
+
 class Clearing:
     """The nodes that are being cleared, and how long others took."""
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[str, float]] = {}  # node -> user of the pilot, when it was ended
+        self._ended: dict[str, _Ended] = {}  # by node
         self._took: deque[tuple[str, float]] = deque(maxlen=REMEMBERED)  # user, how long
-        self._kept: set[str] = set()  # nodes of `_since` that have been told
         self._told = False
 
     @property
@@ -62,28 +71,26 @@ class Clearing:
     def begins(self, pilots: Iterable[Pilot], now: float) -> None:
         """These pilots are cancelled."""
         for pilot in pilots:
-            self._since[pilot.node] = pilot.user, now
-            self._kept.discard(pilot.node)
+            self._ended[pilot.node] = _Ended(pilot.user, now)
 
     def observe(self, snapshot: Snapshot) -> list[Kept]:
         """Take a poll in: a node is clear when it has neither pilot nor anything to be cleared away. Returns
         the nodes of which it is known only now that a user keeps them."""
-        if not self._since:
+        if not self._ended:
             return []
         listed = {pilot.node for pilot in snapshot.pilots}
         shown = {node.name: node.why for node in snapshot.nodes}
         found: list[Kept] = []
-        for node, (user, since) in list(self._since.items()):
-            took = snapshot.time - since
+        for node, ended in list(self._ended.items()):
+            took = snapshot.time - ended.since
             cleared = node in shown and node not in listed and CLEARING not in shown[node].split("+")
-            if node not in self._kept and self._is_kept(user, took):
-                self._kept.add(node)
-                found.append(Kept(node, user, took))
+            if not ended.told and self._is_kept(ended.user, took):
+                ended.told = True
+                found.append(Kept(node, ended.user, took))
             if took > MOST_S or node not in shown or cleared:
-                del self._since[node]
-                if cleared and took <= MOST_S and node not in self._kept:
-                    self._took.append((user, took))
-                self._kept.discard(node)
+                del self._ended[node]
+                if cleared and took <= MOST_S and not ended.told:
+                    self._took.append((ended.user, took))
         if self.lead_s > LONG_S and not self._told:
             self._told = True
             log.warning(

@@ -33,7 +33,7 @@ class ConnectionLimits(Section):
             live=True,
             at_bound="the daemon closes the user's longest idle connection; if none is idle, it refuses new "
             "ones",
-            told="status 503 with the bound; the command line tries again for a while",
+            told="status 429 with the bound; the command line tries again for a while",
         ),
     ] = 32
     max_requests_per_second: Annotated[
@@ -52,10 +52,10 @@ class ConnectionLimits(Section):
         int,
         Field(ge=1, le=1_000_000),
         Setting(
-            help="largest body of a request",
+            help="largest body of a request, at least twice `max_spec_kb`",
             unit="kB",
             at_bound="the daemon refuses the request before it reads the rest",
-            told="status 413 with the bound",
+            told="status 413 with the size and the bound",
         ),
     ] = 64
     request_timeout_s: Annotated[
@@ -66,7 +66,7 @@ class ConnectionLimits(Section):
             unit="s",
             live=True,
             at_bound="the daemon closes the connection",
-            told="status 408, where no answer has begun",
+            told="status 408 with the bound, where no answer has begun",
         ),
     ] = 10.0
     user_lookup_timeout_s: Annotated[

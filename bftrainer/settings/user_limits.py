@@ -54,9 +54,9 @@ class UserLimits(Section):
         int,
         Field(ge=1, le=1_000_000),
         Setting(
-            help="trainers that one user submits in a minute, in the long run; as many at once",
+            help="specs that one user sends in a minute, also refused ones, in the long run; as many at once",
             more=NOT_ADMINS,
-            unit="trainers",
+            unit="specs",
             live=True,
             set_by=SetBy.SITE,
             at_bound="the daemon refuses the user's next one until so much time has passed",

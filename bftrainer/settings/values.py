@@ -47,6 +47,16 @@ class Settings(LimitSettings, SiteSettings, SlurmSettings, NodeSettings, Decisio
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_spec_fits_into_a_request(self) -> Settings:
+        if self.max_request_kb < 2 * self.max_spec_kb:  # quotes and ends of lines take two bytes there
+            raise ValueError(
+                f"max_spec_kb {self.max_spec_kb} is more than half of max_request_kb {self.max_request_kb}, "
+                "and a spec takes up to twice its size in a request; lower max_spec_kb, or set "
+                f"max_request_kb to {2 * self.max_spec_kb} or more"
+            )
+        return self
+
 
 SECTIONS: tuple[type[Section], ...] = (
     DaemonSettings,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from pathlib import Path
 
@@ -11,9 +10,12 @@ from bftrainer.files import read_text
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
-from bftrainer.state_dir.filesystem import mount_of
-from bftrainer.state_dir.folder import open_to_others
+from bftrainer.state_dir.filesystem import Mount, mount_of
+from bftrainer.state_dir.folder import OTHERS, StateDirError, nearest, require_state_dir
+from bftrainer.state_dir.lock import require_locks
+from bftrainer.state_dir.risks import OWN_ACCOUNT, as_root, in_memory
 from bftrainer.state_dir.room import room_of
+from bftrainer.state_dir.way import ROOT_UID, danger, socket_danger, user_called
 
 MOST_KB = 1000
 MOST_IN_A_SOCKET = 100
@@ -27,6 +29,7 @@ def file_findings(settings: Settings, files: tuple[Path, ...]) -> list[Finding]:
     return [
         *(settings_file(path, site=settings.mode == "site") for path in files),
         *state_dir(settings),
+        *account(settings),
         socket_folder(settings),
         *pilot_files(settings),
         *pilot_template(settings),
@@ -38,9 +41,10 @@ def settings_file(path: Path, *, site: bool) -> Finding:
     check = f"settings {path}"
     try:
         found = path.stat()
+        other = danger(path, ROOT_UID, strict=site, instead="/etc/bftrainer/config.yaml")
     except OSError as error:
         return wrong(check, str(error.strerror), "make the file, or name another with --config")
-    mode, owner = stat.S_IMODE(found.st_mode), _name(found.st_uid)
+    mode, owner = stat.S_IMODE(found.st_mode), user_called(found.st_uid)
     if found.st_uid not in ROOTS | (frozenset() if site else {os.geteuid()}):
         return wrong(
             check,
@@ -49,13 +53,15 @@ def settings_file(path: Path, *, site: bool) -> Finding:
         )
     if mode & 0o022:
         return wrong(check, f"others may change it (mode {mode:o})", f"chmod go-w {path}")
+    if other:
+        return wrong(check, other.said, other.remedy)
     if site and not mode & stat.S_IROTH:
         return wrong(check, f"users cannot read where the daemon is (mode {mode:o})", f"chmod a+r {path}")
     return ok(check, f"of {owner}, mode {mode:o}")
 
 
 def state_dir(settings: Settings) -> list[Finding]:
-    """The folder, the file system it is on, and the room there."""
+    """The folder, the file system it is on, and the room there: the daemon's own questions at its start."""
     path, check = settings.state_dir, "state directory"
     try:
         mount = mount_of(path)
@@ -64,26 +70,73 @@ def state_dir(settings: Settings) -> list[Finding]:
             remedy = "set state_dir to a folder on a disk of this machine"
             judged = warning if settings.state_dir_on_network else wrong
             return [judged(check, said, remedy)]
+        require_state_dir(path, account_of(settings), private=settings.mode == "site")
+        require_locks(nearest(path))
         if not path.exists():
-            return [not_checked(check, f"{path} is not there yet: the daemon makes it")]
-        opened = open_to_others(path)
-        owner = _name(path.stat().st_uid)
-        room = room_of(path)
+            return [_memory(path) or not_checked(check, f"{path} is not there yet: the daemon makes it")]
+        return [_safe_state_dir(path, mount), _disk(settings)]
     except OSError as error:
         return [not_checked(check, f"{path}: {error.strerror}", AS_DAEMON)]
+    except StateDirError as error:
+        return [wrong(check, error.said, error.remedy)]
+
+
+def _safe_state_dir(path: Path, mount: Mount | None) -> Finding:
+    """What is to say of a folder that the daemon takes."""
+    check, found = "state directory", path.stat()
+    if os.geteuid() not in {*ROOTS, found.st_uid}:
+        return not_checked(check, f"{path} is of {user_called(found.st_uid)}", AS_DAEMON)
+    if mode := stat.S_IMODE(found.st_mode) & OTHERS:
+        said = f"others can enter {path} (mode {mode | 0o700:o}) until the daemon starts and closes it"
+        return warning(check, said, f"chmod 700 {path}")
+    if volatile := _memory(path):
+        return volatile
+    kind = mount.kind if mount else "an unknown file system"
+    return ok(check, f"{path} of {user_called(found.st_uid)}, on {kind}, closed to others")
+
+
+def _memory(path: Path) -> Finding | None:
+    said = in_memory(path)
+    return warning("state directory", said, "set state_dir to a folder on a disk") if said else None
+
+
+def _disk(settings: Settings) -> Finding:
+    room = room_of(settings.state_dir)
     lacking = room.lacks(settings.min_free_mb, settings.min_free_files)
-    found = ok(
-        check, f"{path} of {owner}, on {mount.kind if mount else 'an unknown file system'}, closed to others"
-    )
-    if opened:
-        names = ", ".join(str(place) for place in opened[:3])
-        found = wrong(check, f"others can enter or read {names}", f"chmod -R go= {path}")
-    disk = (
-        wrong("disk", lacking, f"make room at {path}")
-        if lacking
-        else ok("disk", f"{room.mb:.0f} MB are free")
-    )
-    return [found, disk]
+    if lacking:
+        return wrong("disk", lacking, f"make room at {settings.state_dir}")
+    return ok("disk", f"{room.mb:.0f} MB are free")
+
+
+def account_of(settings: Settings) -> int | None:
+    """The daemon's account: who owns its state directory, or who asks in mode single; None if that is not
+    known.
+
+    Raises:
+        OSError: the state directory cannot be seen.
+    """
+    try:
+        owner = settings.state_dir.stat().st_uid
+    except (FileNotFoundError, NotADirectoryError):
+        owner = None
+    asks = os.geteuid()
+    return asks if settings.mode == "single" and asks not in ROOTS else owner
+
+
+def account(settings: Settings) -> list[Finding]:
+    """Whether a site's daemon has an account of its own."""
+    try:
+        uid = account_of(settings)
+    except OSError:
+        return []
+    if uid is None or settings.mode == "single":
+        return []
+    said = as_root(uid, site=True)
+    return [
+        warning("account", said, OWN_ACCOUNT)
+        if said
+        else ok("account", f"the daemon's is {user_called(uid)}")
+    ]
 
 
 def socket_folder(settings: Settings) -> Finding:
@@ -96,13 +149,19 @@ def socket_folder(settings: Settings) -> Finding:
     if settings.mode == "single":
         return ok(check, f"{socket}, for this user only")
     for place in (socket.parent, *socket.parent.parents):
-        if found := _way(place, is_parent=place == socket.parent):
-            return found
-    return ok(check, f"users reach {socket}")
+        if closed := _way(place):
+            return closed
+    try:
+        found = socket_danger(socket, account_of(settings))
+    except OSError as error:
+        return not_checked(check, f"{socket}: {error.strerror}", AS_DAEMON)
+    if found:
+        return wrong(check, f"{socket}: {found.said}", found.remedy)
+    return ok(check, f"users reach {socket}, and no other user can put one there")
 
 
-def _way(place: Path, *, is_parent: bool) -> Finding | None:
-    """What is wrong with a folder on the way to a socket for all users, or with the folder that it is in."""
+def _way(place: Path) -> Finding | None:
+    """Whether users cannot go through a folder on the way to a socket for all of them."""
     try:
         mode = place.stat().st_mode
     except OSError as error:
@@ -111,9 +170,6 @@ def _way(place: Path, *, is_parent: bool) -> Finding | None:
     if not mode & stat.S_IXOTH:
         said = f"users cannot go through {place} (mode {stat.S_IMODE(mode):o})"
         return wrong("socket", said, f"chmod o+x {place}")
-    if mode & stat.S_IWOTH and (is_parent or not mode & stat.S_ISVTX):
-        remedy = "set socket to a folder of the daemon's own, such as /run/bftrainer"
-        return wrong("socket", f"any user may put a socket of its own into {place}", remedy)
     return None
 
 
@@ -160,10 +216,3 @@ def pilot_template(settings: Settings) -> list[Finding]:
 def _is_shared(path: Path) -> bool:
     mount = mount_of(path)
     return mount is not None and mount.is_network
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

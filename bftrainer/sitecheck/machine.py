@@ -16,14 +16,12 @@ from pathlib import Path
 from bftrainer.api.munge import Munge, MungeError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.settings.values import Settings
+from bftrainer.sitecheck.sudo_rule import ALLOWED, RULE, is_safe_program, too_much
 from bftrainer.state_dir.lock import holder_of
 
 DESCRIPTORS = 8192
 """A daemon needs one for each connection."""
 COMMAND_S = 10.0
-ALLOWED = ("sbatch", "scancel")
-RULE = re.compile(r"^\s+\(([^)]*)\)\s+(.*)$", re.MULTILINE)
-"""A rule as `sudo -l` lists it: as whom, and which commands."""
 UNIT = (
     "LoadState",
     "ActiveState",
@@ -82,7 +80,7 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
     if code or not RULE.search(listed):  # sudo says with exit code 0, too, that there is none
         remedy = "write /etc/sudoers.d/bftrainer as docs/site-mode.md has it"
         return [wrong(check, f"sudo lists nothing for {account.pw_name}: {_last(listed)}", remedy)]
-    found = too_much(listed, account.pw_name)
+    found = too_much(listed, account.pw_name, is_safe_program)
     if user:
         for command in ALLOWED:
             path = shutil.which(command) or f"/usr/bin/{command}"
@@ -97,22 +95,6 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
     else:
         found.append(not_checked(f"{check} for a user", "no user was named", "say --user NAME"))
     return found or [ok(check, f"{account.pw_name} may submit and cancel as {user}, and nothing else")]
-
-
-def too_much(listed: str, account: str) -> list[Finding]:
-    """What `sudo -l` lists beyond the two commands, and whom it lets the account be beyond a group. Pure."""
-    found = []
-    for whom, commands in RULE.findall(listed):
-        bare = [word.strip() for word in re.sub(r"\b[A-Z_]+:\s*", "", commands).split(",")]
-        more = [word for word in bare if Path(word.split(" ")[0]).name not in ALLOWED]
-        if more:
-            said = f"{account} may also run {', '.join(more)} as ({whom})"
-            found.append(wrong("sudo rule", said, "allow sbatch and scancel only, each with its whole path"))
-        users = {word.strip() for word in whom.split(":")[0].split(",")}
-        if users & {"ALL", "root"}:
-            said = f"{account} may run commands as {', '.join(sorted(users & {'ALL', 'root'}))}"
-            found.append(wrong("sudo rule", said, "name a group of users, such as (%trainers)"))
-    return found
 
 
 async def unit(settings: Settings) -> list[Finding]:

@@ -20,6 +20,15 @@ NETWORK = frozenset(
 )
 """File systems that several machines share. SQLite's WAL needs memory that all of its users share, and so one
 machine."""
+IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+"""What is on them is gone when the machine starts anew."""
+NO_STORAGE = frozenset(
+    {
+        *("binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs"),
+        *("fusectl", "mqueue", "nsfs", "proc", "pstore", "securityfs", "selinuxfs", "sysfs", "tracefs"),
+    }
+)
+"""File systems through which the kernel speaks: nobody can keep files there."""
 LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.mergerfs"})
 """The file systems of FUSE that are on a disk of this machine. All others may be like sshfs."""
 
@@ -36,6 +45,11 @@ class Mount:
         """Whether other machines may use it at the same time."""
         fuse = self.kind == "fuse" or self.kind.startswith("fuse.")
         return self.kind in NETWORK or (fuse and self.kind not in LOCAL_FUSE)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all files are gone when the machine starts anew."""
+        return self.kind in IN_MEMORY
 
 
 def mount_of(path: Path) -> Mount | None:

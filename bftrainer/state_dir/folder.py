@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
-from bftrainer.state_dir.filesystem import Mount, mount_of
+from bftrainer.state_dir.filesystem import NO_STORAGE, Mount, mount_of
+from bftrainer.state_dir.way import danger, user_called
 
 OTHERS = 0o077
 KEPT = ("bftrainer.db*", "key", "instance", "daemon.lock", "logs", "horovod")
@@ -36,20 +36,55 @@ def make_state_dir(
         mount = mount_of(path)
         if mount is not None and mount.is_network and not on_network:
             raise BftrainerError(_not_here(path, mount, site=private))
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _require_ours(path)
-        _close(path, say, refuse=private)
+        require_state_dir(path, os.geteuid(), private=private)
+        if not path.is_dir():
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            require_state_dir(path, os.geteuid(), private=private)  # another user may have been faster
+        _close(path, say)
     except OSError as error:
         raise BftrainerError(f"--state-dir {path}: {error.strerror}; take another") from error
 
 
-def open_to_others(path: Path) -> list[Path]:
-    """The folder itself, if others may enter it, and what the daemon keeps in it that they can read then.
+class StateDirError(BftrainerError):
+    """The daemon refuses a state directory: what is wrong with it, and what to do."""
+
+    def __init__(self, said: str, remedy: str) -> None:
+        super().__init__(f"{said}; {remedy}")
+        self.said, self.remedy = said, remedy
+
+
+def require_state_dir(path: Path, account: int | None, *, private: bool) -> None:
+    """Look whether a daemon that runs as the user `account` (None: not known) takes a state directory, which
+    may be missing yet. Changes nothing.
 
     Raises:
-        OSError: it cannot be read.
+        StateDirError: it does not.
+        OSError: it cannot be seen.
     """
-    return _open_ones(path) if path.stat().st_mode & OTHERS else []
+    mount = mount_of(path)
+    if mount is not None and mount.kind in NO_STORAGE:
+        raise StateDirError(f"state_dir {path} is on {mount.kind}, which keeps no files", "take another")
+    found = danger(path, account, strict=private, instead="/var/lib/bftrainer")
+    if found is not None:
+        raise StateDirError(f"state_dir {path}: {found.said}", found.remedy)
+    there = nearest(path)
+    if not there.is_dir():
+        raise StateDirError(f"state_dir {path}: {there} is no folder", "take another --state-dir")
+    if there != path:
+        return
+    owner = path.stat().st_uid
+    if account is not None and owner != account:
+        raise StateDirError(
+            f"state_dir {path} belongs to user {user_called(owner)}, and this is {user_called(account)}",
+            "take another --state-dir, or run the daemon as its owner",
+        )
+    _require_closed(path, private=private)
+    _require_own_files(path, owner)
+
+
+def nearest(path: Path) -> Path:
+    """The folder itself, or the one above it that is there while it is missing. A dangling link is there."""
+    return next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
 
 
 def private_file(path: Path, *, append: bool = True) -> int:
@@ -76,10 +111,7 @@ def suggested(user: str) -> Path | None:
 
 def user_name() -> str:
     """The name of the user who runs this process, or the number of one without a name."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+    return user_called(os.geteuid())
 
 
 def _not_here(path: Path, mount: Mount, *, site: bool) -> str:
@@ -99,40 +131,42 @@ def _not_here(path: Path, mount: Mount, *, site: bool) -> str:
     return f"{said}. To use {path} all the same, at the store's risk: state_dir_on_network: true"
 
 
-def _require_ours(path: Path) -> None:
-    owner = path.stat().st_uid
-    if owner != os.geteuid():
-        raise BftrainerError(
-            f"state_dir {path} belongs to user {_name(owner)}, and this is {user_name()}; take another "
-            "--state-dir, or run the daemon as its owner"
-        )
-    for place in Path(os.path.realpath(path)).parents:
-        mode = place.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise BftrainerError(
-                f"state_dir {path}: everybody may put something else in its place, as {place} has mode "
-                f"{stat.S_IMODE(mode):o}; say chmod o-w {place} or chmod +t {place}, or take another"
-            )
-
-
-def _close(path: Path, say: Callable[[str], None], *, refuse: bool) -> None:
+def _require_closed(path: Path, *, private: bool) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & OTHERS and refuse:
-        raise BftrainerError(
-            f"state_dir {path} is open to others (mode {mode:o}) and has secrets in it; say: chmod 700 {path}"
+    if not mode & OTHERS:
+        return
+    strange = _has_others_files(path) if private else any(path.iterdir()) and not _kept(path)
+    if strange:
+        raise StateDirError(
+            f"state_dir {path} is open to others (mode {mode:o}) and has files that are not a daemon's",
+            f"take a folder of its own as --state-dir, such as {path / 'bftrainer'}",
         )
-    if mode & OTHERS and any(path.iterdir()) and not _kept(path):
-        raise BftrainerError(
-            f"state_dir {path} is open to others (mode {mode:o}) and has files that are not a daemon's; "
-            "take a folder of its own as --state-dir"
+    if private:
+        raise StateDirError(
+            f"state_dir {path} is open to others (mode {mode:o}) and has secrets in it",
+            f"say: chmod 700 {path}",
         )
+
+
+def _has_others_files(path: Path) -> bool:
+    """Whether there is something that no daemon puts there: to close the folder may break other programs."""
+    names = (*KEPT, "*.sock")
+    return any(not any(place.match(name) for name in names) for place in path.iterdir())
+
+
+def _require_own_files(path: Path, account: int) -> None:
     for place in _kept(path):
         owner = place.lstat().st_uid
-        if owner != os.geteuid():
-            raise BftrainerError(
-                f"{place} belongs to user {_name(owner)}: another user has put something into "
-                f"state_dir {path}; take another --state-dir, or have it removed"
+        if owner != account:
+            raise StateDirError(
+                f"{place} belongs to user {user_called(owner)}: another user has put something into "
+                f"state_dir {path}",
+                "take another --state-dir, or have it removed",
             )
+
+
+def _close(path: Path, say: Callable[[str], None]) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
     told = say if mode & OTHERS else _nothing  # in a closed folder, nothing was open
     for place in _open_ones(path):
         mode = stat.S_IMODE(place.stat().st_mode)
@@ -153,10 +187,3 @@ def _kept(path: Path) -> list[Path]:
     found = sorted(place for name in KEPT for place in path.glob(name))
     within = [place for folder in found if folder.is_dir() for place in sorted(folder.glob("*.log"))]
     return [place for place in (*found, *within) if place.is_file() or place.is_dir()]
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bftrainer.errors import BftrainerError
-from bftrainer.state_dir.folder import private_file
+from bftrainer.state_dir.folder import StateDirError, private_file
 
 NAME = "daemon.lock"
+LOCKLESS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""How a file system without locks answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,23 @@ def holder_of(state_dir: Path) -> Holder | None:
         return Holder(str(known["host"]), int(known["pid"]), str(known["since"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def require_locks(folder: Path) -> None:
+    """Look whether the file system of a folder has locks. A daemon that has the folder does not mind.
+
+    Raises:
+        StateDirError: it has none.
+        OSError: the folder cannot be opened.
+    """
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in LOCKLESS:
+            raise StateDirError(*_lockless(error, folder)) from None
+    finally:
+        os.close(file)
 
 
 class exclusively:  # noqa: N801  used like a function
@@ -91,9 +110,14 @@ class exclusively:  # noqa: N801  used like a function
 def _refused(error: OSError, folder: Path, holder: Holder | None) -> str:
     if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
         return f"another daemon ({holder or 'unknown'}) uses {folder}; stop it, or take another --state-dir"
-    if error.errno in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
-        return (
-            f"the file system of {folder} has no locks (flock: {error.strerror}), so that two daemons could "
-            "use it at once; take a --state-dir on a disk of this machine"
-        )
+    if error.errno in LOCKLESS:
+        return "; ".join(_lockless(error, folder))
     return f"{folder / NAME}: {error.strerror}; take another --state-dir"
+
+
+def _lockless(error: OSError, folder: Path) -> tuple[str, str]:
+    said = (
+        f"the file system of {folder} has no locks (flock: {error.strerror}), so that two daemons could use "
+        "it at once"
+    )
+    return said, "take a --state-dir on a disk of this machine"

@@ -150,7 +150,7 @@ class Site:
     def bftrainer(self, user: str, *words: str, tcp: bool = False) -> subprocess.CompletedProcess[str]:
         """The command line as a user, over the socket or over TCP with munge."""
         where = {"SERVER": self.server} if tcp else {"SOCKET": self.socket}
-        where |= {"MUNGE_SOCKET": self.bed.plan.munge_socket, "SITE_CONFIG": "/nonexistent"}
+        where |= {"MUNGE_SOCKET": self.bed.plan.munge_socket, "SITE_CONFIG": "/nonexistent/config.yaml"}
         given = [f"BFTRAINER_{key}={value}" for key, value in where.items()]
         return self.run(user, "env", *given, self.python, "-m", "bftrainer", *words)
 
@@ -327,7 +327,7 @@ def test_admins_alone_give_orders_and_see_all(site: Site, users: tuple[str, str]
     assert site.json(service, "admin", "pause")["operation"] == "paused"
     assert site.json(users[1], "status")["state"] == "paused"
     assert site.json(service, "admin", "resume")["operation"] == "running"
-    assert f"order=pause user={service}" in site.story()
+    until(lambda: f"order=pause user={service}" in site.story(), "the order is logged", story=site.story)
 
 
 @pytest.mark.parametrize("who", ["root", "service"])
@@ -438,7 +438,9 @@ def test_a_guessed_secret_opens_nothing(site: Site, users: tuple[str, str]) -> N
     before = site.trainer(bob)
     (node,) = before["members"]
     play_agent(site, alice, node, tag, "0" * 64)
-    assert "does not know its pilot's secret" in site.story()
+    until(
+        lambda: "does not know its pilot's secret" in site.story(), "the refusal is logged", story=site.story
+    )
     assert site.pilot(bob) == (job, tag, agent)
     assert site.trainer(bob)["generation"] == before["generation"]
 

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ command: [python, stop_early.py]
 nodes: {min: 1, max: 2}
 """
 
+NO_CONFIG = str(Path(tempfile.gettempdir()) / "bftrainer-no-config")
+"""A user's settings, which are not there; other programs may put theirs beside them."""
+
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
@@ -32,7 +36,7 @@ def site() -> Iterator[Site]:
 
 def bftrainer(*words: str, state: Path | None = None, code: int = 0) -> str:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("BFTRAINER_") or "SITE" in k}
-    environ |= {"COLUMNS": "200", "XDG_CONFIG_HOME": "/nonexistent"}
+    environ |= {"COLUMNS": "200", "XDG_CONFIG_HOME": NO_CONFIG}
     if state is not None:
         environ["BFTRAINER_STATE_DIR"] = str(state)
     command = [sys.executable, "-m", "bftrainer", *words]

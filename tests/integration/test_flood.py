@@ -25,6 +25,7 @@ from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.daemon import descriptors
 from bftrainer.daemon.listeners import Listeners
+from bftrainer.errors import BftrainerError
 from bftrainer.schedulers.shared import command
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.sources import load
@@ -137,6 +138,18 @@ def listening(
 
 
 SITE = {"mode": "site", "exec_prefix": "sudo -n -u {user} --"}
+
+
+async def nothing(telemetry: Telemetry) -> None:
+    """No story: to open the listeners is all."""
+
+
+def test_a_site_does_not_listen_where_another_user_could_put_a_false_daemon(place: Path) -> None:
+    listening(place, nothing, **SITE)
+    os.chown(place, NOBODY, -1)
+    listening(place, nothing)
+    with pytest.raises(BftrainerError, match="user nobody may put something else in its place"):
+        listening(place, nothing, **SITE)
 
 
 def status(place: Path) -> Any:

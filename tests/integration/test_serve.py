@@ -75,6 +75,7 @@ def test_settings_are_read_again_on_sighup(site: Site) -> None:
     configure(site, "max_failures: 7\norphan_s: 61\n")
     hang_up(site)
     site.until(lambda: site.get("status")["settings"]["max_failures"] == 7, LONG_S, "taken over")
+    site.until(lambda: lines(site, "setting_refused"), LONG_S, "what is refused is logged")
     assert lines(site, "reloaded") == ["<6>event=reloaded max_failures=7"]
     refused = "<4>event=setting_refused name=orphan_s kept=60 wanted=61 why="
     assert lines(site, "setting_refused")[0].startswith(refused)

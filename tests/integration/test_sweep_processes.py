@@ -109,7 +109,10 @@ def test_an_interrupted_sweep_says_how_far_it_is(folder: Path) -> None:
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130
     n = len(rows(folder))
-    assert said.splitlines() == [f"interrupted: {n} of 150 runs are done; repeat the command to go on"]
+    assert said.splitlines() == [
+        f"150 runs in {grid}",
+        f"interrupted: {n} of 150 runs are done; repeat the command to go on",
+    ]
     assert 0 < n < 150
     until_ended(workers)
 

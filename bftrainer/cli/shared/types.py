@@ -49,18 +49,20 @@ class Positive(Finite):
         super().__init__(min=least, min_open=not least, max=most)
 
 
-class Input(click.Path):
-    """A file to read, or with `dir_okay` a folder; it must exist."""
-
-    def __init__(self, *, file_okay: bool = True, dir_okay: bool = False, exists: bool = True) -> None:
-        super().__init__(path_type=Path, exists=exists, file_okay=file_okay, dir_okay=dir_okay)
-
+class _Named(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; refuse one that cannot be read, as click does, or that no file can have."""
+        """Return the path; refuse one that click refuses, or that no file can have."""
         try:
             return super().convert(value, param, ctx)
         except ValueError as error:  # such as a NUL
             self.fail(f"{value!r} is no name of a file: {error}", param, ctx)
+
+
+class Input(_Named):
+    """A file to read, or with `dir_okay` a folder; it must exist."""
+
+    def __init__(self, *, file_okay: bool = True, dir_okay: bool = False, exists: bool = True) -> None:
+        super().__init__(path_type=Path, exists=exists, file_okay=file_okay, dir_okay=dir_okay)
 
 
 class TrainerName(click.ParamType[str]):
@@ -76,7 +78,7 @@ class TrainerName(click.ParamType[str]):
         return str(value)
 
 
-class Output(click.Path):
+class Output(_Named):
     """A file to write, or a folder with `file_okay=False`; the folder above it must exist.
 
     With `suffixes`, the name must end in one of them.
@@ -88,10 +90,7 @@ class Output(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path; refuse one that cannot be written, before the command does its work."""
-        try:
-            path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        except ValueError as error:  # such as a NUL
-            self.fail(f"{value!r} is no name of a file: {error}", param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if not os.path.isdir(path.parent):  # noqa: PTH112  Path.is_dir raises where the user may not read
             self.fail(f"{path}: there is no folder {path.parent}; make it first", param, ctx)
         if not os.path.lexists(path) and not os.access(path.parent, os.W_OK):

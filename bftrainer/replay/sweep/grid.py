@@ -24,6 +24,7 @@ MOST_KB = 1000
 MOST_RUNS = 100_000
 """A sweep has no more; a short file can describe any number."""
 REPORT_EVERY = 100
+LONGEST_PATH = 1000  # so much of a path is said
 QUOTED = 80
 """So many characters of a value are repeated."""
 FILES = ("log", "workload", "curves")
@@ -99,7 +100,7 @@ def _run(path: Path, base: Values, overrides: Values, settings: Settings | None,
         file = getattr(what, name)
         if file is not None and not _is_file(file):
             raise SweepError(
-                f"{path}: {name}: {str(file)[:QUOTED]}: there is no such file; paths begin in {folder}"
+                f"{path}: {name}: {str(file)[:LONGEST_PATH]}: there is no such file; paths begin in {folder}"
             )
     return SweepRun(_key(what), label or path.stem, what, differs)
 

@@ -31,6 +31,7 @@ SLOW_S = 1.0
 """A command that takes longer gets another one beside it."""
 BESIDE = 4
 """The most commands at a time that end jobs of one user."""
+REMEMBERED = 10_000
 HELD_UP = ("was ended by a signal", "commands hang")
 """What a reason says if a user may have killed or stopped our commands."""
 SIGNALLED = 128
@@ -40,7 +41,7 @@ SIGNALLED = 128
 class Ending:
     """Ends jobs. `run` runs a command, `as_user` says what runs one as a user.
 
-    `own`: Slurm lets our own account end other users' jobs.
+    `own`: Slurm lets our own account end other users' jobs. `ended` has the last `REMEMBERED` jobs.
     """
 
     def __init__(
@@ -50,21 +51,24 @@ class Ending:
     ) -> None:
         self._run, self._as_user = run, as_user
         self.own = False
+        self.ended: dict[str, None] = {}
         self._under_way: dict[str, set[asyncio.Task[str]]] = {}  # user -> commands
 
-    async def end(self, user: str, jobs: Collection[str]) -> str:
-        """End a user's jobs; returns why that failed, "" if it did not."""
-        if user and self.own and not await self._tried("", jobs):
+    async def end(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
+        """End a user's jobs, of which those of `running` can have steps; returns why that failed, "" if it
+        did not."""
+        self.ended = dict.fromkeys([*self.ended, *jobs][-REMEMBERED:])
+        if user and self.own and not await self._tried("", jobs, running):
             return ""
-        return await self._hedged(user, jobs)
+        return await self._hedged(user, jobs, running)
 
-    async def _hedged(self, user: str, jobs: Collection[str]) -> str:
+    async def _hedged(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """The first answer of a few tries: another begins when those before it hang."""
         mine = self._under_way.setdefault(user, set())
         started: set[asyncio.Task[str]] = set()
         while True:
             if len(mine) < BESIDE:
-                task = asyncio.create_task(self._tried(user, jobs))
+                task = asyncio.create_task(self._tried(user, jobs, running))
                 mine.add(task)
                 task.add_done_callback(mine.discard)
                 started.add(task)
@@ -80,17 +84,17 @@ class Ending:
             if reasons and not started:
                 return reasons[0]
 
-    async def _tried(self, user: str, jobs: Collection[str]) -> str:
+    async def _tried(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """End jobs, again and again if signals end our commands."""
         done = None
         try:
             for left in reversed(range(TRIES)):
-                done = await self._once(user, jobs, last=not left)
+                done = await self._once(user, jobs, running, last=not left)
                 if not _killed(done):
                     break
                 await asyncio.sleep(AGAIN_S)
             if user and done is not None and _killed(done):  # Slurm may let us do it ourselves
-                own = await self._once("", jobs, last=True)
+                own = await self._once("", jobs, running, last=True)
                 done = own if own.code == 0 else done
         except SchedulerError as error:
             return str(error)
@@ -100,12 +104,18 @@ class Ending:
             return f"scancel as {user} was ended by a signal, {TRIES} times" if user else "scancel was killed"
         return reason(done, f"scancel as {user} failed" if user else "scancel failed")
 
-    async def _once(self, user: str, jobs: Collection[str], *, last: bool) -> Output:
+    async def _once(
+        self, user: str, jobs: Collection[str], running: Collection[str], *, last: bool
+    ) -> Output:
         """Kill the jobs, then have Slurm count them as cancelled, however that came out: jobs that wait or
-        are gone cannot be killed."""
+        are gone cannot be killed. To the steps of a job that waits, scancel would try to pass a signal on for
+        a minute."""
         names = sorted(jobs)
-        for words in (STEPS, AT_ONCE):
-            killed = await self._run(self._as_user(user, [*words, *names]))
+        with_steps = sorted(set(jobs) & set(running))
+        for words, those in ((STEPS, with_steps), (AT_ONCE, names)):
+            if not those:
+                continue
+            killed = await self._run(self._as_user(user, [*words, *those]))
             if _killed(killed) and not last:
                 return killed  # after what follows it could no longer be done
         return await self._run(self._as_user(user, ["scancel", *names]))

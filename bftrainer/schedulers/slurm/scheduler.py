@@ -96,6 +96,7 @@ class SlurmScheduler:
         self._learns: asyncio.Task[str] | None = None
         self._sees_all = False  # whether nothing was hidden from us when Slurm last answered anew
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
+        self._running: set[str] = set()  # those jobs of them that run
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
         self._partition_max_s: float | None = None
         self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
@@ -173,13 +174,10 @@ class SlurmScheduler:
         """Cancel pilots with scancel, each as its user.
 
         Raises:
-            SchedulerError: some could not be cancelled; the others were. `KeptError` if a user may have
-                kept some.
+            SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
         """
-        known: list[Pilot] = []
-        others: list[Pilot] = []
-        for pilot in pilots:
-            (known if pilot.job or self._jobs.get(pilot) else others).append(pilot)
+        known = [pilot for pilot in pilots if pilot.job or self._jobs.get(pilot)]
+        others = [pilot for pilot in pilots if not (pilot.job or self._jobs.get(pilot))]
         # all at once: none waits for a question about another, or for a user as whom nothing can be run
         failed = await asyncio.gather(self._cancel_known(known), self._cancel_unknown(others))
         if reasons := list(dict.fromkeys(reason for reasons in failed for reason in reasons if reason)):
@@ -193,7 +191,9 @@ class SlurmScheduler:
         numbers: dict[str, set[str]] = defaultdict(set)
         for pilot in pilots:
             numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        return await asyncio.gather(*(self._ending.end(user, jobs) for user, jobs in numbers.items() if jobs))
+        return await asyncio.gather(
+            *(self._ending.end(user, jobs, self._running) for user, jobs in numbers.items() if jobs)
+        )
 
     async def _cancel_unknown(self, pilots: Collection[Pilot]) -> Collection[str]:
         """Cancel pilots whose submissions were never confirmed: their names tell their numbers."""
@@ -206,11 +206,13 @@ class SlurmScheduler:
         return await self._cancel_known(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
-        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs."""
-        numbers = {pilot: self._number(pilot) for pilot in pilots}
-        asked = "".join(f"show job {number}\n" for number in numbers.values() if number)
-        if not asked:
+        """Why pilots that are gone have failed, as long as slurmctld remembers their jobs; nothing of those
+        that we have killed."""
+        known = {pilot: self._number(pilot) for pilot in pilots}
+        numbers = {p: job for p, job in known.items() if job and job not in self._ending.ended}
+        if not numbers:
             return {}
+        asked = "".join(f"show job {number}\n" for number in numbers.values())
         ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
         found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
         return {pilot: why for pilot, why in found.items() if why}
@@ -290,6 +292,7 @@ class SlurmScheduler:
         self._patience.remember(view.found, view.snapshot.time)
 
     def _note(self, pilots: Sequence[Pilot]) -> None:
+        self._running = {pilot.job for pilot in pilots if not pilot.pending}
         self._jobs = defaultdict(set)
         for pilot in pilots:
             self._jobs[pilot].add(pilot.job)

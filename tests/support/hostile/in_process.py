@@ -42,7 +42,8 @@ PLENTY: dict[str, object] = {
     "max_trainers_per_user": 1000,
     "min_free_mb": 0,
 }
-WAIT_S = 20.0
+STALLED_S = 5.0
+WAIT_S = 60.0  # longer than the longest back-off of starts
 SPEC = {"command": ["true"], "nodes": {"max": 1}, "weight": 1, "curve": [[1, 100.0]]}
 
 
@@ -165,9 +166,20 @@ class Fuzzed:
         agent = self._agent
         await until_true(lambda: self._heard.is_set() or not agent.connection.connected, WAIT_S)
 
+    async def _cancel(self, trainer: int) -> None:
+        """Cancel a trainer, and wait until the engine knows."""
+        async with self._http.delete(f"http://bftrainer/v1/trainers/{trainer}") as answer:
+            assert answer.status == 200, await answer.text()
+        await until_true(lambda: trainer not in self.daemon.runner.state.active, WAIT_S)
+
+    def _is_active(self) -> bool:
+        """Whether the engine has taken the last trainer in."""
+        return any(t.spec.name == self._trainer for t in self.daemon.runner.state.active.values())
+
     async def _worker(self) -> dict[str, Any]:
         """Which worker the agent has been told to start; a new trainer and agent where the last is gone."""
-        deadline = time.monotonic() + WAIT_S
+        began = time.monotonic()
+        deadline = began + WAIT_S
         while time.monotonic() < deadline and not self._wrong.found:
             state = self.daemon.runner.state
             trainer = next((t for t in state.active.values() if t.spec.name == self._trainer), None)
@@ -178,6 +190,12 @@ class Fuzzed:
                 )
                 async with self._http.post("http://bftrainer/v1/trainers", data=body) as answer:
                     assert answer.status == 201, await answer.text()
+                await until_true(self._is_active, WAIT_S)  # else another would be submitted
+                continue
+            if time.monotonic() > began + STALLED_S:  # what was said has stopped it: that is its user's loss
+                began = time.monotonic()
+                await self._cancel(trainer.id)
+                continue
             held = {h.pilot.tag: node for node, h in self.daemon.pilots.held.items()}
             if self._tag not in held:
                 await self._leave()

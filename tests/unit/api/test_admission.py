@@ -38,6 +38,24 @@ def test_the_longest_idle_connection_of_the_user_makes_room() -> None:
     assert places.hits == [("max_connections_per_user", "uid 1001")]
 
 
+def test_a_client_whose_connection_makes_room_is_told_which_bound_and_what_to_do() -> None:
+    places = Places(Bounds(total=3, each=2, per_second=None, timeout_s=1.0, total_is="max_agents"))
+    first, second, _ = (places.enter(ALICE) for _ in range(3))
+    places.enter(BOB)
+    places.enter(LOGIN)
+    said = [place.evicted for place in (first, second)]
+    assert said[0] is not None and said[0].status == 429
+    assert str(said[0]) == (
+        "2 connections of yours are open at once (max_connections_per_user), and another needs the place of "
+        "this one, which was idle; try again in a moment"
+    )
+    assert said[1] is not None and said[1].status == 503
+    assert str(said[1]) == (
+        "the daemon serves 3 connections at once (max_agents), and another needs the place of this one, "
+        "which was idle; try again in a moment"
+    )
+
+
 def test_the_user_with_the_most_makes_room_for_others() -> None:
     places = Places(Bounds(total=6, each=5, per_second=None, timeout_s=1.0))
     bobs = [places.enter(BOB)]
@@ -73,8 +91,9 @@ def test_a_user_that_munge_has_told_has_one_share_from_all_addresses() -> None:
         place.belongs_to(1001)
     third = places.enter(("address", "10.0.0.9"))
     third.works()
-    with pytest.raises(BusyError, match="max_connections_per_user"):
+    with pytest.raises(BusyError, match="max_connections_per_user") as refused:
         third.belongs_to(1001)
+    assert refused.value.status == 429
     assert places.taken == 3  # it keeps the address's place until it has its answer
     third.belongs_to(1002)
 
@@ -136,6 +155,23 @@ def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
     places.enter(ALICE)
     hit = ("max_connections_per_user", "uid 1001")
     assert told == [(*hit, 1), (*hit, 1000)]
+
+
+def test_a_flood_that_ends_is_told_in_full_and_then_forgotten() -> None:
+    now, told = Now(), list[tuple[str, str, int]]()
+    places = Admission(
+        replace(PLENTY, each=1), lambda bound, by, times: told.append((bound, by, times)), lambda _: None, now
+    )
+    for _ in range(295):
+        places.enter(ALICE)
+    places.tell_rest()
+    assert sum(times for _, _, times in told) == 1, "no more often than once a second"
+    now.s += 1.0
+    places.tell_rest()
+    assert told == [("max_connections_per_user", "uid 1001", times) for times in (1, 293)]
+    now.s += 1.0
+    places.tell_rest()
+    assert len(told) == 2 and not places._hits
 
 
 def test_other_bounds_hold_at_once_and_what_is_there_stays() -> None:

@@ -143,7 +143,8 @@ def test_bytes_that_trickle_in_do_not_gain_time(tmp_path: Path) -> None:
                     break
                 await asyncio.sleep(0.05)
             assert places.taken == 0
-            assert b" 408 " in client.recv(1000)
+            answer = client.recv(1000)
+            assert b" 408 " in answer and b"(request_timeout_s); send it again" in answer
 
     story(tmp_path, QUICK, tell)
 
@@ -173,7 +174,7 @@ def test_work_is_not_the_clients_time(tmp_path: Path) -> None:
         (
             b"POST /v1/echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000,
             413,
-            "too large",
+            "its body has 2000 bytes, of at most 1000 (max_request_kb); send less",
         ),
         (b"POST /v1/echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, "no request that can be read"),
         (
@@ -262,6 +263,17 @@ def test_many_idle_connections_of_a_user_leave_that_user_its_next_request(tmp_pa
     assert {bound for bound, _ in places.hits} == {"max_connections_per_user"}
 
 
+def test_an_idle_connection_that_makes_room_is_told_why(tmp_path: Path) -> None:
+    async def tell(rooms: Rooms, places: Places, at: Path) -> None:
+        with closing(connected(at, b"GET")) as idle:
+            await until_true(lambda: places.taken == 1)
+            assert (await said_to(at, GET))[0] == 200
+            answer = idle.recv(1000)
+            assert b" 429 " in answer and b"1 connections of yours are open" in answer
+
+    story(tmp_path, replace(PLENTY, each=1), tell)
+
+
 def test_requests_in_work_are_counted_even_if_their_clients_go_away(tmp_path: Path) -> None:
     async def tell(rooms: Rooms, places: Places, at: Path) -> None:
         for n in range(1, 4):
@@ -269,7 +281,7 @@ def test_requests_in_work_are_counted_even_if_their_clients_go_away(tmp_path: Pa
             await until_true(lambda n=n: rooms.at_work == n)  # type: ignore[misc]
             client.close()
         status, headers, said = await said_to(at, GET)
-        assert (status, headers["retry-after"]) == (503, "1") and "max_connections_per_user" in said["error"]
+        assert (status, headers["retry-after"]) == (429, "1") and "max_connections_per_user" in said["error"]
         rooms.open_doors.set()
         await until_true(lambda: places.taken == 0)
         assert (await said_to(at, GET))[0] == 200

@@ -27,6 +27,15 @@ def test_events_that_wait_together_come_by_time_then_priority_then_arrival() -> 
     assert mailbox.waiting() == []
 
 
+def test_of_a_trainers_cancellations_one_waits() -> None:
+    mailbox = Mailbox(Clock())
+    for n in range(1000):
+        mailbox.emit(cancelled(float(n) / 100, n % 2))
+    assert mailbox.waiting() == [cancelled(0.0, 0), cancelled(0.01, 1)]
+    mailbox.emit(cancelled(20.0, 0))
+    assert mailbox.waiting() == [cancelled(20.0, 0)], "the one before may have come to nothing"
+
+
 def test_an_event_of_the_future_comes_when_it_is_due() -> None:
     async def scenario() -> None:
         mailbox = Mailbox(Clock())

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bftrainer.api.callers import Caller
+from bftrainer.api.errors import TooManyError
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.recovery import missed
 from bftrainer.engine.state import State
@@ -22,6 +28,7 @@ from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import SPEC
 from bftrainer.wire.phases import Phase
 from tests.support.nodes_world import run, settings_in
+from tests.support.waiting import until_true
 
 
 class Site:
@@ -35,6 +42,9 @@ class Site:
 
     def now(self) -> float:
         return 1e9
+
+    def behind_s(self) -> float:
+        return 0.0
 
     def daemon(self) -> Daemon:
         return Daemon(self.settings, self.scheduler, self.store, self)
@@ -166,6 +176,49 @@ def test_the_store_is_never_read_on_the_event_loop(site: Site) -> None:
     run(scenario)
     assert asked.keys() == {"unfinished", "get"}
     assert all(thread.startswith("engine") for thread in asked.values()), asked
+
+
+def test_while_the_scheduler_does_not_answer_bounds_hold_and_the_disk_is_watched(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(tempfile.mkdtemp())  # a socket's path must be short
+    site.settings = site.settings.model_copy(
+        update={
+            "socket": folder / "daemon.sock",
+            "min_free_mb": 10**12,
+            "max_trainers_per_user": 3,
+            "poll_s": 60.0,
+        }
+    )
+    site.scheduler.down = "no contact"
+    site.store.submit(replace(SPEC, user="ann"), 1.0)  # by the daemon before
+    ann = Caller("ann", 1001)
+
+    async def scenario() -> None:
+        daemon = site.daemon()
+        later = 0.0
+        monkeypatch.setattr(daemon.submissions, "_now", lambda: later)
+        task = asyncio.create_task(daemon.run())
+        await until_true(lambda: daemon.telemetry.troubles.has("disk"))
+        assert daemon.recovery.active and not task.done(), task
+        assert any("min_free_mb" in text for text in daemon.service.readiness_problems())
+        for name in ("b", "c"):
+            await daemon.service.submit(
+                ann, f"name: {name}\ncommand: [run]\nnodes: {{max: 4}}\n", "x", "/home", None
+            )
+        later = 300.0
+        with pytest.raises(TooManyError, match="3 of your trainers have not ended"):
+            await daemon.service.submit(ann, "name: c\ncommand: [run]\nnodes: {max: 4}\n", "x", "/home", None)
+        assert daemon.recovery.active and not task.done(), task
+        begun = {task.get_name() for task in asyncio.all_tasks()}
+        assert begun >= {"clock", "disk", "store", "bounds"}
+        daemon.stop()
+        await task
+        running = {task.get_name() for task in asyncio.all_tasks()}
+        assert not running & {"clock", "disk", "store", "bounds"}
+
+    run(scenario)
+    shutil.rmtree(folder)
 
 
 # --- what happened while no daemon ran -----------------------------------------------------------

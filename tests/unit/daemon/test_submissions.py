@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +12,10 @@ import pytest
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import STATUS_OF, FullError, TooManyError
 from bftrainer.daemon import submissions
+from bftrainer.daemon.index import Index
 from bftrainer.daemon.submissions import Submissions
-from bftrainer.engine.queue import Queue
-from bftrainer.engine.state import State
 from bftrainer.errors import BftrainerError
-from bftrainer.model.policy import EngineSettings
-from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.model.trainer import TrainerSpec
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.sources import load
 from bftrainer.spec.located_yaml import SpecError
@@ -30,33 +27,30 @@ SPEC = "name: a\ncommand: [run]\nnodes: {max: 4}\n"
 
 
 class Desk:
-    """Submissions of a site whose engine and clock the test moves."""
+    """Submissions of a site whose trainers and clock the test moves."""
 
     def __init__(self, **changes: Any) -> None:
         self.now, self.telemetry = 0.0, Telemetry()
-        self.state = State(settings=EngineSettings())
+        self.index = Index()
         own = LiveSettings(load(changes, environ={"XDG_CONFIG_HOME": "/nowhere"}))
-        self.submissions = Submissions(own, self.telemetry, lambda: self.state, lambda: self.now)
+        self.submissions = Submissions(own, self.telemetry, self.index.count, lambda: self.now)
 
     async def submit(
         self, caller: Caller, text: str = SPEC, name: str = "a.yaml", base: str = "/home"
     ) -> str:
         """The accepted trainer's user, or why it was not."""
         try:
-            return (await self.submissions.read(caller, text, name, base)).user
+            with self.submissions.place(caller):
+                return (await self.submissions.read(caller, text, name, base)).user
         except BftrainerError as error:
             return f"{type(error).__name__}: {error}"
 
     def holds(self, **users: int) -> None:
-        """The engine has so many trainers of each user, half of them active."""
-        spec = TrainerSpec(name="t", command=("run",), n_min=1, n_max=1)
-        own = [
-            Trainer(id=i, spec=replace(spec, user=user), submitted_at=0.0)
-            for i, user in enumerate((u for u, n in users.items() for _ in range(n)), start=1)
-        ]
-        self.state = State(
-            settings=EngineSettings(), active={t.id: t for t in own[::2]}, waiting=Queue.of(own[1::2])
-        )
+        """So many trainers of each user have not ended."""
+        self.index.load((), {})
+        for number, user in enumerate((u for u, n in users.items() for _ in range(n)), start=1):
+            spec = TrainerSpec(name=f"t{number}", command=("run",), n_min=1, n_max=1, user=user)
+            self.index.submitted(number, spec, 0.0)
 
     @property
     def hit(self) -> list[str]:
@@ -86,8 +80,8 @@ def test_an_hour_of_submitting_is_bounded_by_the_minute(desk: Callable[..., Desk
         assert [await own.submit(ANN) for _ in range(3)] == ["ann"] * 3
         said = await own.submit(ANN)
         assert said == (
-            "TooManyError: more than 3 trainers submitted in a minute; try again in 20 s "
-            "(max_submits_per_minute)"
+            "TooManyError: you have sent more than 3 specs in a minute, those that were refused included; "
+            "try again in 20 s (max_submits_per_minute)"
         )
         assert await own.submit(BOB) == "bob"
         assert [await own.submit(OPS) for _ in range(9)] == ["ops"] * 9
@@ -120,16 +114,27 @@ def test_trainers_that_have_not_ended_are_bounded_for_each_user_and_for_all(
             "(max_trainers_per_user)"
         )
         assert await own.submit(BOB) == "bob"
-        own.submissions.stored(6, "bob")  # the engine has yet to hear of it
-        assert (await own.submit(BOB)).startswith("TooManyError: 3 of your")
         own.holds(ann=3, bob=3)
+        assert (await own.submit(BOB)).startswith("TooManyError: 3 of your")
         assert await own.submit(OPS) == "ops"
-        own.submissions.stored(7, "ops")
+        own.holds(ann=3, bob=3, ops=1)
         said = await own.submit(OPS)
         assert said == "FullError: 7 trainers have not ended; try again later (max_trainers)"
-        own.now = 200.0  # what was stored so long ago has ended since
+        own.now = 1e6  # however long that takes
+        assert (await own.submit(ANN)).startswith("FullError: 7 trainers")
         own.holds(ann=2)
         assert await own.submit(ANN) == "ann"
+
+    asyncio.run(story())
+
+
+def test_specs_that_come_at_once_share_the_places_that_are_left(desk: Callable[..., Desk]) -> None:
+    async def story() -> None:
+        own = desk(max_trainers_per_user=3)
+        own.holds(ann=2)
+        found = await asyncio.gather(*(own.submit(ANN) for _ in range(5)))
+        assert [said[:7] for said in found] == ["ann"] + ["TooMany"] * 4
+        assert await own.submit(ANN) == "ann", "a place is free again when its spec is done"
 
     asyncio.run(story())
 

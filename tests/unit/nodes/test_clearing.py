@@ -44,7 +44,7 @@ def test_one_node_that_hangs_counts_little() -> None:
     assert clearing.lead_s == 1.0
     clearing.begins([Pilot(tag="t", node="n1")], 0.0)
     clearing.observe(poll(MOST_S + 1, n1="completing"))
-    assert not clearing._since, "it is waited for no longer"
+    assert not clearing._ended, "it is waited for no longer"
     clearing.observe(poll(MOST_S + 2, n1=""))
     assert clearing.lead_s == 1.0, "it was not cleared but mended"
 

@@ -268,6 +268,9 @@ def test_open_settings_are_written_as_their_word_and_all_columns_are_there(folde
 def test_files_that_do_not_exist_are_found_before_anything_runs(folder: Path) -> None:
     with pytest.raises(SweepError, match=r"workload: .*/none\.csv: there is no such file"):
         read(folder, BASE + "grid: {workload: [jobs.csv, none.csv]}\n")
+    deep = "/".join(["deep"] * 40) + "/none.csv"
+    with pytest.raises(SweepError, match=rf"workload: .*{deep}: there is no such file"):
+        read(folder, BASE + f"grid: {{workload: [jobs.csv, {deep}]}}\n")
 
 
 def test_the_table_has_the_parameters_that_differ_and_errors_below(folder: Path) -> None:

@@ -35,7 +35,9 @@ def ends(commands: Commands, scheduler: SlurmScheduler | None = None) -> str:
     """What is said of a cancellation that fails; "" if it does not."""
 
     async def scenario() -> None:
-        await (scheduler or commands.scheduler(SITE)).cancel([ANNS])
+        found = scheduler or commands.scheduler(SITE)
+        found._note([ANNS])
+        await found.cancel([ANNS])
 
     try:
         asyncio.run(scenario())
@@ -53,6 +55,22 @@ def test_a_jobs_steps_and_its_script_are_killed_before_it_is_cancelled(commands:
     assert ends(commands) == ""
     assert [call for call in commands.calls() if call.startswith("scancel")] == [
         "scancel --signal=997 12",
+        "scancel --batch --signal=KILL 12",
+        "scancel 12",
+    ]
+
+
+def test_a_job_that_waits_has_no_steps(commands: Commands) -> None:
+    """scancel would try to pass their signal on for a minute."""
+
+    async def scenario() -> None:
+        scheduler = commands.scheduler(SITE)
+        scheduler._note([replace(ANNS, pending="Resources")])
+        await scheduler.cancel([ANNS])
+        assert await scheduler.failures([ANNS]) == {}, "those that are killed have not failed"
+
+    asyncio.run(scenario())
+    assert [call for call in commands.calls() if call.startswith(("scancel", "scontrol"))] == [
         "scancel --batch --signal=KILL 12",
         "scancel 12",
     ]

@@ -401,3 +401,13 @@ def test_a_message_repeats_so_much_of_a_value(nowhere: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as error:
         load({"poll_s": "x" * 100_000}, environ=nowhere)
     assert len(str(error.value)) < 500 and "(100,002 characters)" in str(error.value)
+
+
+def test_a_request_has_room_for_the_largest_spec(nowhere: dict[str, str]) -> None:
+    assert load({"max_spec_kb": 100, "max_request_kb": 200}, environ=nowhere).max_spec_kb == 100
+    with pytest.raises(SettingsError) as error:
+        load({"max_spec_kb": 100}, environ=nowhere)
+    assert (
+        "max_spec_kb 100 is more than half of max_request_kb 64, and a spec takes up to twice its size in a "
+        "request; lower max_spec_kb, or set max_request_kb to 200 or more"
+    ) in str(error.value)

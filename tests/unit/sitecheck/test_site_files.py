@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from bftrainer.model.finding import Finding, Level
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings
 from bftrainer.sitecheck import files
-from bftrainer.state_dir import filesystem
+from bftrainer.state_dir import filesystem, lock
+from bftrainer.state_dir.risks import in_memory
 
 EXEC_PREFIX = "sudo -n -u {user} --"
 
@@ -39,9 +42,7 @@ def site(place: Path) -> Settings:
         "min_free_mb": 0,
         "min_free_files": 0,
     }
-    return load(
-        given, file=None, environ={"XDG_CONFIG_HOME": "/nonexistent", "BFTRAINER_SITE_CONFIG": "/none"}
-    )
+    return load(given, file=None, environ={"XDG_CONFIG_HOME": "/none", "BFTRAINER_SITE_CONFIG": "/none"})
 
 
 def level(findings: list[Finding], check: str) -> Level:
@@ -50,7 +51,7 @@ def level(findings: list[Finding], check: str) -> Level:
 
 def test_a_site_as_it_should_be(site: Settings) -> None:
     found = files.file_findings(site, ())
-    assert level(found, "state directory") is Level.OK
+    assert level(found, "state directory") is (Level.WARNING if in_memory(site.state_dir) else Level.OK)
     assert level(found, "disk") is Level.OK
     assert level(found, "socket") is Level.OK
 
@@ -75,6 +76,19 @@ def test_a_file_of_settings_is_for_all_to_read_and_for_none_to_change(
     assert files.settings_file(tmp_path / "none", site=True).level is Level.WRONG
 
 
+@pytest.mark.parametrize("whole_site", [True, False])
+def test_a_file_of_settings_that_others_can_exchange_is_wrong(tmp_path: Path, whole_site: bool) -> None:
+    if whole_site and os.geteuid() != 0:
+        pytest.skip("a site's settings are root's")
+    path = tmp_path / "config.yaml"
+    path.touch()
+    path.chmod(0o644)
+    assert files.settings_file(path, site=whole_site).level is Level.OK
+    tmp_path.chmod(0o777)
+    found = files.settings_file(path, site=whole_site)
+    assert (found.level, "may put something else in its place" in found.found) == (Level.WRONG, True)
+
+
 def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "config.yaml"
     path.touch(mode=0o644)
@@ -88,15 +102,107 @@ def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch
 def test_an_open_state_directory_is_wrong(site: Settings) -> None:
     (site.state_dir / "key").touch()
     (site.state_dir / "key").chmod(0o644)
-    assert files.state_dir(site)[0].level is Level.OK, "others cannot go through the folder"
+    assert files.state_dir(site)[0].level is not Level.WRONG, "others cannot go through the folder"
     site.state_dir.chmod(0o750)
-    found = files.state_dir(site)[0]
-    assert found.level is Level.WRONG
-    assert str(site.state_dir / "key") in found.found
-    assert "chmod -R go=" in found.remedy
-    (site.state_dir / "key").chmod(0o600)
-    site.state_dir.chmod(0o755)
-    assert files.state_dir(site)[0].level is Level.WRONG
+    (found,) = files.state_dir(site)
+    assert (found.level, found.remedy) == (Level.WRONG, f"say: chmod 700 {site.state_dir}")
+    own = files.state_dir(site.model_copy(update={"mode": "single"}))[0]
+    assert (own.level, "until the daemon starts" in own.found) == (Level.WARNING, True)
+    (site.state_dir / "notes").touch()
+    (found,) = files.state_dir(site)
+    assert (found.level, "take a folder of its own" in found.remedy) == (Level.WRONG, True)
+
+
+def in_a_folder_of_all(site: Settings) -> Path:
+    site.state_dir.parent.chmod(0o777)
+    return site.state_dir
+
+
+def in_a_folder_of_all_yet_to_be_made(site: Settings) -> Path:
+    return in_a_folder_of_all(site).parent / "new"
+
+
+def in_a_groups_folder(site: Settings) -> Path:
+    site.state_dir.parent.chmod(0o775)
+    return site.state_dir
+
+
+def as_a_file(site: Settings) -> Path:
+    (site.state_dir.parent / "file").touch()
+    return site.state_dir.parent / "file"
+
+
+def below_a_file(site: Settings) -> Path:
+    return as_a_file(site) / "state"
+
+
+def on_proc(site: Settings) -> Path:
+    return Path("/proc/bftrainer")
+
+
+def with_a_key_of_another(site: Settings) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    (site.state_dir / "key").touch()
+    os.chown(site.state_dir / "key", 12_345, -1)
+    return site.state_dir
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (in_a_folder_of_all, "everybody may put something else"),
+        (in_a_folder_of_all_yet_to_be_made, "everybody may put something else"),
+        (in_a_groups_folder, "may put something else"),
+        (as_a_file, "is no folder"),
+        (below_a_file, "is no folder"),
+        (on_proc, "keeps no files"),
+        (with_a_key_of_another, "another user has put something"),
+    ],
+)
+def test_what_the_daemon_refuses_is_wrong(
+    site: Settings, broken: Callable[[Settings], Path], said: str
+) -> None:
+    (found,) = files.state_dir(site.model_copy(update={"state_dir": broken(site)}))
+    assert (found.level, said in found.found) == (Level.WRONG, True), found
+
+
+def test_a_file_system_without_locks_is_wrong(site: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(file: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(lock.fcntl, "flock", none)
+    (found,) = files.state_dir(site)
+    assert (found.level, "has no locks" in found.found) == (Level.WRONG, True)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
+def test_a_state_directory_in_memory_is_warned_of(
+    site: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(f"30 22 0:40 / {site.state_dir} rw - {kind} none rw\n")
+    monkeypatch.setattr(filesystem, "MOUNTS", table)
+    assert files.state_dir(site)[0].level is Level.WARNING
+    site.state_dir.rmdir()
+    assert files.state_dir(site)[0].level is Level.WARNING
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is root, and gives files away")
+def test_a_daemon_as_root_is_warned_of(site: Settings) -> None:
+    (found,) = files.account(site)
+    assert (found.level, "an account of its own" in found.remedy) == (Level.WARNING, True)
+    assert files.account(site.model_copy(update={"mode": "single"})) == []
+    os.chown(site.state_dir, 12_345, -1)
+    assert files.account(site)[0].level is Level.OK
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_sockets_folder_is_the_daemons_or_roots(site: Settings) -> None:
+    os.chown(site.socket.parent, 12_345, -1)
+    assert files.socket_folder(site).level is Level.WRONG
+    os.chown(site.state_dir, 12_345, -1)
+    assert files.socket_folder(site).level is Level.OK
 
 
 def test_a_state_directory_on_a_network_file_system_is_wrong(

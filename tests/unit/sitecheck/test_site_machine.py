@@ -47,25 +47,6 @@ def site(folder: Path, sudo: Path | str) -> Settings:
     )
 
 
-def test_a_rule_for_two_commands_as_a_groups_members_is_right() -> None:
-    assert machine.too_much(RULE, "bftrainer") == []
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("    (%trainers) NOPASSWD: /usr/bin/sbatch, /usr/bin/env", "may also run /usr/bin/env"),
-        ("    (%trainers) NOPASSWD: ALL", "may also run ALL"),
-        ("    (ALL : ALL) NOPASSWD: /usr/bin/sbatch", "may run commands as ALL"),
-        ("    (root, alice) NOPASSWD: /usr/bin/sbatch", "may run commands as root"),
-    ],
-)
-def test_a_rule_that_allows_more_is_wrong(line: str, said: str) -> None:
-    found = machine.too_much(f"{RULE}{line}\n", "bftrainer")
-    assert [one.level for one in found] == [Level.WRONG]
-    assert said in found[0].found
-
-
 def a_sudo(folder: Path, *, may: str) -> Path:
     """A program that answers as `sudo -l` does; it lets `may` be."""
     folder.mkdir()

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer.errors import BftrainerError
 from bftrainer.state_dir import folder
-from bftrainer.state_dir.folder import make_state_dir, open_to_others, private_file
+from bftrainer.state_dir.folder import StateDirError, make_state_dir, private_file, require_state_dir
 from bftrainer.store.sql import SqlStore
 
 WIDE = 0o022
@@ -32,7 +32,7 @@ def test_a_sites_state_is_closed_to_others(tmp_path: Path, said: list[str]) -> N
     with pytest.raises(BftrainerError, match=r"is open to others \(mode 750\).*chmod 700"):
         make_state_dir(tmp_path / "open", private=True, say=said.append)
     (tmp_path / "file").touch()
-    with pytest.raises(BftrainerError, match="take another"):
+    with pytest.raises(BftrainerError, match="is no folder; take another"):
         make_state_dir(tmp_path / "file", private=True, say=said.append)
 
 
@@ -52,7 +52,6 @@ def test_ones_own_folder_and_what_an_earlier_version_left_open_in_it_are_closed(
     assert (mode(place), mode(place / "logs")) == (0o700, 0o700)
     assert len(said) == 6
     assert "mode 755" in said[0] and "mode 700" in said[0]
-    assert open_to_others(place) == []
     make_state_dir(place, say=said.append)
     assert len(said) == 6, "said once"
     (place / "instance").touch()
@@ -116,3 +115,33 @@ def test_a_place_where_everybody_can_exchange_the_folder_is_refused(tmp_path: Pa
         make_state_dir(shared / "state", say=said.append)
     shared.chmod(0o1777)
     make_state_dir(shared / "state", say=said.append)
+
+
+@pytest.mark.parametrize("name", ["notes", "instance.old"])
+def test_a_folder_of_other_programs_is_never_to_be_closed(tmp_path: Path, name: str) -> None:
+    """Such as /var/lib: to close it would break them."""
+    (tmp_path / "key").touch()
+    tmp_path.chmod(0o755)
+    with pytest.raises(StateDirError) as refused:
+        require_state_dir(tmp_path, None, private=True)
+    assert refused.value.remedy == f"say: chmod 700 {tmp_path}"
+    (tmp_path / name).touch()
+    with pytest.raises(StateDirError) as refused:
+        require_state_dir(tmp_path, None, private=True)
+    assert "chmod" not in str(refused.value)
+    assert refused.value.remedy == f"take a folder of its own as --state-dir, such as {tmp_path}/bftrainer"
+
+
+def test_a_place_that_keeps_no_files_is_refused() -> None:
+    with pytest.raises(StateDirError, match="on proc, which keeps no files"):
+        require_state_dir(Path("/proc/bftrainer"), os.geteuid(), private=False)
+
+
+def test_a_refused_place_stays_as_it_was(tmp_path: Path, said: list[str]) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o775)
+    with pytest.raises(StateDirError, match=r"group .* may put something else in its place"):
+        make_state_dir(shared / "a" / "state", private=True, say=said.append)
+    assert list(shared.iterdir()) == []
+    make_state_dir(shared / "a" / "state", say=said.append)
