@@ -16,6 +16,7 @@ from bftrainer.api import client as client_module
 from bftrainer.api.client import Client, DaemonError
 from bftrainer.api.connection import answer_without_request
 from bftrainer.api.listing import MAX_ROWS
+from bftrainer.api.received import Allowance
 
 OK = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue"
@@ -170,7 +171,9 @@ def test_where_many_connect_a_client_waits_for_its_turn(
 def test_rows_beyond_one_answer_are_asked_for_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def page(self: Client, path: str, query: dict[str, Any]) -> tuple[list[dict[str, int]], dict[str, str]]:
+    def page(
+        self: Client, path: str, query: dict[str, Any], allowance: Allowance
+    ) -> tuple[list[dict[str, int]], dict[str, str]]:
         asked.append(query["limit"])
         end = int(query["before"] or 25_000)
         return [{"id": n} for n in range(max(0, end - query["limit"]), end)], {}
