@@ -25,7 +25,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,15 @@ class Job:
         if self._orders is not None and self._orders.n_max:
             return self._orders.n_min, self._orders.n_max
         return _world_size(), _world_size()
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """The numbers of nodes that the spec allows, ascending; started by hand, the number of ranks."""
+        fewest, most = self.nodes
+        orders = self._orders
+        if orders is not None and orders.sizes:
+            return tuple(orders.sizes)
+        return range(fewest, most + 1, orders.multiple_of if orders is not None else 1)
 
     @property
     def name(self) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 MOST_SIZES = 10_000
+MOST_LISTED = 8
+"""So many numbers of nodes are told one by one."""
 
 
 class Cut(NamedTuple):
@@ -28,20 +32,40 @@ def cut(total: int, size: int, at_most: int | None = None) -> Cut:
     return Cut(share // parts, parts)
 
 
-def require_even(total: int, nodes: tuple[int, int]) -> None:
-    """Check that every number of nodes from the fewest to the most cuts a global batch evenly.
+def require_even(total: int, sizes: Sequence[int]) -> None:
+    """Check that every one of these numbers of nodes, which ascend, cuts a global batch evenly.
 
     Raises:
         ValueError: one does not, with batches that all cut.
     """
-    fewest, most = nodes
-    odd = [n for n in range(fewest, min(most, fewest + MOST_SIZES) + 1) if total % n]
-    if not odd:
+    odd = next((n for n in islice(sizes, MOST_SIZES) if total % n), None)
+    if odd is None:
         return
-    all_cut = math.lcm(*range(fewest, most + 1)) if most <= total else 0
-    near = round(total / all_cut) * all_cut if all_cut else 0
-    remedy = f"take {max(near, all_cut)}, or " if 0 < all_cut <= 100 * total else ""
+    all_cut = _cut_by_all(sizes, at_most=100 * total) if sizes[-1] <= total else 0
+    remedy = f"take {max(round(total / all_cut), 1) * all_cut}, or " if all_cut else ""
     raise ValueError(
-        f"a global batch of {total} cannot be shared out evenly between {odd[0]} nodes, and the spec allows "
-        f"{fewest} to {most}: {remedy}set nodes so that every number of them divides the batch"
+        f"a global batch of {total} cannot be shared out evenly between {odd} nodes, and the spec allows "
+        f"{_told(sizes)}: {remedy}set nodes so that every number of them divides the batch"
     )
+
+
+def _cut_by_all(sizes: Sequence[int], at_most: int) -> int:
+    """The smallest batch that all of these numbers divide; 0 if it is larger than `at_most`."""
+    batch = 1
+    for n in sizes:
+        batch = math.lcm(batch, n)
+        if batch > at_most:
+            return 0
+    return batch
+
+
+def _told(sizes: Sequence[int]) -> str:
+    """Numbers of nodes, in few words."""
+    steps = {b - a for a, b in pairwise(islice(sizes, MOST_SIZES))}
+    if len(sizes) > 1 and steps == {1}:
+        return f"{sizes[0]} to {sizes[-1]}"
+    if len(sizes) <= MOST_LISTED:
+        return ", ".join(map(str, sizes))
+    if len(steps) == 1:
+        return f"{sizes[0]}, {sizes[1]} and so on to {sizes[-1]}"
+    return f"{', '.join(map(str, sizes[:MOST_LISTED]))} and others up to {sizes[-1]}"

@@ -64,7 +64,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         Raises:
             ValueError: a number of nodes that the spec allows does not divide `total`.
         """
-        require_even(total, self._job.nodes)
+        require_even(total, self._job.sizes)
         samples, parts = cut(total, self._job.size, at_most)
         self._cut = total
         return {"per_device_train_batch_size": samples, "gradient_accumulation_steps": parts}

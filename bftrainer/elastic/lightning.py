@@ -54,7 +54,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def __init__(self, batch: int, *, at_most: int | None = None, folder: str | Path = "checkpoints") -> None:
         self._job = attach(folder)
-        require_even(batch, self._job.nodes)
+        require_even(batch, self._job.sizes)
         self._batch, self._cut = batch, cut(batch, self._job.size, at_most)
         self._folder = Path(self._job.checkpoint_dir or folder)
         if self._job.rank == 0:

@@ -21,7 +21,7 @@ OBEYS_S = 60.0
 """An agent that has not ended a worker for so long after it was told to is believed no more."""
 
 PARTED_S = 5.0
-"""A worker that has left its loop as rank 0 did has said so by then."""
+"""A worker that has left its loop as rank 0 did has said so by then, or has ended."""
 
 Later = Callable[[float, Callable[[], None]], object]
 """Calls a function after so many seconds."""
@@ -112,10 +112,11 @@ class Deadlines(Generic[T]):
                 self._unless(launched, node, limit_s, reason, lambda: False)
 
     def parted(self, launched: T) -> None:
-        """Rank 0 has ended well: workers that are still in their loops will never meet it again."""
+        """Rank 0 has ended well: workers that are still in their loops, as far as they have said, will never
+        meet it again."""
         for node, view in launched.workers.items():
             if view.phase == Phase.MEMBER:
-                reason = f"rank 0 had left its loop for {PARTED_S:g} s, and ended"
+                reason = f"rank 0 ended with the work done {PARTED_S:g} s ago"
                 left = lambda own=view: own.phase != Phase.MEMBER  # noqa: E731
                 self._unless(launched, node, PARTED_S, reason, left)
 
@@ -164,6 +165,7 @@ class Deadlines(Generic[T]):
 
     def _end(self, launched: T, node: str, view: WorkerView, reason: str) -> None:
         view.overdue = reason
+        log.warning("trainer %d: its worker on %s is killed: %s", launched.id, node, reason)
         self.link.send(node, orders.kill(launched.id, reason))
 
         def check() -> None:

@@ -56,6 +56,8 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
             "folder": str(folder),
             "n_min": spec.n_min,
             "n_max": spec.n_max,
+            "sizes": list(spec.sizes.listed),
+            "multiple_of": spec.sizes.multiple_of,
         },
     }
 

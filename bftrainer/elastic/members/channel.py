@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class Orders:
     batch: dict[str, Any] = field(default_factory=dict)  # overrides the script's, see `policy.overridden`
     n_min: int = 0  # the fewest nodes that the spec allows, and the most; 0: the agent did not say
     n_max: int = 0
+    sizes: Sequence[int] = ()  # all that it allows, if it lists them
+    multiple_of: int = 1  # otherwise only these
     max_metrics: int = 100  # so many names of figures the daemon keeps
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own

@@ -232,6 +232,10 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         if not launched.finished:
             self._vacated(launched)
 
+    def _succeed(self, launched: HorovodTrainer, node: str) -> None:
+        super()._succeed(launched, node)
+        self._deadlines.parted(launched)
+
     def _disown(self, launched: HorovodTrainer, *, blame: bool) -> None:
         """Workers that ended with exit code 0 are lost if rank 0 did not say that the work was done, and no
         longer can."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,6 +18,11 @@ import torch
 from bftrainer.elastic.attach import Job
 from bftrainer.elastic.horovod import mend
 from bftrainer.elastic.state.checkpoint import CheckpointError
+from bftrainer.launch import orders as launched_orders
+from bftrainer.launch.folders import Folders
+from bftrainer.launch.job import LaunchedTrainer, WorkerView
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
+from bftrainer.model.trainer import TrainerSpec
 from tests.support.agent_end import agent_of, until
 
 
@@ -142,3 +148,27 @@ def test_all_ranks_stop_after_the_same_step_though_only_one_is_told(tmp_path: Pa
             rank.kill()
     assert said[0][0] == said[1][0], "the number of the last step"
     assert [saves for _, _, saves in said] == ["True", "True"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sizes"),
+    [
+        (EVERY_SIZE, [2, 3, 4, 5, 6]),
+        (AllowedSizes(multiple_of=2), [2, 4, 6]),
+        (AllowedSizes(listed=(2, 3, 6)), [2, 3, 6]),
+    ],
+)
+def test_a_script_is_told_the_numbers_of_nodes_that_its_spec_allows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, allowed: AllowedSizes, sizes: list[int]
+) -> None:
+    spec = TrainerSpec(name="a", command=("a",), n_min=2, n_max=6, sizes=allowed)
+    launched = LaunchedTrainer(1, spec)
+    launched.put("n1", WorkerView(1))
+    how = launched_orders.Start(grace_s=1.0, gated=True, warm=True, metrics=9)
+    start = launched_orders.start(launched, "n1", Folders(trainer_dir=str(tmp_path), store_id="s"), how)
+    told = json.loads(
+        json.dumps({key: start["worker"][key] for key in ("n_min", "n_max", "sizes", "multiple_of")})
+    )
+    with agent_of(monkeypatch, tmp_path, **told) as (_, orders):
+        assert list(Job(orders).sizes) == sizes
+        assert Job(orders).nodes == (2, 6)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from bftrainer.launch.deadlines import PARTED_S, Limits
 from bftrainer.launch.horovod.launcher import HorovodLauncher
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import TrainerEnded, WorkerLost
@@ -12,6 +15,7 @@ from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from tests.support.messages import report, to_driver
 from tests.support.remembering_ports import FOLDERS, RememberingPorts
+from tests.support.timers import Timers
 
 SPEC = TrainerSpec(name="a", command=("python", "a.py"), n_min=1, n_max=4, samples=1000, launcher="horovod")
 
@@ -24,6 +28,7 @@ class World(RememberingPorts):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[Message] = []
+        self.timers = Timers()
         self.driver: Callable[[Message], None] | None = None
         self.launcher = HorovodLauncher(
             self,
@@ -33,6 +38,7 @@ class World(RememberingPorts):
             drivers=self,
             grace_s=9.0,
             clock=lambda: 1.0,
+            limits=Limits(later=self.timers.later, now=self.timers.now),
         )
         self.launcher.add(1, SPEC)
 
@@ -306,6 +312,25 @@ def test_rank_0_ends_its_trainer_by_exit_code_0_alone_once_the_work_is_done() ->
     found = {e.node: e.blame for e in world.events if isinstance(e, WorkerLost)}
     assert found == {"m": True, "n": False, "o": False}
     assert not any(isinstance(e, TrainerEnded) for e in world.events)
+
+
+def test_a_worker_that_hangs_when_rank_0_has_ended_well_is_killed_and_the_trainer_is_complete(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    last: Message = {"step": 100, "samples": 1000, "epoch": 0, "metrics": {}, "generation": 2}
+    world = World()
+    world.train("m", "n", "o")
+    world.said("m", "finished", **last)
+    world.exited("m", 0, type="finished", **last)
+    world.exited("n", 0)
+    world.timers.advance(PARTED_S - 1.0)
+    assert world.kinds() == [] and world.events == []
+    world.timers.advance(1.0)
+    assert world.kinds() == [("o", "kill")]
+    assert "trainer 1: its worker on o is killed: rank 0 ended with the work done" in caplog.text
+    world.exited("o", -9)
+    assert [type(event) for event in world.events] == [TrainerEnded]
+    assert world.launcher.known.workers(1) == {}
 
 
 def test_without_its_driver_the_state_is_saved_and_all_start_anew() -> None:
