@@ -33,7 +33,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         f"allowed: {_allowed(t)})",
         "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"
         + (f" of {t['work']:,}" if t["work"] else ""),
-        **({"ends in": _ends(t["ends_in_s"])} if t.get("ends_in_s") else {}),
+        **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"])}),
         "samples/s": f"{t['rate']:,.0f}" if t["rate"] else "-",
         "metrics": shown(t["metrics"]) or "-",
         "scalability": f"{t['scalability']['mode']}; up to {t['scalability']['may_ask_for']} nodes for now",
@@ -73,12 +73,18 @@ def _allowed(t: dict[str, Any]) -> str:
     return f"{t['n_min']}..{t['n_max']}" + (f" in multiples of {multiple}" if multiple > 1 else "")
 
 
-def _ends(ends: dict[str, float | None]) -> str:
-    """When the work will be done: how that follows from the trainer's speeds."""
-    words = {"likely": "at its present speed", "late": "at its average since it was submitted"}
-    words["early"] = "at least, on as many nodes as it may get"
-    known = [f"{duration(seconds)} {words[kind]}" for kind, seconds in ends.items() if seconds is not None]
-    return "; ".join(known) or "-"
+def _ends(ends: dict[str, Any] | None, work: int | None) -> str:
+    """When the work will be done: how that follows from the trainer's speeds, or why it is not known."""
+    if ends is None:
+        return "-" if work else "not known: the spec names no amount of work (work: until_exit)"
+    likely, late = "at its present speed", "at its average since it was submitted"
+    if (waits := ends.get("waits")) is not None:
+        likely = f"if it gets nodes in {duration(waits)}" if waits else "if its workers are ready soon"
+        late = "with fewer nodes, or as slowly as until now"
+    words = {"early": "at least, on as many nodes as it may get", "likely": likely, "late": late}
+    known = [f"{duration(ends[kind])} {words[kind]}" for kind in words if ends[kind] is not None]
+    why = f"not known: {ends['unknown']}" if ends.get("unknown") else ""
+    return "; ".join([*([why] if why else []), *known]) or "-"
 
 
 def _size(row: dict[str, Any]) -> tuple[object, ...]:

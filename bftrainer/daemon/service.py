@@ -29,7 +29,6 @@ from bftrainer.daemon.views import (
     TrainerView,
     costs_view,
     node_view,
-    outlook_view,
     plan_view,
     scalability_view,
     with_trainer,
@@ -39,7 +38,6 @@ from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import StoredTrainer
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
-from bftrainer.performance.curve import rate
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
 from bftrainer.telemetry.telemetry import Telemetry
@@ -162,14 +160,11 @@ class DaemonService:
         # what is typical of others' trainers is nobody's business
         others = [t for t in state.active.values() if t.id != stored.id and t.spec.user == own.user]
         view, scalability = (
-            self.known.view(stored.summary, moment),
+            self.known.view(stored.summary, moment, with_best=True),
             scalability_view(live, others, state.programs),
         )
-        most = own.fitting(min(scalability["may_ask_for"], len(state.pool) or own.n_max)) or own.n_min
-        best = rate(tuple((int(n), speed) for n, speed in scalability["points"]), most)
         return {
             **view,
-            "ends_in_s": outlook_view(view, moment.time, best),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,

@@ -16,21 +16,21 @@ from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT, encoded, joi
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.lanes import Lanes
+from bftrainer.daemon.outlooks import Outlooks
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.views import (
     RunningView,
     TrainerView,
     listed_view,
-    outlook_view,
     running_view,
     trainer_view,
 )
 from bftrainer.engine.state import State
 from bftrainer.engine.waiting import Shortage
 from bftrainer.errors import BftrainerError
-from bftrainer.model.reports import StoredTrainer, TrainerSummary
+from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary
 from bftrainer.model.text import duration
-from bftrainer.model.trainer import TrainerStatus
+from bftrainer.model.trainer import Trainer, TrainerStatus
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
 
@@ -51,17 +51,33 @@ class Page:
 @dataclass(frozen=True, kw_only=True)
 class Moment:
     """What trainers do at one moment: the engine's state, and the workers of those that are asked for, with
-    what their launchers have to tell."""
+    what their launchers have to tell. `stored` and `latest` give what is known of a trainer's progress."""
 
     time: float
     state: State
     workers: Mapping[int, dict[str, str]]
     notes: Mapping[int, str]
+    stored: Callable[[int], TrainerSummary | None]
+    latest: Callable[[int], Progress | None]
 
     @cached_property
     def shortage(self) -> Shortage:
         """Why those that wait do so."""
         return Shortage.of(self.state)
+
+    @cached_property
+    def outlooks(self) -> Outlooks:
+        """When trainers will probably end."""
+
+        def left(trainer: Trainer) -> int | None:
+            work, found = trainer.spec.samples, self.latest(trainer.id) or self.stored(trainer.id)
+            return None if work is None else max(0, work - (found.samples if found else 0))
+
+        def rate(trainer: Trainer) -> float | None:
+            latest = self.latest(trainer.id) if trainer.members else None
+            return latest.rate if latest else None
+
+        return Outlooks(time=self.time, state=self.state, shortage=self.shortage, left=left, rate=rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +137,12 @@ class Trainers:
             state=self.runner.state,
             workers={t.id: self.launcher.workers(t.id) for t in trainers},
             notes={t.id: self.launcher.note(t.id) for t in trainers},
+            stored=self.index.get,
+            latest=self.journal.latest,
         )
 
-    def view(self, stored: TrainerSummary, moment: Moment) -> TrainerView:
-        """A trainer's line in a list. Any thread may call it."""
+    def view(self, stored: TrainerSummary, moment: Moment, *, with_best: bool = False) -> TrainerView:
+        """A trainer's line in a list; `with_best` is for `Outlooks.of`. Any thread may call it."""
         over = self.index.over(stored.id)
         if over is not None:
             return trainer_view(over, None, None, moment.workers.get(over.id, {}))
@@ -135,19 +153,10 @@ class Trainers:
             view["status"] = TrainerStatus.WAITING.value
         unfinished = moment.state.trainer(stored.id)
         if unfinished is not None and not unfinished.nodes:
-            view["reason"] = moment.shortage.why(unfinished, lambda t: self._left(t.id, moment))
-        elif live is not None and live.members:
-            view["ends_in_s"] = outlook_view(view, moment.time)
+            view["reason"] = moment.shortage.why(unfinished, lambda t: _left(t, moment))
+        if unfinished is not None:
+            view["ends_in_s"] = moment.outlooks.of(unfinished, view, with_best=with_best)
         return view
-
-    def _left(self, trainer: int, moment: Moment) -> str:
-        """How long a trainer will probably keep its nodes, in words; empty if that is not known."""
-        found, latest = self.index.get(trainer), self.journal.latest(trainer)
-        if found is None or latest is None:
-            return ""
-        ends = outlook_view(trainer_view(found, moment.state.active.get(trainer), latest, {}), moment.time)
-        likely = ends and ends["likely"]
-        return f"about {duration(likely)} left" if likely else ""
 
     def _holding(self, user: str | None) -> list[TrainerSummary]:
         known = (self.index.get(t.id) for t in self.runner.state.active.values() if t.nodes)
@@ -231,6 +240,12 @@ def latest(trainers: Sequence[TrainerSummary], count: int) -> list[TrainerSummar
     """The `count` trainers that ended last, each once; the latest end comes first."""
     once = {t.id: t for t in trainers}
     return sorted(once.values(), key=lambda t: (t.ended_at or 0.0, t.id), reverse=True)[:count]
+
+
+def _left(trainer: Trainer, moment: Moment) -> str:
+    """How long a trainer will probably keep its nodes, in words; empty if that is not known."""
+    likely = moment.outlooks.ends_in_s(trainer)
+    return f"about {duration(likely)} left" if likely else ""
 
 
 def owner_of(caller: Caller) -> str | None:

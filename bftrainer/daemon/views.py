@@ -20,7 +20,6 @@ from bftrainer.performance.estimate import (
     given_curves,
     typical_speed,
 )
-from bftrainer.performance.outlook import outlook
 
 LISTED_METRICS = 50
 """So many metrics of a trainer are in lists and in the status; `show` has all."""
@@ -50,11 +49,16 @@ class SubmittedView(TypedDict):
 
 
 class OutlookView(TypedDict):
-    """Seconds until a trainer's work is done, see `performance.outlook`; None where that is not known."""
+    """Seconds until a trainer's work is done, see `performance.outlook`; None where that is not known.
+
+    `waits`: for how long it will probably wait for nodes, part of `likely`. `unknown`: why that is None.
+    """
 
     early: float | None
     likely: float | None
     late: float | None
+    waits: float | None
+    unknown: str
 
 
 class TrainerView(TypedDict):
@@ -213,17 +217,6 @@ def trainer_view(
         "ended_at": stored.ended_at,
         "ends_in_s": None,
     }
-
-
-def outlook_view(trainer: TrainerView, now: float, best: float | None = None) -> OutlookView | None:
-    """When a trainer will probably have done its work; None if it has no amount of work. `best`: its
-    estimated speed on the most nodes that it may get."""
-    work, done = trainer["work"], trainer["samples"]
-    if work is None or trainer["ended_at"] is not None:
-        return None
-    age_s, rate = now - trainer["submitted_at"], trainer["rate"]
-    found = outlook(max(0, work - done), done=done, age_s=age_s, rate=rate, best=best)
-    return {"early": found.early, "likely": found.likely, "late": found.late}
 
 
 def listed_view(trainer: TrainerView) -> TrainerView:

@@ -68,18 +68,30 @@ class Shortage:
 
     def hindrance(self, trainer: Trainer) -> str:
         """What keeps a trainer from getting nodes, however they are shared out; empty if nothing is known."""
-        state, spec = self.state, trainer.spec
+        return (
+            self._refused(trainer.spec) or self._without_place(trainer) or self._short_of_nodes(trainer.spec)
+        )
+
+    def blocked(self, trainer: Trainer) -> str:
+        """What keeps a trainer from nodes, whether or not other trainers end; empty if nothing is known."""
+        return self._refused(trainer.spec) or self._short_of_nodes(trainer.spec)
+
+    def _refused(self, spec: TrainerSpec) -> str:
+        state = self.state
         if never := why_never(spec, state.settings, state.machine):
             return f"can never run: {never}"
         if why := state.barred.get(spec.user):
             return f"its user gets no pilots for a while: {why}"
         if state.draining:
             return "the site gives nodes to no trainer until an admin says bftrainer admin resume"
-        limit = state.settings.max_parallel
+        return ""
+
+    def _without_place(self, trainer: Trainer) -> str:
+        state, limit = self.state, self.state.settings.max_parallel
         has_place = trainer.id in state.active and trainer.id not in state.displaced
         if limit is not None and not has_place and len(state.active) - len(state.displaced) >= limit:
             return f"all {limit:,} places are taken (max_parallel)"
-        return self._short_of_nodes(spec)
+        return ""
 
     def _short_of_nodes(self, spec: TrainerSpec) -> str:
         cap = self.state.settings.user_max_nodes

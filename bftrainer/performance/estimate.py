@@ -131,6 +131,18 @@ def estimates(t: Trainer, programs: SharedObservations, typical: float) -> Estim
     return {name: on(name, points) for name, points in given_curves(spec).items()}
 
 
+def known_speeds(t: Trainer, programs: SharedObservations) -> tuple[Points, int] | None:
+    """A trainer's estimated speeds on nodes of no class of their own, and the most nodes that it may ask for;
+    None if neither its spec nor any observation says anything of it."""
+    spec = t.spec
+    prior = spec.curve or ()
+    seen = (programs.get(spec.program, NOTHING), t.observed)
+    if not prior and not any(fit.levels(observe.sizes(own)) for own in seen):
+        return None
+    found = estimates(t, programs, 1.0)
+    return found[None].points, max(estimate.n_max for estimate in found.values())
+
+
 def limits(
     t: Trainer, estimates: Estimates, programs: SharedObservations, profile_sizes: int, now: float
 ) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 YOUNG_S = 30.0
 """A trainer that was submitted so recently has no past that tells anything."""
@@ -14,8 +14,10 @@ class Outlook:
 
     Attributes:
         early: From now on with as many nodes as it may get, and no pause.
-        likely: At the speed that it has now.
-        late: At its average speed since it was submitted, with waiting, starts and smaller shares.
+        likely: At the speed that it has now. While it waits: after the time for which it will do so, at
+            its estimated speed on the usual number of nodes.
+        late: At its average speed since it was submitted, with waiting, starts and smaller shares. While it
+            waits: on the fewest nodes, if that is later.
     """
 
     early: float | None = None
@@ -40,3 +42,13 @@ def outlook(
         likely=left / rate if rate else None,
         late=left / min(slow) if average else None,
     )
+
+
+def after_waiting(so_far: Outlook, left: float, *, waits_s: float, usual: float, slowest: float) -> Outlook:
+    """The outlook of a trainer that gets nodes in `waits_s`, and then trains at its `usual` speed, at the
+    `slowest` if it gets no more nodes than it needs. `so_far` is what its past tells."""
+    likely = waits_s + left / usual if usual > 0 else None
+    late = [
+        span for span in (so_far.late, waits_s + left / slowest if slowest > 0 else None) if span is not None
+    ]
+    return replace(so_far, likely=likely, late=max(late, default=None))

@@ -18,11 +18,12 @@ from bftrainer.api.errors import LateError
 from bftrainer.api.listing import LEFT_OUT, NEXT, WAITING_LEFT_OUT
 from bftrainer.api.routes import users_application
 from bftrainer.daemon.daemon import Daemon
+from bftrainer.daemon.outlooks import NO_END
 from bftrainer.daemon.views import LISTED_METRICS
 from bftrainer.engine.restore import restore
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import NodesChanged, TrainerCancelled
-from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
+from bftrainer.model.trainer import Points, Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import PROGRESS, end
@@ -211,5 +212,39 @@ def test_why_trainers_wait_and_when_one_ends_is_told(daemon: Daemon) -> None:
     assert shown(BOB, "t3")["reason"] == "needs 1 node, 0 free: held by t32 (1 node, about 12 s left)"
     assert shown(ANN, "t4")["reason"] == "needs 1 node, 0 free: held by a trainer of another user"
     assert shown(BOB, "t32")["ends_in_s"]["likely"] == 12.0
-    assert shown(ANN, "t4")["ends_in_s"]["likely"] is None
+    assert shown(BOB, "t32")["ends_in_s"]["unknown"] == ""
+    assert shown(ANN, "t4")["ends_in_s"] == {
+        **dict.fromkeys(("early", "likely", "late", "waits")),
+        "unknown": NO_END,
+    }
     assert shown(ANN, "over")["ends_in_s"] is None
+
+
+def test_trainers_that_wait_are_told_when_they_will_probably_end(daemon: Daemon) -> None:
+    def shown(caller: Caller, name: str) -> Any:
+        return asyncio.run(daemon.service.show(caller, name))["ends_in_s"]
+
+    def all_of_bob(t: Trainer, curve: Points | None) -> Trainer:
+        return replace(t, spec=replace(t.spec, user="bob", curve=curve))
+
+    def with_curve(curve: Points | None) -> None:
+        every = [all_of_bob(t, curve) for t in daemon.runner.state.trainers.values()]
+        policy = replace(daemon.runner.state.settings, max_parallel=1)
+        daemon.runner.state = restore(policy, frozenset({"n1"}), every)
+
+    daemon.journal.begin(32)
+    daemon.journal.progressed(replace(PROGRESS, trainer=32, samples=40, rate=5.0))
+    with_curve(((1, 2.0), (2, 4.0)))
+    assert shown(ADMIN, "t2") == {"early": 50.0, "likely": 62.0, "late": 62.0, "waits": 12.0, "unknown": ""}
+    assert shown(ADMIN, "t3")["likely"] == 112.0, "after t2"
+    listed = asyncio.run(daemon.service.trainers(ADMIN, 0, 0, 0))
+    told = {t["name"]: t["ends_in_s"]["likely"] for t in json.loads(listed.body)}
+    assert (told["t32"], told["t2"], told["t11"]) == (12.0, 62.0, 512.0)
+    with_curve(None)
+    assert shown(ADMIN, "t2")["waits"] == 12.0
+    assert shown(ADMIN, "t2")["unknown"].startswith(
+        "its speed is not known: its program has not run here yet"
+    )
+    assert shown(ADMIN, "t2")["early"] is None, "no figure is made up"
+    daemon.runner.state = replace(daemon.runner.state, draining=True)
+    assert "not known: the site gives nodes to no trainer" in shown(ADMIN, "t2")["unknown"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bftrainer.model.text import duration
-from bftrainer.performance.outlook import Outlook, outlook
+from bftrainer.performance.outlook import Outlook, after_waiting, outlook
 
 
 def test_speed_now_best_speed_and_the_past_are_told_apart() -> None:
@@ -39,3 +39,11 @@ def test_what_is_not_known_is_not_told() -> None:
 )
 def test_spans_have_two_digits_that_count(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_trainer_that_waits_ends_after_its_wait() -> None:
+    past = outlook(1200.0, done=0.0, age_s=600.0, rate=None, best=8.0)
+    found = after_waiting(past, 1200.0, waits_s=100.0, usual=4.0, slowest=1.0)
+    assert found == Outlook(early=150.0, likely=400.0, late=1300.0)
+    ran = outlook(1200.0, done=60.0, age_s=600.0, rate=None)
+    assert after_waiting(ran, 1200.0, waits_s=100.0, usual=4.0, slowest=1.0).late == 12_000.0
