@@ -1,12 +1,14 @@
 """Which of our nodes to give up for jobs of the main scheduler that could start on them. Pure.
 
 The price of a node is the speed that its trainer loses without it; nodes that train nothing yet cost nothing.
-So the main jobs get all that they need, at once, and trainers lose as little as that allows.
+So the main jobs get all that they need, at once, and trainers lose as little as that allows. Where a trainer
+loses speed in steps, as some numbers of nodes are of no use to it, all nodes of a claim are chosen together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -14,10 +16,16 @@ import numpy.typing as npt
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.trainer import Points, Trainer
+from bftrainer.nodes.steps import Floats, is_stepped, shares
 from bftrainer.performance import curve
 
 GOING, UNUSED = -2e300, -1e300
 """Prices of nodes that we give back already, and of those that no trainer has: below all others."""
+FREE = -1e200
+"""Prices below are of such nodes."""
+MOST_WORK = 50_000
+"""So many nodes are compared in all for claims of several nodes on trainers that lose speed in steps; further
+claims get the cheapest node again and again."""
 
 
 def choose(
@@ -73,6 +81,7 @@ class _Market:
         self._fixed = np.zeros(len(held), dtype=bool)  # they are taken, or going already
         for at in range(len(self._trainers)):
             self._value(at)
+        self._work_left = MOST_WORK
         going = list(self._numbers(releasing))
         self._fixed[going], self._price[going], self._rank[going] = True, GOING, going
 
@@ -84,7 +93,9 @@ class _Market:
             for i in picked:
                 self._take(i)
         else:
-            picked = [self._pick(here) for _ in range(count)]
+            free_of_charge = min(count, int((self._price[here] < FREE).sum()))
+            picked = [self._pick(here) for _ in range(free_of_charge)]
+            picked += self._priced(here, count - free_of_charge)
         return {self._names[i] for i in picked}
 
     def _pick(self, here: npt.NDArray[np.intp]) -> int:
@@ -93,6 +104,55 @@ class _Market:
         found = int(best[self._rank[best].argmin()])
         self._take(found)
         return found
+
+    def _priced(self, here: npt.NDArray[np.intp], count: int) -> list[int]:
+        """Take `count` nodes of trainers, which together cost as little as they can."""
+        stepped = self._stepped_in(here) if count > 1 else {}
+        if not stepped:
+            return [self._pick(here) for _ in range(count)]
+        rest = np.setdiff1d(here, np.concatenate([*stepped.values()]))
+        before = self._price.copy(), self._fixed.copy(), self._size.copy()
+        costs, others = [0.0], list[int]()
+        while len(others) < count and np.isfinite(least := self._price[rest].min(initial=np.inf)):
+            costs.append(costs[-1] + float(least))
+            others.append(self._pick(rest))
+        self._price, self._fixed, self._size = before
+        steps = [self._costs(at, len(own)) for at, own in stepped.items()]
+        given = shares(steps, np.array(costs), count)
+        picked = [int(i) for n, own in zip(given, stepped.values(), strict=True) for i in own[:n]]
+        picked += others[: count - len(picked)]
+        for i in picked:
+            self._take(i)
+        return picked
+
+    def _stepped_in(self, here: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
+        """Trainers that lose speed in steps, with their nodes among these, those first that go first. None
+        once that has taken long: main jobs wait."""
+        self._work_left -= len(self._stepped)
+        if not self._stepped or self._work_left < 0:
+            return {}
+        among = np.zeros(len(self._names), dtype=bool)
+        among[here] = True
+        found = {}
+        for at in self._stepped:
+            own = self._nodes[at]
+            own = own[among[own] & ~self._fixed[own]]
+            if len(own):
+                found[at] = own[self._rank[own].argsort()]
+        self._work_left -= sum(len(own) for own in found.values()) * (1 + len(here) // 1000)
+        return found if self._work_left >= 0 else {}
+
+    @cached_property
+    def _stepped(self) -> list[int]:
+        return [at for at, t in enumerate(self._trainers) if is_stepped(self._worths(t, len(t.nodes)))]
+
+    def _costs(self, at: int, most: int) -> Floats:
+        """What 0, 1, ..., `most` of a trainer's nodes cost now."""
+        worths = self._worths(self._trainers[at], self._size[at])
+        return np.asarray(worths[-1] - worths[::-1][: most + 1])
+
+    def _worths(self, t: Trainer, nodes: int) -> Floats:
+        return np.array([self._worth(t, n) for n in range(nodes + 1)])
 
     def _take(self, i: int) -> None:
         self._fixed[i], self._price[i] = True, np.inf

@@ -68,6 +68,8 @@ def _no_step_twice(site: Site, folder: Path) -> Iterator[None]:
     runs = _steps(folder)
     new = list(runs)[len(old)]
     assert min(runs[new]) == max(runs[old[-1]]) + 1, (runs, site.story())
+    printed = "".join(path.read_text() for path in site.trainers.glob("*/*.log"))
+    assert f" bftrainer: resumed from step {min(runs[new])}\n" in printed, site.story()
 
 
 def undisturbed(script: str, folder: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +107,7 @@ def one_by_one(
     size, given_up = {t.id: len(t.nodes) for t in trainers}, set[str]()
 
     def worth(t: Trainer, count: int) -> float:
-        return curve.rate(curves[t.id], count) if count >= t.spec.n_min else 0.0
+        return curve.rate(curves[t.id], count)
 
     def price(node: str) -> tuple[int, float, bool, str]:
         t = owner.get(node)
@@ -127,24 +130,83 @@ def one_by_one(
     st.lists(st.tuples(st.integers(1, 8), st.sets(st.sampled_from(NODES))), max_size=4),
     st.sets(st.sampled_from(NODES)),
     st.tuples(st.integers(0, 8), st.integers(0, 8)),
-    st.tuples(st.integers(1, 4), st.integers(1, 4)),
     st.sets(st.sampled_from(NODES)),
     st.sampled_from(NODES),
 )
-def test_it_chooses_as_if_it_compared_all_nodes_for_each(
+def test_where_no_trainer_loses_speed_in_steps_it_compares_all_nodes_for_each(
     wanted: list[tuple[int, set[str]]],
     held: set[str],
     split: tuple[int, int],
-    least: tuple[int, int],
     going: set[str],
     joining: str,
 ) -> None:
     first, second = sorted(split)
     trainers = [
-        trainer(1, *NODES[:first], n_min=least[0], joining=joining),
-        trainer(2, *NODES[first:second], n_min=least[1], joining=joining),
+        trainer(1, *NODES[:first], joining=joining),
+        trainer(2, *NODES[first:second], joining=joining),
     ]
     claims = [claim(count, *nodes) for count, nodes in wanted]
     curves = {1: LINEAR, 2: FLAT}
     found = choose(claims, frozenset(held), trainers, curves, releasing=going & held)
     assert found == one_by_one(claims, held, trainers, curves, going & held)
+
+
+def stepped(id_: int, nodes: list[str], sizes: AllowedSizes) -> Trainer:
+    found = trainer(id_, *nodes)
+    least = sizes.listed[0] if sizes.listed else sizes.multiple_of
+    return replace(found, spec=replace(found.spec, n_min=least, sizes=sizes))
+
+
+def test_two_nodes_of_one_trainer_may_cost_less_than_one_by_one() -> None:
+    """By hand: the first trainer loses 2 for its first node, then nothing, the other 1.5 for each."""
+    powers = stepped(1, NODES[:4], AllowedSizes(listed=(1, 2, 4)))
+    trainers = [powers, trainer(2, *NODES[4:])]
+    held, curves = frozenset(NODES), {1: ((4, 4.0),), 2: ((4, 6.0),)}
+    assert choose([claim(1, *NODES)], held, trainers, curves) == {"n4"}
+    assert choose([claim(2, *NODES)], held, trainers, curves) == {"n0", "n1"}
+    assert choose([claim(3, *NODES)], held, trainers, curves) == {"n0", "n1", "n2"}
+    alike = [claim(1, *NODES), claim(1, *NODES)]
+    assert choose(alike, held, trainers, curves) == {"n0", "n1"}, "what alike jobs need is chosen at once"
+    joining = replace(powers, members=("n0", "n1"))
+    assert choose([claim(2, *NODES)], held, [joining, trainers[1]], curves) == {"n2", "n3"}
+    assert choose([claim(3, *NODES)], held - {"n7"}, trainers, curves, releasing={"n6"}) == {"n0", "n1", "n6"}
+
+
+SIZES = [
+    AllowedSizes(),
+    AllowedSizes(multiple_of=2),
+    AllowedSizes(multiple_of=3),
+    AllowedSizes(listed=(1, 2, 4, 8)),
+    AllowedSizes(listed=(3, 4)),
+]
+
+
+@given(
+    st.tuples(st.integers(0, 8), st.integers(0, 8)),
+    st.tuples(*(st.sampled_from(SIZES) for _ in range(3))),
+    st.tuples(*(st.integers(1, 9) for _ in range(3))),
+    st.sets(st.sampled_from(NODES), min_size=2),
+    st.integers(1, 8),
+)
+def test_no_other_nodes_for_a_claim_cost_less(
+    split: tuple[int, int],
+    sizes: tuple[AllowedSizes, ...],
+    speeds: tuple[int, ...],
+    free: set[str],
+    count: int,
+) -> None:
+    first, second = sorted(split)
+    shares = [NODES[:first], NODES[first:second], NODES[second:]]
+    trainers = [stepped(i, own, allowed) for i, (own, allowed) in enumerate(zip(shares, sizes, strict=True))]
+    curves: dict[int, Points] = {i: ((2, 2.0 * speed), (8, 5.0 * speed)) for i, speed in enumerate(speeds)}
+
+    def speed_without(gone: Collection[str]) -> float:
+        return sum(curve.rate(curves[t.id], t.spec.fitting(len(t.nodes.difference(gone)))) for t in trainers)
+
+    found = choose([claim(count, *free)], frozenset(NODES), trainers, curves)
+    if count > len(free):
+        assert not found
+        return
+    assert len(found) == count and found <= free
+    best = max(speed_without(gone) for gone in combinations(sorted(free), count))
+    assert speed_without(found) == pytest.approx(best)
