@@ -34,7 +34,7 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
     site.submit(name, script, str(folder), STEP_S, **spec)
     site.change(give=["a"])
     _trains(site, name, "a")
-    with _no_step_twice(site, folder):
+    with no_step_twice(site, folder):
         site.change(give=["b", "c"])
         _trains(site, name, "a", "b", "c")
     before = set(_steps(folder))
@@ -43,11 +43,11 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
     _trains(site, name, "a", "b", "c")
     site.change(take=["c"])
     _trains(site, name, "a", "b")
-    with _no_step_twice(site, folder):
+    with no_step_twice(site, folder):
         _rival(site)
         site.until(lambda: len(site.trainer(name)["members"]) == 1, LONG_S, "the rival has a node")
         _trains(site, name, *site.trainer(name)["members"])
-    with _no_step_twice(site, folder):
+    with no_step_twice(site, folder):
         site.client.call("DELETE", f"trainers/{name}")
         cancelled = site.until_ended(name)
         site.until(lambda: not site.trainer(name)["workers"], LONG_S, "its workers have left")
@@ -60,16 +60,23 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _no_step_twice(site: Site, folder: Path) -> Iterator[None]:
-    """What happens inside is told in time: the next run goes on after the last step of the present one."""
+def no_step_twice(site: Site, folder: Path, *, is_noted: bool = True) -> Iterator[None]:
+    """What happens inside is told in time: the next run goes on after the last step of the present one, and the log
+    says so where `is_noted`.
+
+    Raises:
+        AssertionError: it does not.
+    """
     old = list(_steps(folder))
     yield
     site.until(lambda: list(_steps(folder))[len(old) :], LONG_S, "the next run")
     runs = _steps(folder)
     new = list(runs)[len(old)]
-    assert min(runs[new]) == max(runs[old[-1]]) + 1, (runs, site.story())
-    printed = "".join(path.read_text() for path in site.trainers.glob("*/*.log"))
-    assert f" bftrainer: resumed from step {min(runs[new])}\n" in printed, site.story()
+    first, last = min(runs[new]), max(runs[old[-1]])
+    assert first == last + 1, f"after step {last} the next run began with {first}\n{site.story()}"
+    if is_noted:
+        printed = "".join(path.read_text() for path in site.trainers.glob("*/*.log"))
+        assert f" bftrainer: resumed from step {first}\n" in printed, site.story()
 
 
 def undisturbed(script: str, folder: Path) -> None:

@@ -43,3 +43,19 @@ def test_the_tree_of_the_architecture_is_the_tree() -> None:
     shown = {name.rpartition("/")[0] for name in named}
     plugins = {name for name in there if PLUGIN.match(name) and name.rpartition("/")[0] not in shown}
     assert named == there - plugins, "a scheduler or launcher of its own need not be shown, all else is"
+
+
+def test_the_lines_that_a_kind_of_script_needs_stand_in_its_script() -> None:
+    rows = re.findall(
+        r"^\| [^|]+ \| `(\w+\.py)` \| (.+) \|$", (ROOT / "docs" / "your-script.md").read_text(), re.MULTILINE
+    )
+    kinds = ROOT / "tests" / "support" / "scripts" / "kinds"
+    assert {name for name, _ in rows} == {path.name for path in kinds.glob("*.py")} - {"material.py"}
+    prose = {"parts=", "scheduler.step()"}
+    missing = [
+        f"{name}: {line}"
+        for name, lines in rows
+        for line in re.findall(r"`([^`]+)`", lines)
+        if line not in prose and line not in (kinds / name).read_text()
+    ]
+    assert not missing, missing
