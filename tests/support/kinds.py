@@ -105,6 +105,7 @@ def compare(kind: Kind, folder: Path, ended: Mapping[str, Any], *, on: Collectio
     if ended["status"] != "completed":
         raise DiffersError(f"{ended['status']}: {ended['reason']}")
     expected = undisturbed(kind)
+    _used_once(kind, folder, expected["result.pt/steps"], set(on))
     found = results(kind, folder)
     if found.keys() != expected.keys():
         raise DiffersError(f"{sorted(found.keys() ^ expected.keys())} are there in one run only")
@@ -112,7 +113,6 @@ def compare(kind: Kind, folder: Path, ended: Mapping[str, Any], *, on: Collectio
     worst = max(apart, key=lambda name: apart[name])
     if apart[worst] > kind.tolerance:
         raise DiffersError(f"{worst} is {found[worst]}, undisturbed {expected[worst]}")
-    _used_once(kind, folder, expected["result.pt/steps"], set(on))
     if ended["samples"] != (samples := expected["result.pt/steps"] * BATCH - _short(kind, expected)):
         raise DiffersError(f"{ended['samples']} samples are reported, there were {samples}")
     return apart[worst]
