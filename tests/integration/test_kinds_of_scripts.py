@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.churn import NODES
 from tests.support.disturb import cancel
-from tests.support.kinds import Kind, churned, compare
+from tests.support.kinds import BATCH, Kind, begun, churned, compare, finished, undisturbed
 from tests.support.long_evaluation import disturbed_while_evaluating
 from tests.support.site import Site, running_at_will
 from tests.support.waiting import LONG_S
@@ -101,6 +102,31 @@ def test_a_long_evaluation_that_nobody_is_told_of_is_lost(site: Site, tmp_path: 
         ended = disturbed_while_evaluating(site, kind, tmp_path, 1, "unchanged")
         compare(kind, tmp_path, ended, on={3})
     print(f"long_evaluation unchanged: {told.value}")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("words", [(), ("at_once",)])
+def test_the_best_weights_survive_the_node_that_saves_them_if_they_are_a_part(
+    site: Site, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (kind,) = (kind for kind in KINDS if kind.script == "early_stopping")
+    churn = begun(site, kind, tmp_path, 1, *words)
+    best = undisturbed(kind)["result.pt/best/epoch"] * -(-kind.length // BATCH)
+    churn.reach((best - 2) / churn.steps)
+    (tmp_path / "hold").touch()
+    churn.upto(best + 5)
+    if words:
+        site.until(lambda: list(tmp_path.glob("best.pt.*")), LONG_S, "rank 0 saves")
+    churn.kill(churn.members()[0])
+    (tmp_path / "hold").unlink()
+    churn.trains(*NODES)
+    ended = finished(churn)
+    partial = list(tmp_path.glob("best.pt.*"))
+    assert len(partial) == len(words), "killed while it saved"
+    for path in partial:
+        path.unlink()
+    with pytest.raises(AssertionError, match=r"^best\.pt/") if words else contextlib.nullcontext():
+        compare(kind, tmp_path, ended, on={3})
 
 
 @pytest.mark.nightly

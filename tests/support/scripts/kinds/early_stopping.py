@@ -1,12 +1,14 @@
 """Ends when a validation has not become better for some epochs, and keeps the best weights."""
 
 import copy
+import sys
 
 from material import BATCH, EPOCHS, Notes, Points, mse, network, save, unchanged
 from torch.optim import SGD
 
 from bftrainer import elastic
 
+at_once = "at_once" in sys.argv  # saves within the hook
 PATIENCE, BETTER = 8, 0.99
 
 
@@ -43,6 +45,8 @@ def look():
     if loss < BETTER * best.loss:
         best.loss, best.epoch, best.waited = loss, run.position.epoch, 0
         best.weights = copy.deepcopy(model.state_dict())
+        if at_once and run.rank == 0:
+            save(best.weights, "best.pt")
     if best.waited == PATIENCE:
         run.stop()
 
@@ -54,5 +58,6 @@ for x, y, i in run:
     run.backward(loss)
     notes.taken(run, run.step(loss=loss.item()))
 if run.rank == 0:
-    save(best.weights, "best.pt")
+    if not at_once:
+        save(best.weights, "best.pt")
     save({"best": best.state_dict(), "steps": run.position.step, "epochs": run.position.epoch}, "result.pt")

@@ -83,7 +83,9 @@ def pace(step: int) -> None:
 
 
 def save(state: Any, name: str) -> None:
-    """To a file, whole or not at all."""
+    """To a file, whole or not at all; a test may hold it in between."""
     partial = folder / f"{name}.{os.getpid()}"
     torch.save(state, partial)
+    while (folder / "hold").exists():
+        time.sleep(0.05)
     partial.rename(folder / name)
