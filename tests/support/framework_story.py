@@ -61,8 +61,8 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def no_step_twice(site: Site, folder: Path, *, is_noted: bool = True) -> Iterator[None]:
-    """What happens inside is told in time: the next run goes on after the last step of the present one, and the log
-    says so where `is_noted`.
+    """What happens inside is told in time: the next run goes on after the last step of the present one,
+    and where `is_noted` the log says so.
 
     Raises:
         AssertionError: it does not.
