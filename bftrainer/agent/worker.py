@@ -102,6 +102,9 @@ class Worker:
         self._inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
         self._tasks = [asyncio.create_task(self._listen(reader))]
+        if self._is_leaving():  # it was told so before there was a way to tell its script
+            self._end(0)
+            return
         environ, gated = self._environment({}), self.order["gated"]
         if self.order["warm"]:
             await self._warm.prepare(self._program)
@@ -122,6 +125,9 @@ class Worker:
             self._hear({"type": "ready"})
         else:
             self._start_cold(environ)
+
+    def _is_leaving(self) -> bool:
+        return self.phase == Phase.LEAVING
 
     def go(self, order: dict[str, Any]) -> None:
         """Run the script of a gated worker, with the environment that `order` adds.

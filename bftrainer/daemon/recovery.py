@@ -64,13 +64,31 @@ def _of(t: Trainer, views: Mapping[str, WorkerState], nodes: frozenset[str], now
                     time=now, trainer=t.id, node=node, generation=started, reason="gone after a restart"
                 )
             )
-        elif node not in t.members and view.phase == "ready":
+        elif node not in t.members and view.phase in ("ready", "member"):  # it may have joined since
             events.append(WorkersReady(time=now, trainer=t.id, generation=started, nodes=frozenset({node})))
         elif node in t.members and view.joined != t.published and view.phase != "finished":
             apart = True
     if apart:
         events.append(Resync(time=now, trainer=t.id, generation=t.published))
     return events
+
+
+def with_heard(state: State, views: Callable[[int], Mapping[str, WorkerState]]) -> State:
+    """The state in which no generation comes twice. Pure.
+
+    Workers may have heard of later ones than the store has, if the disk was full when the daemon died. They
+    and their agents ignore orders of a generation that they know already.
+    """
+
+    def heard(t: Trainer) -> int:
+        there = (views(t.id).get(node) for node in t.nodes)
+        return max((max(view.generation, view.joined) for view in there if view is not None), default=0)
+
+    active = {
+        id_: replace(t, generation=latest) if (latest := heard(t)) > t.generation else t
+        for id_, t in state.active.items()
+    }
+    return replace(state, active=active)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +164,7 @@ class Recovery:
         present = self._still_present()
         self.active = False
         self.nodes.state.begin(present)
-        self.runner.state = state
+        self.runner.state = with_heard(state, self.launcher.views)
         if pool - present:
             self.mailbox.emit(
                 NodesChanged(time=self.clock.now(), left=pool - present, reason="gone after a restart")

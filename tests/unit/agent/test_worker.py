@@ -60,6 +60,27 @@ def test_the_log_says_when_a_worker_started(tmp_path: Path) -> None:
     assert re.fullmatch(stamped, log.read_text())
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_worker_that_is_told_to_stop_just_as_it_starts_never_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gated: bool
+) -> None:
+    order = {**ORDER, "log": str(tmp_path / "t" / "n.log"), "gated": gated, "warm": False, "worker": {}}
+    ends: list[int] = []
+    monkeypatch.setattr(worker_module, "spawn", lambda *_, **__: pytest.fail("its script was started"))
+
+    async def story() -> None:
+        worker = Worker(
+            order, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda _, code, why: ends.append(code)
+        )
+        starting = asyncio.create_task(worker.start())
+        await asyncio.sleep(0)  # as far as its connection
+        worker.stop(60.0)
+        await starting
+        assert ends == [0]
+
+    asyncio.run(story())
+
+
 def test_what_is_no_message_of_a_worker_is_dropped_and_the_rest_heard(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import TooManyError
 from bftrainer.daemon.daemon import Daemon
-from bftrainer.daemon.recovery import missed
+from bftrainer.daemon.recovery import missed, with_heard
 from bftrainer.engine.state import State
 from bftrainer.launch.job import WorkerView
 from bftrainer.model.events import Drain, Event, Resync, WorkerLost, WorkersReady
@@ -27,6 +27,7 @@ from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
 from bftrainer.testing.store import SPEC
 from bftrainer.wire.phases import Phase
+from tests.support.engine_world import step_of
 from tests.support.nodes_world import run, settings_in
 from tests.support.waiting import until_true
 
@@ -245,6 +246,13 @@ LOST = "gone after a restart"
             {"n0": MEMBER, "n1": WorkerView(5, Phase.READY)},
             [WorkersReady(time=9.0, trainer=1, generation=5, nodes=frozenset({"n1"}))],
         ),
+        (
+            {"n0": WorkerView(2, Phase.MEMBER, 6), "n1": WorkerView(5, Phase.MEMBER, 6)},
+            [
+                WorkersReady(time=9.0, trainer=1, generation=5, nodes=frozenset({"n1"})),
+                Resync(time=9.0, trainer=1, generation=4),
+            ],
+        ),
         ({"n0": MEMBER}, [WorkerLost(time=9.0, trainer=1, node="n1", generation=5, reason=LOST)]),
         (
             {"n0": WorkerView(1, Phase.MEMBER, 4), "n1": STARTING},
@@ -260,10 +268,32 @@ LOST = "gone after a restart"
         ),
         ({"n0": WorkerView(2, Phase.FINISHED, 3), "n1": STARTING}, []),
     ],
-    ids=["all", "ready", "no worker", "older member", "older newcomer", "joined an older one", "finished"],
+    ids=[
+        "all",
+        "ready",
+        "both joined since",
+        "no worker",
+        "older member",
+        "older newcomer",
+        "joined an older one",
+        "finished",
+    ],
 )
 def test_what_is_not_as_it_was_stored_is_told_to_the_engine(
     views: dict[str, WorkerView], events: list[Event]
 ) -> None:
     state = State(settings=EngineSettings(), active={1: MEMBERS})
     assert missed(state, lambda _: views, frozenset({"n0", "n1", "n2"}), 9.0) == events
+
+
+def test_after_a_crash_with_a_full_disk_no_generation_comes_twice() -> None:
+    """The store lacks a start and a membership: workers and agents would take new ones for those."""
+    state = State(settings=EngineSettings(), pool=frozenset({"n0", "n1"}), active={1: MEMBERS})
+    views = {"n0": WorkerView(2, Phase.MEMBER, 8), "n1": WorkerView(7, Phase.STARTING)}
+    state = with_heard(state, lambda _: views)
+    given = []
+    for event in missed(state, lambda _: views, state.pool, 9.0):
+        after = step_of(state, event)
+        state, given = after.state, [*given, *after.actions]
+    assert [(type(a).__name__, a.generation) for a in given] == [("StartWorker", 9), ("Regroup", 10)]
+    assert with_heard(state, lambda _: {}) == state
