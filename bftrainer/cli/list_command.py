@@ -32,6 +32,9 @@ COLUMNS = (
     "metrics",
 )
 
+METRICS = 4
+"""So many metrics of a trainer are listed, those of the shortest names; show has all."""
+
 EXPLAINED = 10
 """Of so many trainers the list says why they wait, or what is odd."""
 
@@ -123,8 +126,15 @@ def row(t: dict[str, Any]) -> tuple[object, ...]:
         f"{t['samples'] / t['work']:.0%}" if t["work"] else None,
         left(t.get("ends_in_s")) or None,
         f"{t['rate']:,.0f}" if t["rate"] else None,
-        shown(t["metrics"]),
+        _few(t["metrics"]),
     )
+
+
+def _few(metrics: Mapping[str, float]) -> str:
+    """The metrics of the shortest names, loss first: others are often parts of these."""
+    names = sorted(metrics, key=lambda name: (name != "loss", len(name), name))
+    rest = f" and {len(names) - METRICS} more" if len(names) > METRICS else ""
+    return shown({name: metrics[name] for name in names[:METRICS]}) + rest
 
 
 def left(ends: dict[str, float | None] | None) -> str:

@@ -53,6 +53,7 @@ def command(
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
     from bftrainer.settings.sources import load
+    from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
     from bftrainer.spec.parse import parse, read, require_workdir
 
@@ -64,7 +65,7 @@ def command(
     body = {"spec": text, "name": str(spec), "base": str(spec.parent.resolve())}
     if resume is not None:
         body["resume"] = str(_with_checkpoints(client, resume))
-    answer = client.call("POST", "trainers", body=body)
+    answer = {**client.call("POST", "trainers", body=body), "hint": hint(wanted)}
     if as_json:
         print_json(answer)
         return
@@ -73,6 +74,8 @@ def command(
         say(_about(answer["earlier"], wanted.name, spec))
     if answer.get("note"):
         say(f"it waits: {answer['note']}")
+    if answer["hint"]:
+        say(f"note: {answer['hint']}")
 
 
 def _with_checkpoints(client: Client, trainer: str) -> int:

@@ -100,6 +100,7 @@ class LaunchedTrainer:
     samples: int = 0
     furthest: int = 0  # the most samples that were told
     furthest_at: float | None = None  # and when they were first told
+    anew: bool = False  # the last pause has thrown it back to step 0
     window_from: tuple[float, int] | None = None  # when the speed's measurement began, and the samples then
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
     init_s: float | None = None  # of the newcomers that will join next

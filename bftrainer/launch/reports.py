@@ -148,6 +148,7 @@ class Reports:
         )
         launched.confirmed = max(launched.confirmed, generation)
         launched.committed = min(launched.committed, step)
+        launched.anew = step == 0 and launched.furthest > 0
         launched.window_from = None
         if kind == PauseKind.JOIN:
             up = Cost(stall_s=pause_s, init_s=launched.init_s or 0.0)
@@ -169,11 +170,15 @@ class Reports:
         self._measure(launched, progress.size)
 
     def standstill(self, launched: LaunchedTrainer) -> str:
-        """Since when a trainer that runs has not come further than it once was, if that is long."""
+        """Since when a trainer that runs has not come further than it once was, if that is long; and why, if
+        it has found nothing saved."""
         if launched.furthest_at is None or not launched.members or launched.finished:
             return ""
         for_s = self._clock() - launched.furthest_at
-        return f"no progress for {for_s:.0f} s" if for_s >= STANDSTILL_S else ""
+        if for_s < STANDSTILL_S:
+            return ""
+        anew = "; its last start found nothing saved, and began at step 0" if launched.anew else ""
+        return f"no progress for {for_s:.0f} s{anew}"
 
     def _measure(self, launched: LaunchedTrainer, size: int) -> None:
         """The speed is measured over windows of `MEASURE_S`, longer where it is known."""

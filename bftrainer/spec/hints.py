@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import PurePath
 
 from bftrainer.model.trainer import TrainerSpec
@@ -9,23 +11,38 @@ from bftrainer.model.trainer import TrainerSpec
 STARTERS = {"accelerate", "deepspeed", "horovodrun", "mpiexec", "mpirun", "srun", "torchrun"}
 """Programs that start processes of their own."""
 MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+SHELLS = {"bash", "dash", "ksh", "sh", "zsh"}
 
 
 def hint(spec: TrainerSpec) -> str:
     """What a user should think of, once the trainer is submitted; empty if nothing."""
-    starter = _starter(spec.command)
-    if starter is None:
-        return ""
-    return (
-        f"its command starts processes of its own ({starter}), in which bftrainer.elastic does not work. "
-        "Better let the command be the script itself, with `launcher: torchrun`: bftrainer starts it on each "
-        "node, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
-    )
+    if found := starter(spec.command):
+        return (
+            f"its command starts processes of its own ({found}), in which bftrainer.elastic does not work. "
+            "Better let the command be the script itself, with `launcher: torchrun`: bftrainer starts it on "
+            "each node, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
+        )
+    if _keeps_shell(spec.command):
+        return (
+            "its command is a shell, which passes no signal on to the script, and whose exit code is that of "
+            "the last program it runs, whatever the script's was. Let the command be the script itself, or "
+            "the shell's last words `exec python train.py`"
+        )
+    return ""
 
 
-def _starter(command: tuple[str, ...]) -> str | None:
+def starter(command: Sequence[str]) -> str:
+    """The program of a command that starts processes of its own; empty if it is none."""
     program = PurePath(command[0]).name if command else ""
     if program in STARTERS:
         return program
     module = command[2] if len(command) > 2 and command[1] == "-m" else ""
-    return module if module in MODULES else None
+    return module if module in MODULES else ""
+
+
+def _keeps_shell(command: Sequence[str]) -> bool:
+    """Whether a command is a line for a shell that stays between the agent and the script."""
+    if not command or PurePath(command[0]).name not in SHELLS:
+        return False
+    lines = [word for option, word in pairwise(command) if option in ("-c", "-lc")]
+    return bool(lines) and "exec " not in lines[0]

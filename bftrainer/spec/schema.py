@@ -14,6 +14,7 @@ from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 from bftrainer.performance.observe import FASTEST, SLOWEST
+from bftrainer.spec.hints import starter
 
 MAX_NODES = 1_000_000
 MAX_WORDS = 1000
@@ -221,6 +222,18 @@ class Spec(_Strict):
         if self.scalability == "given" and self.curve is None:
             raise ValueError(
                 "scalability: given, but there is no curve to go by; give one, or leave scalability out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_train_together(self) -> Spec:
+        found = starter(self.command)
+        if found and self.nodes.most > 1:
+            raise ValueError(
+                f"command: {self.command[0]!r}: {found} starts processes of its own, on each node apart: "
+                "every node would train all by itself, into the same files. Let the command be the script, "
+                "[python, train.py], with launcher: torchrun: bftrainer starts it on each node, with RANK, "
+                "WORLD_SIZE, MASTER_ADDR and MASTER_PORT set; or keep it to one node with nodes: {max: 1}"
             )
         return self
 

@@ -41,7 +41,7 @@ def _offer(
         client = connect(ctx.params.get("config"), ctx.params.get("state_dir"), PATIENCE_S)
         found = [
             CompletionItem(name, help=printable(about)[:80])
-            for name, about in named(client.call("GET", path))
+            for name, about in dict(named(client.call("GET", path))).items()
             if name.startswith(incomplete) and shlex.quote(name) == name and not name.startswith("-")
         ]
     except (BftrainerError, TypeError, KeyError, AttributeError, ValueError):

@@ -13,6 +13,8 @@ SHORT = 14
 """A cell that is no longer is never folded: numbers, a status, a time span."""
 FOLDED = 12
 """Longer texts are folded to no less than this, and a table is as wide as that needs."""
+WORD = 24
+"""Words of a text that are no longer stay whole, such as `loss=0.1234`."""
 
 
 def print_json(value: object) -> None:
@@ -51,17 +53,22 @@ def print_table(
     table = Table(box=None, pad_edge=False, show_header=any(columns))
     cells = [[printable(cell) for cell in row] for row in rows]
     needed = 2 * (len(columns) - 1)  # between columns
-    for i, column in enumerate(columns):
+    for i, title in enumerate(columns):
         longest = max((len(line) for row in cells for line in row[i].split("\n")), default=0)
-        least = max(len(column), longest if longest <= SHORT else FOLDED)
+        words = (len(word) for row in cells for word in row[i].split())
+        folded = max((length for length in words if length <= WORD), default=0)
+        least = max(len(title), longest if longest <= SHORT else max(FOLDED, folded))
         table.add_column(
-            column,
+            title,
             overflow="fold",
             no_wrap=longest <= SHORT,
             min_width=least,
-            justify="right" if column in numbers else "left",
+            justify="right" if title in numbers else "left",
         )
         needed += least
     for row in cells:
         table.add_row(*map(Text, row))
+    if needed >= Console().width:
+        for column in table.columns:  # rich would make some narrower than that
+            column.width = column.min_width
     Console(width=max(Console().width, needed)).print(table)

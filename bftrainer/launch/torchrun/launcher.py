@@ -90,12 +90,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         if said or launched is None or launched.attached or launched.runs < MANY_RUNS:
             return said
         longest_s = max(launched.longest_s, self._clock() - launched.began_at)
-        if longest_s >= max(SHORT_S, launched.spec.checkpoint_interval_s):
-            return ""
-        return (
-            f"started {launched.runs} times, for {longest_s:.0f} s at the longest, and tells of no progress; "
-            "if its script saves less often, say so (checkpoint.interval_s), or save when SIGTERM comes"
-        )
+        return _in_vain(launched.runs, longest_s, launched.spec.checkpoint_interval_s)
 
     def _forgotten(self, trainer: int) -> None:
         self._stores.end(trainer)
@@ -309,3 +304,20 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         changing = lost or launched.pending is not None or bool(launched.halting)
         if changing and not launched.succeeded:  # otherwise it only was to join: the run goes on
             self._advance(launched)
+
+
+def _in_vain(count: int, longest_s: float, saves_every_s: float) -> str:
+    """What is told of so many runs that tell of no progress; empty if one was long enough for a checkpoint.
+    `saves_every_s` is the spec's `checkpoint.interval_s`; 0: it says nothing."""
+    if longest_s >= (saves_every_s or SHORT_S):
+        return ""
+    runs = f"started {count} times, for {longest_s:.0f} s at the longest"
+    if saves_every_s:
+        return (
+            f"{runs}: each time for less than checkpoint.interval_s ({saves_every_s:g} s), so that "
+            "nothing was saved; let its script save more often, or when SIGTERM comes"
+        )
+    return (
+        f"{runs}, and tells of no progress; if its script saves less often, say so "
+        "(checkpoint.interval_s), or save when SIGTERM comes"
+    )

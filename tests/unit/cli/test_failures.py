@@ -100,6 +100,8 @@ def test_completion_offers_what_a_shell_takes_as_it_is(monkeypatch: pytest.Monke
     ]
     everything = offered(monkeypatch, [{"name": name, "status": ""} for name in names])
     assert [item.value for item in everything] == ["good-1", "good-2"]
+    again = offered(monkeypatch, [{"name": "a", "status": status} for status in ("failed", "running")])
+    assert [(item.value, item.help) for item in again] == [("a", "running")], "the last of its name"
 
 
 def offered(monkeypatch: pytest.MonkeyPatch, answer: object, typed: str = "") -> list[CompletionItem]:

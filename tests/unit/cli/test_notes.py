@@ -71,6 +71,16 @@ def test_no_number_is_folded_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatc
     assert all(whole in text for whole in ("digits-1", "123456789", "67 min to 25 h", "running"))
 
 
+def test_of_many_metrics_a_few_are_listed_each_in_one_piece(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metrics = {"eval_loss": 0.51234, "loss": 0.1234, "lr-AdamW": 0.0001, "eval_runtime": 1.5, "a": 1, "b": 2}
+    text = listed(monkeypatch, tmp_path, metrics=metrics)
+    for whole in ("loss=0.1234", "lr-AdamW=0.0001", "a=1", "more"):
+        assert whole in text, text
+    assert "eval_loss" not in text
+
+
 def test_columns_of_which_no_trainer_has_anything_are_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,11 +34,11 @@ def earlier(folder: Path, *, goes_on: bool) -> dict[str, Any]:
     return {**about, "checkpoint_dir": str(folder), "goes_on": goes_on}
 
 
-def run(client: Client, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+def run(client: Client, monkeypatch: pytest.MonkeyPatch, *words: str, spec: str = SPEC) -> Result:
     monkeypatch.setattr(submit_command, "connect", lambda *_: client)
     with TemporaryDirectory() as folder, monkeypatch.context() as here:
         here.chdir(folder)
-        Path("a.yaml").write_text(SPEC)
+        Path("a.yaml").write_text(spec)
         return CliRunner().invoke(submit_command.command, ["a.yaml", *words])
 
 
@@ -80,3 +81,13 @@ def test_the_daemon_is_asked_about_a_trainer_that_has_not_ended(
     client.ended_at = None
     run(client, monkeypatch, "--resume", "a")
     assert client.posted["resume"] == "3"
+
+
+def test_a_command_that_is_seldom_meant_so_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = 'name: a\ncommand: [bash, -c, "python a.py; echo over"]\nnodes: {max: 4}\n'
+    assert "note: its command is a shell" in run(Client(None, tmp_path), monkeypatch, spec=spec).output
+    in_json = run(Client(None, tmp_path), monkeypatch, "--json", spec=spec).output
+    assert json.loads(in_json)["hint"].startswith("its command is a shell")
+    assert "note:" not in run(Client(None, tmp_path), monkeypatch).output

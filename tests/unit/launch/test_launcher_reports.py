@@ -74,6 +74,19 @@ def test_a_trainer_that_comes_no_further_than_it_was_makes_no_progress() -> None
     assert note(120.0, 21) == ""
 
 
+def test_one_that_began_again_at_step_0_has_saved_nothing() -> None:
+    stage = training("n")
+    stage.said("n", "progress", size=1, rate=None, **at(5))
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("n",)))
+    stage.joined("n", 3, survivor=False, step=0, size=1)
+    stage.now += 60.0
+    said = "; its last start found nothing saved, and began at step 0"
+    assert stage.launcher.note(1).endswith(said)
+    stage.launcher.perform(Regroup(trainer=1, generation=4, members=("n",)))
+    stage.joined("n", 4, survivor=True, step=4, size=1)
+    assert stage.launcher.note(1).startswith("no progress for") and said not in stage.launcher.note(1)
+
+
 def test_a_speed_is_not_measured_across_a_pause() -> None:
     stage = training("n")
 

@@ -205,6 +205,19 @@ def test_the_user_is_told_of_a_script_that_is_started_again_and_again_and_tells_
     assert world.launcher.note(1) == "", "there was time for a checkpoint"
 
 
+def test_one_that_says_how_often_it_saves_is_told_that_it_was_stopped_before() -> None:
+    limits = Limits(later=lambda *_: None)
+    world = World(replace(SPEC, checkpoint_interval_s=20.0), limits=limits)
+    world.begin("n", attached=False)
+    for run in range(2, 7):
+        world.now += 18.0
+        world.regroup(run + 1, "n")
+        world.exited("n", run)
+    assert "each time for less than checkpoint.interval_s (20 s)" in world.launcher.note(1)
+    world.now += 20.0
+    assert world.launcher.note(1) == "", "there was time for a checkpoint"
+
+
 def test_two_changes_at_once_are_one_restart() -> None:
     world = World()
     world.begin("n", "m")

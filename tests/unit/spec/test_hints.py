@@ -18,8 +18,17 @@ from bftrainer.spec.hints import hint
         (("python", "-m", "train"), ""),
         (("python",), ""),
         (("bash", "-c", "exec python train.py"), ""),
+        (("bash", "train.sh"), ""),
     ],
 )
 def test_a_command_that_starts_processes_of_its_own_is_told_of(command: tuple[str, ...], named: str) -> None:
     found = hint(TrainerSpec(name="t", command=command, n_min=1, n_max=1))
     assert (f"({named})" in found and "launcher: torchrun" in found) if named else found == ""
+
+
+@pytest.mark.parametrize(
+    "command", [("bash", "-c", "python train.py; echo finished"), ("/bin/sh", "-e", "-c", "python train.py")]
+)
+def test_a_shell_that_stays_between_agent_and_script_is_told_of(command: tuple[str, ...]) -> None:
+    found = hint(TrainerSpec(name="t", command=command, n_min=1, n_max=1))
+    assert "`exec python train.py`" in found and "exit code" in found

@@ -584,6 +584,24 @@ def test_which_ranks_are_told_to_stop_is_for_torchrun_to_say() -> None:
     assert "'all' or 'rank_0'" in said
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("[torchrun, --standalone, --nproc-per-node, '1', train.py]", "torchrun"),
+        ("[/opt/bin/accelerate, launch, train.py]", "accelerate"),
+        ("[python, -m, torch.distributed.run, train.py]", "torch.distributed.run"),
+    ],
+)
+@pytest.mark.parametrize("launcher", ["native", "torchrun"])
+def test_a_command_whose_nodes_would_each_train_by_themselves_is_refused(
+    command: str, named: str, launcher: str
+) -> None:
+    spec = f"name: t\ncommand: {command}\nlauncher: {launcher}\nnodes: "
+    (said,) = refused(spec + "{max: 2}\n")
+    assert f"{named} starts processes of its own" in said and "nodes: {max: 1}" in said
+    assert read(spec + "{max: 1}\n").n_max == 1
+
+
 def test_how_much_a_restart_repeats_is_for_torchrun_to_say() -> None:
     assert read(GOOD + "launcher: torchrun\ncheckpoint: {interval_s: 40}\n").checkpoint_interval_s == 40.0
     assert read(GOOD).checkpoint_interval_s == 0.0
