@@ -56,6 +56,29 @@ def test_details_say_which_sizes_are_allowed(
     assert done.exit_code == 0 and said in done.output
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({"likely": 4000.0, "waits": 720.0, "unknown": ""}, "67 min if it gets nodes in 12 min"),
+        ({"likely": 4000.0, "waits": 0.0, "unknown": ""}, "67 min if its workers are ready soon"),
+        ({"waits": None, "unknown": "nobody can say"}, "not known: nobody can say"),
+        ({"likely": 4000.0, "waits": None, "unknown": ""}, "67 min at its present speed"),
+        ({"likely": 4000.0}, "67 min at its present speed"),
+        (None, "not known: the spec names no amount of work (work: until_exit)"),
+    ],
+    ids=["waits", "starts", "unknown", "runs", "of an earlier daemon", "until exit"],
+)
+def test_details_say_when_it_will_end_or_why_that_is_not_known(
+    ends: dict[str, object] | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(tmp_path)
+    told = None if ends is None else {"early": None, "likely": None, "late": None, **ends}
+    client.trainer |= {"ends_in_s": told, "work": None if ends is None else 5, "ended_at": None}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and said in done.output
+
+
 def listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **more: object) -> str:
     client = Client(tmp_path)
     client.trainer |= {"note": "", "status": "running", "name": "digits-1", "samples": 123_456_789, **more}
