@@ -26,12 +26,15 @@ NO_END = "when it gets nodes is not known, as no end is known of trainers that h
 
 @dataclass(frozen=True, kw_only=True)
 class Outlooks:
-    """Of one moment, `time`. `left` are the samples that a trainer has left, None without an amount of work;
-    `rate` is its speed now in samples/s, None if it does not train."""
+    """Of one moment, `time`; nothing is worked out before it is asked for.
+
+    `left` are the samples that a trainer has left, None without an amount of work; `rate` is its speed now in
+    samples/s, None if it does not train.
+    """
 
     time: float
     state: State
-    shortage: Shortage
+    shortage: Callable[[], Shortage]
     left: Callable[[Trainer], int | None]
     rate: Callable[[Trainer], float | None]
     _turns: dict[str, Mapping[int, float]] = field(default_factory=dict)  # by user
@@ -65,7 +68,7 @@ class Outlooks:
         """The outlook of a trainer that has no members yet."""
         waits_s: float | None = 0.0
         if not trainer.nodes:
-            if why := self.shortage.blocked(trainer):
+            if why := self.shortage().blocked(trainer):
                 return _view(past, None, f"when it gets nodes is not known: {why}")
             waits_s = self._turns_of(trainer.spec.user).get(trainer.id)
         if waits_s is None:

@@ -77,7 +77,9 @@ class Moment:
             latest = self.latest(trainer.id) if trainer.members else None
             return latest.rate if latest else None
 
-        return Outlooks(time=self.time, state=self.state, shortage=self.shortage, left=left, rate=rate)
+        return Outlooks(
+            time=self.time, state=self.state, shortage=lambda: self.shortage, left=left, rate=rate
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

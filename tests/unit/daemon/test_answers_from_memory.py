@@ -21,6 +21,7 @@ from bftrainer.daemon.daemon import Daemon
 from bftrainer.daemon.outlooks import NO_END
 from bftrainer.daemon.views import LISTED_METRICS
 from bftrainer.engine.restore import restore
+from bftrainer.engine.waiting import Shortage
 from bftrainer.model.actions import Ended
 from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec, TrainerStatus
@@ -94,6 +95,15 @@ def test_what_needs_no_disk_is_answered_while_the_store_stands_still(daemon: Dae
         assert asyncio.run(daemon.service.cancel(ANN, name))["id"] == id_
     ordered = asyncio.run(daemon.mailbox.batch())
     assert [e.trainer for e in ordered if isinstance(e, TrainerCancelled)] == [4, 6]
+
+
+def test_the_status_asks_only_those_that_run_how_long_they_take(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Shortage, "of", lambda _: pytest.fail("why others wait takes long, on the event loop")
+    )
+    assert len(daemon.service.status(ADMIN)["running"]) == 1
 
 
 def test_what_needs_the_store_says_that_it_does_not_answer(daemon: Daemon) -> None:
