@@ -19,8 +19,8 @@ from tests.support.site import Site
 from tests.support.waiting import LONG_S
 
 NODES = ("a", "b", "c")
-EVENTS = ("worker", "rank 0", "node", "all nodes", "notice")
-KILLED = 1 + 1 + 1 + len(NODES)
+EVENTS = ("worker", "rank 0", "all workers", "node", "notice")
+KILLED = 1 + 1 + len(NODES) + 1
 """So many workers end by SIGKILL in one churn."""
 
 
@@ -32,7 +32,7 @@ class Churn:
         self, site: Site, name: str, folder: Path, *, steps: int, seed: int, is_restarted: bool
     ) -> None:
         self.site, self.name, self.folder, self.steps = site, name, folder, steps
-        self.rng, self.here = random.Random(seed), set(NODES)
+        self.rng = random.Random(seed)
         self._is_restarted = is_restarted
         self.upto(0)
 
@@ -50,25 +50,23 @@ class Churn:
         self.site.until(lambda: self._step() >= moment, LONG_S, f"step {moment}")
 
     def happens(self, event: str) -> None:
-        """An event, and what it leads to: another membership that trains, and then one on all nodes."""
+        """An event, and what it leads to: in the end, the trainer runs on all nodes again."""
         members = self.members()
         if event == "notice":
             self._notice()
-        elif event == "all nodes":
-            self._lose(*NODES)
-            self.site.until(lambda: not self._view()["workers"], LONG_S, "all nodes are lost")
-            self._come(self.rng.choice(NODES))
         elif event == "node":
-            self._lose(self.rng.choice(members))
+            self._lose_and_regain(self.rng.choice(members))
         else:
-            self.kill(members[0] if event == "rank 0" else self.rng.choice(members))
-        self._come(*(set(NODES) - self.here))
+            one = self.rng.sample(members, 1)
+            self.kill(*{"rank 0": members[:1], "all workers": members}.get(event, one))
+            self.trains(*NODES)
 
-    def kill(self, node: str) -> None:
-        """SIGKILL the worker on a node, and return when it is gone."""
-        before = self.site.worker_on(node)
-        os.kill(before, signal.SIGKILL)
-        self.site.until(lambda: before not in self.site.workers(), LONG_S, "the worker is gone")
+    def kill(self, *nodes: str) -> None:
+        """SIGKILL the workers on these nodes, and return when the daemon has done something about it."""
+        before = self._view()["generation"]
+        for pid in [self.site.worker_on(node) for node in nodes]:
+            os.kill(pid, signal.SIGKILL)
+        self.site.until(lambda: self._view()["generation"] > before, LONG_S, f"{nodes} are missed")
 
     def members(self) -> list[str]:
         """The nodes that train together, in the order of their ranks."""
@@ -87,26 +85,21 @@ class Churn:
         partial.write_text(str(step))
         partial.rename(self.folder / "upto")
 
-    def _come(self, *nodes: str) -> None:
-        """Nodes come, which other members learn in time, where there are any."""
-        with self._told() if nodes and self.here else contextlib.nullcontext():
-            self.site.change(give=nodes)
-            self.here |= set(nodes)
-            self.trains(*self.here)
-
-    def _lose(self, *nodes: str) -> None:
-        self.site.change(take=nodes)
-        self.here -= set(nodes)
-        if self.here:
-            self.trains(*self.here)
+    def _lose_and_regain(self, node: str) -> None:
+        """A node is taken, with SIGKILL for all that runs there; it comes again."""
+        self.site.change(take=[node])
+        self.trains(*set(NODES) - {node})
+        with self._told():
+            self.site.change(give=[node])
+            self.trains(*NODES)
 
     def _notice(self) -> None:
-        """Another trainer gets one of the nodes, whatever it is worth to this one, and leaves again."""
-        spec = {"name": "rival", "command": ["sleep", "100000"], "launcher": "torchrun"}
-        body = {"spec": json.dumps(spec | {"nodes": {"max": 1}, "weight": 1e6}), "name": "r", "base": "/"}
+        """Another trainer gets two of the nodes, whatever they are worth to this one, and leaves again."""
+        spec = {"name": "rival", "command": ["sleep", "100000"], "launcher": "torchrun", "weight": 1e6}
+        body = {"spec": json.dumps(spec | {"nodes": {"min": 2, "max": 2}}), "name": "r", "base": "/"}
         with self._told():
             self.site.client.call("POST", "trainers", body=body)
-            self.site.until(lambda: len(self.members()) == len(NODES) - 1, LONG_S, "the rival has a node")
+            self.site.until(lambda: len(self.members()) == 1, LONG_S, "the rival has two nodes")
             self.trains(*self.members())
         with self._told():
             self.site.client.call("DELETE", "trainers/rival")
