@@ -36,6 +36,7 @@ class Kind:
         length: the samples of an epoch that are used.
         tolerance: how far numbers may lie apart, relative to those above 1. They differ by rounding:
             the order in which gradients are added up depends on the nodes.
+        steps_after_stop: at most so many follow `run.stop`, where others have to hear of it.
         files: what the script leaves behind, once.
         words: its further arguments: alone, and disturbed.
     """
@@ -45,6 +46,7 @@ class Kind:
     launcher: str = "native"
     length: int = 98
     tolerance: float = 1e-9
+    steps_after_stop: int = 0
     files: tuple[str, ...] = ("result.pt",)
     words: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()))
 
@@ -105,15 +107,19 @@ def compare(kind: Kind, folder: Path, ended: Mapping[str, Any], *, on: Collectio
     if ended["status"] != "completed":
         raise DiffersError(f"{ended['status']}: {ended['reason']}")
     expected = undisturbed(kind)
-    _used_once(kind, folder, expected["result.pt/steps"], set(on))
     found = results(kind, folder)
     if found.keys() != expected.keys():
         raise DiffersError(f"{sorted(found.keys() ^ expected.keys())} are there in one run only")
+    steps = found["result.pt/steps"]
+    if not 0 <= steps - expected["result.pt/steps"] <= kind.steps_after_stop:
+        raise DiffersError(f"it has taken {steps} steps, undisturbed {expected['result.pt/steps']}")
+    _used_once(kind, folder, steps, set(on))
+    found["result.pt/steps"] = expected["result.pt/steps"]
     apart = {name: _distance(found[name], expected[name]) for name in expected}
     worst = max(apart, key=lambda name: apart[name])
     if apart[worst] > kind.tolerance:
         raise DiffersError(f"{worst} is {found[worst]}, undisturbed {expected[worst]}")
-    if ended["samples"] != (samples := expected["result.pt/steps"] * BATCH - _short(kind, expected)):
+    if ended["samples"] != (samples := _samples(kind, steps)):
         raise DiffersError(f"{ended['samples']} samples are reported, there were {samples}")
     return apart[worst]
 
@@ -150,10 +156,10 @@ def _distance(one: Any, other: Any) -> float:
     return float(((first - second).abs() / scale).max())
 
 
-def _short(kind: Kind, expected: Mapping[str, Any]) -> int:
-    """What the steps at the ends of epochs lack of a whole batch."""
-    per_epoch = -(-kind.length // BATCH)
-    return int(expected["result.pt/steps"]) // per_epoch * (per_epoch * BATCH - kind.length)
+def _samples(kind: Kind, steps: int) -> int:
+    """Those of so many steps; the last one of an epoch has what is left."""
+    epochs, more = divmod(steps, -(-kind.length // BATCH))
+    return epochs * kind.length + more * BATCH
 
 
 def _used_once(kind: Kind, folder: Path, steps: int, on: set[int]) -> None:
@@ -168,6 +174,6 @@ def _used_once(kind: Kind, folder: Path, steps: int, on: set[int]) -> None:
         samples = [sample for step in taken[first : first + per_epoch] for sample in step]
         if len(samples) != len(set(samples)):
             raise DiffersError(f"epoch {first // per_epoch} has used a sample twice")
-        missing += kind.length - len(samples)
+        missing += _samples(kind, min(per_epoch, steps - first)) - len(samples)
     if missing > (KILLED * BATCH if kind.launcher == "native" else 0):
         raise DiffersError(f"{missing} samples were left out")
