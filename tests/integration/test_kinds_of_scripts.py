@@ -24,7 +24,8 @@ KINDS = [
     Kind("ema", "result.pt/ema"),
     Kind(
         "early_stopping",
-        "result.pt/best|best.pt|completed before|[0-9]+ steps",
+        "result.pt/best|best.pt|completed before|it has taken",
+        steps_after_stop=1,
         files=("best.pt", "result.pt"),
     ),
     Kind("accumulate", "completed before"),

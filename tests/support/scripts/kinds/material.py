@@ -52,8 +52,8 @@ class Notes:
         self._samples: list[int] = []
 
     def uses(self, run: Any, samples: torch.Tensor) -> None:
-        """Before `run.step`: the samples of a micro-batch, unless it is a stand-in. A step that comes again begins
-        anew."""
+        """Before `run.step`: the samples of a micro-batch, unless it is a stand-in. A step that
+        comes again begins anew."""
         if self._at != (at := (run.position.step, run.generation)):
             self._at, self._samples = at, []
         self._samples += samples.tolist() if run.weight else []
