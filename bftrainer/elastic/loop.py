@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
-from bftrainer.elastic.train.streamed import batches_of, opened
+from bftrainer.elastic.train.streamed import batches_of, opened, passes
 from bftrainer.elastic.train.trained import trained
 from bftrainer.elastic.train.turn import Stepped
 from bftrainer.elastic.train.update import Update
@@ -47,7 +48,8 @@ class Run(Steps):
         policy: how many samples a step takes on so many nodes, and how the learning rate follows;
             `FixedPerNode(batch_size * accumulate)` by default. A spec's key `batch` goes before it.
         accumulate: micro-batches per step where no policy is given.
-        epochs: end after so many passes; None to go on until the spec's samples are done.
+        epochs: end after so many passes, of which one `for batch in run` makes all; None to go on until the
+            spec's samples are done, or the script stops the run; by hand, None is one pass.
         seed: of the epochs' permutations and of every rank's random numbers.
         scheduler: a learning-rate scheduler; of several optimisers by their names.
         scheduler_every: "step" (as by default) or "epoch": when the scheduler is stepped.
@@ -112,12 +114,13 @@ class Run(Steps):
         batches = batches_of(
             source,
             policy,
-            epochs=1 if epochs is None and orders is None else epochs,
+            epochs=passes(epochs, orders),
             budget=peers.budget,
             stand_in=ways.needs_batch,
         )
         if batches.epochs is not None and batches.steps is not None:
             schedule.compare(batches.epochs, batches.steps)
+        self._passes = epochs
         super().__init__(
             ways,
             training,
@@ -135,8 +138,9 @@ class Run(Steps):
 
         Raises:
             SystemExit: this process is to leave. Its code is 0.
-            RuntimeError: the script did not call `step` once for each batch.
+            RuntimeError: the script did not call `step` once for each batch, or begins anew what is over.
         """
+        self._check_first()
         try:
             if self._life != "inside":
                 self._enter()
@@ -154,6 +158,20 @@ class Run(Steps):
             self._batches.stop()
             self._peers.let_go()
             self._life = "over"
+
+    def _check_first(self) -> None:
+        """Refuse a second loop where it would silently do nothing. Where the work is done, a script that has
+        kept its outer loop over epochs comes to no harm."""
+        if self._life != "over":
+            return
+        told = (
+            "this run's loop is over: one `for batch in run` goes through all epochs. Give "
+            "elastic.Run(epochs=...), leave the outer loop over epochs out, and put what is done at the end "
+            "of each epoch into a function that you give to run.after_epoch"
+        )
+        if not self._is_over() or (self._passes is None and self._orders is None):
+            raise RuntimeError(told)
+        warnings.warn(told, stacklevel=3)
 
     def backward(self, loss: torch.Tensor, which: str | None = None) -> None:
         """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as

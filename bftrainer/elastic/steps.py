@@ -131,6 +131,15 @@ class Steps(RunView):
         turn = self._turn = Turn(self._batches.share(self.position), self.position)
         self._update.clear()
         self._averaging.begin(self._peers.group, turn.share.weight)
+        with self._update.turn():
+            yield from self._parts_of(turn)
+        self._turn = None
+        if turn.broken is not None:
+            self._peers.lost(turn.broken)
+        else:
+            self._peers.taken(turn.before)
+
+    def _parts_of(self, turn: Turn) -> Iterator[Any]:
         parts = self._batches.parts(turn.share)
         if not parts:
             self._averaging.absent()
@@ -142,12 +151,7 @@ class Steps(RunView):
                 yield self._batches.fetch(self.position.epoch, part)
             self._close_part(turn, part)
             if turn.is_taken or turn.broken is not None:
-                break
-        self._turn = None
-        if turn.broken is not None:
-            self._peers.lost(turn.broken)
-        else:
-            self._peers.taken(turn.before)
+                return
 
     def _close_part(self, turn: Turn, part: MicroBatch) -> None:
         """The script has done with a micro-batch."""

@@ -25,8 +25,17 @@ INSTEAD = (
     "`launcher: torchrun` for a script that uses torch.distributed: bftrainer starts a process on each node, "
     "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. In a shell script, write `exec python train.py`."
 )
+SECOND = (
+    "this process has an elastic.Run already (or has called elastic.attach()), and a trainer has one: a "
+    "second would train on every node by itself, and begin anew whenever nodes come and go. Submit a trainer "
+    "for each run, such as each fold, with the script's arguments in the spec's command; or give one run all "
+    "models, by name"
+)
 AGENT_GONE = 70
 """Exit code of a worker whose agent has gone."""
+
+
+_have_orders: set[int] = set()  # processes, as a forked child has the memory of its parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +66,18 @@ class Orders:
         """The orders of this process, taken out of its environment; None if it was started by hand.
 
         Raises:
-            RuntimeError: another program stands between the agent and this process, and has closed the
-                connection.
+            RuntimeError: this process has taken its orders before; or another program stands between the
+                agent and this process, and has closed the connection.
         """
         text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
         if not text:
+            if os.getpid() in _have_orders:
+                raise RuntimeError(SECOND)
             return None
         orders = cls(**json.loads(text))
         if not orders._is_connected():
             raise RuntimeError(f"{NOT_STARTED_BY_US}, which closed the connection to bftrainer. {INSTEAD}")
+        _have_orders.add(os.getpid())
         return orders
 
     def _is_connected(self) -> bool:

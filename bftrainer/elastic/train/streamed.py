@@ -8,6 +8,7 @@ A node that joins or resumes skips what has been used.
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.sockets import open_sockets
 from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
 from bftrainer.elastic.train.data import Source, Start, pinned
@@ -176,3 +178,24 @@ def batches_of(
     if isinstance(source, Reader):
         return StreamedBatches(source, policy, epochs=epochs, budget=budget, stand_in=stand_in)
     return IndexedBatches(source, policy, epochs=epochs, budget=budget, stand_in=stand_in)
+
+
+def passes(epochs: int | None, orders: Orders | None) -> int | None:
+    """How often a run goes through its data; None: until its samples are done, or the script stops it.
+
+    Raises:
+        ValueError: no whole number.
+    """
+    if epochs is not None and (not isinstance(epochs, int) or epochs < 0):
+        raise ValueError(
+            f"epochs={epochs!r}: give a whole number from 0 on; a spec's work: {{samples: N}} ends in between"
+        )
+    if epochs is None and orders is None:
+        return 1
+    if epochs is None and orders is not None and orders.samples is None:
+        warnings.warn(
+            "no epochs= is given, and the spec has no work: this run goes on until the script stops it, by "
+            "run.stop() or by leaving its loop",
+            stacklevel=3,
+        )
+    return epochs

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import torch
 
+from bftrainer.elastic.train.beside import Beside
 from bftrainer.elastic.train.policy import Pace, Policy
 from bftrainer.elastic.train.schedule import Schedule
 from bftrainer.elastic.train.trained import Trained
@@ -30,6 +31,11 @@ class Update:
         self.pace = Pace()
         self._trained, self._schedule, self._scaler = trained, schedule, scaler
         self._clip_norm, self._policy = clip_norm, policy
+        self._beside = Beside(trained)
+
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """Around one turn of the script's loop, in which the run alone steps: see `Beside.turn`."""
+        return self._beside.turn()
 
     def rescaled(self, nodes: int, step: int) -> None:
         """From `step` on, `nodes` nodes share the samples: the learning rate's factor follows."""
@@ -54,7 +60,7 @@ class Update:
             self._scaler.unscale_(optimizer)
         if self._clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm)
-        with _paced(optimizer, self.pace.factor(step, self._policy.warmup_steps)):
+        with self._beside.own(), _paced(optimizer, self.pace.factor(step, self._policy.warmup_steps)):
             if self._scaler is None:
                 optimizer.step()
             else:
@@ -64,7 +70,8 @@ class Update:
         """A step of the run is complete, in which these optimisers were stepped; perhaps an epoch's last."""
         if self._scaler is not None:
             self._scaler.update()
-        self._schedule.advance(stepped, epoch_over=epoch_over)
+        with self._beside.own():
+            self._schedule.advance(stepped, epoch_over=epoch_over)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer.elastic.members import channel
 from bftrainer.elastic.members.channel import VARIABLE, Orders
 
 ABOUT = {"trainer": 1, "node": "n", "generation": 1, "address": "127.0.0.1", "samples": None}
@@ -25,6 +26,7 @@ def told(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Orders | None:
 
 
 def test_the_connection_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "_have_orders", set())
     ours, theirs = socket.socketpair()
     with ours, theirs:
         inode = os.fstat(ours.fileno()).st_ino
@@ -32,6 +34,16 @@ def test_the_connection_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found is not None and found.fd == ours.fileno()
         with pytest.raises(RuntimeError, match=INSTEAD):
             told(monkeypatch, fd=theirs.fileno(), socket=inode)
+
+
+def test_a_second_run_in_a_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "_have_orders", set())
+    assert Orders.from_environment() is None, "by hand"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert told(monkeypatch, fd=ours.fileno()) is not None
+        with pytest.raises(RuntimeError, match="Submit a trainer for each run"):
+            Orders.from_environment()
 
 
 def test_a_descriptor_that_was_closed_or_is_another_file_is_told(
