@@ -58,6 +58,13 @@ def test_what_starts_something_or_is_the_users_own_is_left_to_the_worker(
     assert preload.is_installed(package) is installed
 
 
+@pytest.fixture
+def no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that other tests have left in this process are none that an import has started."""
+    monkeypatch.setattr(preload.threading, "active_count", lambda: 1)
+
+
+@pytest.mark.usefixtures("no_other_threads")
 def test_a_module_beside_the_script_is_never_imported_beforehand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +76,7 @@ def test_a_module_beside_the_script_is_never_imported_beforehand(
     assert "wave" in sys.modules and "bft_own_module" not in sys.modules
 
 
+@pytest.mark.usefixtures("no_other_threads")
 def test_what_a_package_imports_only_when_it_is_asked_for_is_done_beforehand_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
