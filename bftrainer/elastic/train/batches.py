@@ -120,12 +120,21 @@ class IndexedBatches(Batches):
         super().__init__(source.batch_size, policy, epochs=epochs, budget=budget, stand_in=stand_in)
         self._source = source
         self._ahead: Iterator[Any] | None = None
+        self._fetched = 0  # the epoch that worker processes fetch, or the first one
+        self._position = Position()
 
     def enter(self, position: Position, place: int | None, size: int) -> None:
         """As `Batches.enter`. Worker processes, if any, begin to fetch anew."""
         super().enter(position, place, size)
-        fetches = self._source.ahead and place is not None
-        self._ahead = self._source.stream(self._coming(position)) if fetches else None
+        self._position, self._ahead = position, None
+        if self._source.ahead and place is not None:
+            self._begin_ahead()
+
+    def _begin_ahead(self) -> None:
+        """Worker processes begin to fetch at the present step. As a DataLoader's own do, they see the data
+        set as it is now, and last to the end of the epoch, or longer where they are persistent."""
+        self._fetched = self._position.epoch
+        self._ahead = self._source.stream(self._coming(self._position))
 
     def stop(self) -> None:
         """As `Batches.stop`."""
@@ -146,18 +155,22 @@ class IndexedBatches(Batches):
 
     def share(self, position: Position) -> Share:
         """As `Batches.share`."""
+        self._position = position
         return self._cut(position, self._source.length)
 
     def fetch(self, epoch: int, part: MicroBatch) -> Any:
         """As `Batches.fetch`."""
         if self._ahead is not None:
+            if epoch != self._fetched and not self._source.lasting:
+                self._begin_ahead()
             return next(self._ahead)
         return self._source.fetch(self._source.indices(epoch, part.start, part.stop))
 
     def _coming(self, position: Position) -> Iterator[list[int]]:
-        """The indices of all micro-batches from here on, as long as the members stay the same."""
-        while not self.complete(position):
-            mine = self.share(position)
+        """The indices of all micro-batches from here on, as long as members and workers stay the same."""
+        epoch = position.epoch
+        while not self.complete(position) and (self._source.lasting or position.epoch == epoch):
+            mine = self._cut(position, self._source.length)
             for part in self.parts(mine):
                 yield self._source.indices(position.epoch, part.start, part.stop)
             position = mine.after

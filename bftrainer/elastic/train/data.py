@@ -70,6 +70,11 @@ class Source:
         """Whether worker processes fetch batches ahead."""
         return self._loader is not None and self._loader.num_workers > 0
 
+    @property
+    def lasting(self) -> bool:
+        """Whether these outlast an epoch, and so do not see how the script changes its data set after one."""
+        return self._loader is not None and self._loader.persistent_workers
+
     def indices(self, epoch: int, start: int, stop: int) -> list[int]:
         """The data set's indices at [start, stop) of an epoch's permutation."""
         found: list[int] = self._order(epoch)[start:stop].tolist()

@@ -1,4 +1,4 @@
-"""What a forked worker process of a DataLoader does with the connections of its parent."""
+"""Worker processes of a DataLoader: their parent's connections, and which data set they see."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import socket
 import stat
 
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from bftrainer import elastic
 from bftrainer.elastic.members.sockets import open_sockets
 from bftrainer.elastic.train.data import Start
 
@@ -39,3 +44,36 @@ def test_connections_are_closed_and_their_numbers_stay_taken() -> None:
             each.close()
         for fd in (*done, *wait):
             os.close(fd)
+
+
+class Graded(Dataset[tuple[int, int]]):
+    """Samples that tell how hard they are, which the script changes between epochs."""
+
+    level = 0
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, i: int) -> tuple[int, int]:
+        return i, self.level
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_the_script_changes_between_epochs_is_in_the_next_one(workers: int, lasting: bool) -> None:
+    data, model = Graded(), torch.nn.Linear(1, 1)
+    loader = DataLoader(data, batch_size=5, num_workers=workers, persistent_workers=lasting and workers > 0)
+    run = elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), loader, epochs=3)
+
+    @run.after_epoch
+    def harder() -> None:
+        data.level += 1
+
+    found: dict[int, list[tuple[int, int]]] = {0: [], 1: [], 2: []}
+    for which, levels in run:
+        epoch = run.position.epoch
+        found[epoch] += zip(which.tolist(), levels.tolist(), strict=True)
+        run.backward(model(torch.ones(1)).mean())
+        run.step()
+    seen = {epoch: 0 if lasting and workers else epoch for epoch in found}
+    assert found == {epoch: [(i, seen[epoch]) for i in range(12)] for epoch in found}
