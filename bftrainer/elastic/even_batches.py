@@ -28,6 +28,7 @@ class EvenBatches:
         self._length, self._total, self._cut, self._rank = length, total, cut, rank
         self._shuffle, self._seed = shuffle, seed
         self._epoch = self._first = 0
+        self._begun = False
         self.sampler = self
         """Where frameworks look for `set_epoch`."""
 
@@ -41,7 +42,16 @@ class EvenBatches:
         self._epoch = epoch
 
     def go_on(self, epoch: int, step: int) -> None:
-        """Have the next iteration begin at this step of this epoch; those after it begin at their start."""
+        """Have the next iteration begin at this step of this epoch; those after it begin at their start.
+
+        Raises:
+            ValueError: one has begun: its first batches are another epoch's.
+        """
+        if self._begun:
+            raise ValueError(
+                "the training's data was read before the checkpoint: with this strategy of Lightning, "
+                "compute the number of steps without trainer.estimated_stepping_batches"
+            )
         self._epoch, self._first = epoch, step
 
     def __len__(self) -> int:
@@ -50,6 +60,7 @@ class EvenBatches:
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the numbers of the samples of each micro-batch."""
+        self._begun = True
         first, self._first = self._first, 0
         order = torch.arange(self._length)
         if self._shuffle:

@@ -19,10 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.note import note
 from bftrainer.elastic.together import highest
+from bftrainer.elastic.train.rng import reseed_here
 
 try:
     from transformers import TrainerCallback
@@ -71,6 +73,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
     # what the Trainer calls
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Have the Trainer restore its callbacks from checkpoints, too, such as the patience of an early
+        stopping: by default they would begin anew in every process."""
+        args.restore_callback_states_from_checkpoint = True
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse arguments that would go wrong, and listen for SIGTERM.
 
@@ -86,8 +93,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 f"this rank resumes from step {state.global_step}, others from {-found[1]} to {found[0]}: "
                 "a shared file system shows them different checkpoints"
             )
-        if state.global_step and self._job.rank == 0:
-            note(f"resumed from step {state.global_step}")
+        once.begin(self._job)
+        if state.global_step:
+            reseed_here(state.global_step, self._job.rank)  # the Trainer restores them on as many nodes only
+            if self._job.rank == 0:
+                note(f"resumed from step {state.global_step}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Report, and agree with all ranks whether to save and to stop."""
@@ -99,10 +109,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._job.complete(samples) and not over:
             control.should_training_stop = over = True
         stop = self._job.should_stop()
-        if (self._job.should_save() or over) and not control.should_save:
+        self._leaving = stop and not over
+        if over or self._ends_epoch(state, given.get("train_dataloader")):
+            return  # the epoch's evaluation and what other callbacks do comes first: see `on_epoch_end`
+        if self._job.should_save() and not control.should_save:
             control.should_save = self._ours = True
-        if stop and not over:
-            control.should_training_stop = self._leaving = True
+        if stop:
+            control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Mark a checkpoint as whole once all ranks have written their part."""
@@ -118,15 +131,34 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._ours = False
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """End the process if its node is wanted or others join.
+        """Within an epoch: end the process if its node is wanted or others join. After an epoch: have the
+        Trainer save after the epoch's evaluation, if that is due.
+
+        Raises:
+            SystemExit: then; the code is 0.
+            ValueError: a stream of unknown length has come to its end, before the training has.
+        """
+        loader = given.get("train_dataloader")
+        if self._leaving and not self._ends_epoch(state, loader):
+            self._leave(state, loader)
+        over = control.should_training_stop or state.global_step >= state.max_steps
+        if not over and _length(loader) is None:
+            raise ValueError(
+                f"the stream of training data ended after step {state.global_step} of {state.max_steps}, and "
+                "Hugging Face cannot go on within its second pass: give the data set a length (__len__), or "
+                "have its __iter__ begin again by itself"
+            )
+        if (self._job.should_save() or over) and not control.should_save:
+            control.should_save = self._ours = True
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """End the process that was to end after the last step of the epoch before.
 
         Raises:
             SystemExit: then; the code is 0.
         """
         if self._leaving:
-            samples = self._samples(state, given.get("train_dataloader"))
-            self._job.saved(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
-            raise SystemExit(0)
+            self._leave(state, given.get("train_dataloader"))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
         """Report the figures that the Trainer logs."""
@@ -142,6 +174,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
     # what it needs for that
 
+    def _leave(self, state: Any, loader: Any) -> None:
+        samples = self._samples(state, loader)
+        self._job.saved(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
+        raise SystemExit(0)
+
     def _samples(self, state: Any, loader: Any) -> int:
         """The samples so far over all nodes. The last step of an epoch has what is left of it."""
         length = _length(loader)
@@ -149,6 +186,10 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             return int(state.global_step * self._batch)
         epochs, steps = divmod(state.global_step, math.ceil(length / self._batch))
         return int(epochs * length + min(steps * self._batch, length))
+
+    def _ends_epoch(self, state: Any, loader: Any) -> bool:
+        length = _length(loader)
+        return length is not None and not state.global_step % math.ceil(length / self._batch)
 
     def _require(self, args: Any, state: Any, loader: Any) -> None:
         fewest, most = self._job.nodes
@@ -175,6 +216,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 "a training goes on from whole checkpoints: leave save_only_model out, and give "
                 "save_total_limit 2 or more"
             )
+        if args.ignore_data_skip or args.auto_find_batch_size:
+            raise ValueError(
+                "a training goes on at the sample where it was: leave ignore_data_skip and "
+                "auto_find_batch_size out"
+            )
+        if not args.restore_callback_states_from_checkpoint:
+            raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
         if getattr(args, "enable_jit_checkpoint", False):
             raise ValueError("this callback saves when nodes are wanted: leave enable_jit_checkpoint out")
         if Path(args.output_dir).absolute() != Path(self.output_dir).absolute():

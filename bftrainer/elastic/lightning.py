@@ -17,14 +17,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.note import note
 from bftrainer.elastic.together import highest
+from bftrainer.elastic.train.rng import reseed_here
 
 try:
     from lightning.pytorch import Callback
+    from lightning.pytorch.callbacks import StochasticWeightAveraging
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
@@ -80,6 +83,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"{len(data)} samples are not enough for two steps of {self._batch}: a run goes on within an "
                 "epoch; take a smaller batch"
             )
+        if self._resumed is not None:  # a data module's, which Lightning asks for after the checkpoint
+            self._batches.go_on(*self._resumed)
         return _Loader(data, batch_sampler=self._batches, **options)
 
     def arguments(self) -> dict[str, Any]:
@@ -119,47 +124,53 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             counts["ready"] = now
         epoch = loop["epoch_progress"]["current"]["processed"]
         self._resumed = epoch, batches["current"]["ready"] // self._cut.micro_batches
+        if self._batches is not None:  # before the first iterator, whose workers fetch ahead
+            self._batches.go_on(*self._resumed)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse what would go wrong.
+        """Refuse what would go wrong, and go on with random numbers of its own.
 
         Raises:
             ValueError: what, and what to do instead.
         """
-        if self._batches is None:
-            raise ValueError("take elastic.loader(data) for the training's data, instead of a DataLoader")
         wrong = [
             name for name, value in self.arguments().items() if _told(trainer, name) not in (value, None)
         ]
         if wrong:
             raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
-        if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
-            raise ValueError(
-                "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
-                "overfit_batches out, and give elastic.loader fewer samples"
-            )
-        if self.checkpoint is not None and self._resumed is None:
+        _refuse(trainer)
+        if self.checkpoint is not None and str(trainer.ckpt_path) != self.checkpoint:
             raise ValueError(
                 f"there is {self.checkpoint} to go on from: "
                 "say trainer.fit(..., ckpt_path=elastic.checkpoint)"
             )
-        epoch, step = self._resumed or (0, 0)
-        at = epoch * self._batches.steps + step
+        found = _NAME.fullmatch(Path(self.checkpoint).name) if self.checkpoint else None
+        at = int(found[1]) if found else 0
         if highest([at, -at]) != [at, -at]:
             raise ValueError(
                 f"this rank resumes from step {at}, others from another: a shared file system shows them "
                 "different checkpoints"
             )
-        if at and self._job.rank == 0:
-            note(f"resumed from step {at}")
-        self._batches.go_on(epoch, step)
+        once.begin(self._job)
+        if at:
+            reseed_here(at, self._job.rank)
+            if self._job.rank == 0:
+                note(f"resumed from step {at}")
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Take SIGTERM back from Lightning, which would have all ranks wait for a signal to rank 0."""
         self._job.listen_for_sigterm()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """As `on_sanity_check_start`."""
+        """Refuse data that is not shared out by `loader`, and take SIGTERM as above.
+
+        Raises:
+            ValueError: it is not.
+        """
+        if self._batches is None or not isinstance(trainer.train_dataloader, _Loader):
+            raise ValueError(
+                "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
+            )
         self._job.listen_for_sigterm()
 
     def on_train_batch_end(
@@ -170,7 +181,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
         """
-        assert self._batches is not None  # noqa: S101  see `on_fit_start`
+        assert self._batches is not None  # noqa: S101  see `on_train_start`
         done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
         if rest:
             return
@@ -218,6 +229,28 @@ class _Loader(DataLoader[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         pass
+
+
+def _refuse(trainer: Any) -> None:
+    """Refuse what Lightning does not go on with within an epoch.
+
+    Raises:
+        ValueError: what, and what to do instead.
+    """
+    if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
+        raise ValueError(
+            "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
+            "overfit_batches out, and give elastic.loader fewer samples"
+        )
+    if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
+        raise ValueError(
+            "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
+        )
+    if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
+        raise ValueError(
+            "Lightning does not restore StochasticWeightAveraging: its learning rates and averages would be "
+            "others after a change of nodes. Take WeightAveraging or EMAWeightAveraging, which it restores"
+        )
 
 
 def _told(trainer: Any, argument: str) -> Any:

@@ -23,3 +23,9 @@ def reseed(seed: int, step: int, rank: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(chosen % 2**32)
+
+
+def reseed_here(step: int, rank: int) -> None:
+    """As `reseed`, with the seed that PyTorch has in this process: a script that seeds itself, and goes on at
+    a step in a new process, would draw the numbers of its first steps once more."""
+    reseed(torch.initial_seed() % 2**63, step, rank)

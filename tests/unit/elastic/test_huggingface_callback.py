@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from bftrainer.elastic.attach import Job
 
@@ -38,6 +39,9 @@ def begin(callback: Any, *, step: int = 0, length: int = 60, **changed: Any) -> 
         "train_sampling_strategy": "random",
         "save_only_model": False,
         "save_total_limit": None,
+        "ignore_data_skip": False,
+        "auto_find_batch_size": False,
+        "restore_callback_states_from_checkpoint": True,
         **changed,
     }
     loader = SimpleNamespace(dataset=range(length))
@@ -79,6 +83,9 @@ def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
         ({"save_only_model": True}, "leave save_only_model out"),
         ({"save_total_limit": 1}, "save_total_limit 2 or more"),
         ({"enable_jit_checkpoint": True}, "leave enable_jit_checkpoint out"),
+        ({"ignore_data_skip": True}, "leave ignore_data_skip and"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size out"),
+        ({"restore_callback_states_from_checkpoint": False}, r"Trainer\(..., callbacks=\[elastic\]\)"),
         ({"output_dir": "elsewhere"}, r"output_dir=elastic.output_dir"),
     ],
 )
@@ -88,6 +95,57 @@ def test_arguments_that_would_go_wrong_are_refused(callback: Any, changed: dict[
     begin(elastic)
     with pytest.raises(ValueError, match=said):
         begin(elastic, **changed)
+
+
+def test_a_second_training_would_go_on_from_the_first_ones_checkpoints(callback: Any) -> None:
+    for elastic, begins in ((callback(), True), (callback(), False)):
+        elastic.batch(12)
+        if begins:
+            begin(elastic)
+        else:
+            with pytest.raises(ValueError, match=r"a second training.*make a trainer of each"):
+                begin(elastic)
+
+
+def test_callbacks_are_restored_as_well(callback: Any) -> None:
+    args = SimpleNamespace(restore_callback_states_from_checkpoint=False)
+    callback().on_init_end(args, None, None)
+    assert args.restore_callback_states_from_checkpoint
+
+
+def test_a_stream_that_ends_before_the_training_is_an_error(callback: Any) -> None:
+    elastic = callback()
+
+    def end(step: int, dataset: Any, *, stops: bool = False) -> None:
+        elastic.on_epoch_end(
+            None,
+            SimpleNamespace(global_step=step, max_steps=70),
+            SimpleNamespace(should_training_stop=stops, should_save=False),
+            train_dataloader=SimpleNamespace(dataset=dataset),
+        )
+
+    end(20, range(240))
+    end(70, iter(range(240)))
+    end(20, iter(range(240)), stops=True)
+    with pytest.raises(ValueError, match=r"ended after step 20 of 70.*begin again by itself"):
+        end(20, iter(range(240)))
+
+
+def test_random_numbers_of_the_first_steps_do_not_come_again(
+    callback: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    saved(tmp_path, 10)
+    drawn = set()
+    for rank in ("0", "1", None):  # None: the first process, from step 0
+        elastic = callback()
+        elastic.batch(12)
+        monkeypatch.setattr(huggingface.once, "_begun", set())
+        torch.manual_seed(1)
+        if rank is not None:
+            monkeypatch.setenv("RANK", rank)
+            begin(elastic, step=10)
+        drawn.add(torch.rand(1).item())
+    assert len(drawn) == 3
 
 
 def test_the_newest_whole_checkpoint_counts_and_half_ones_are_removed(callback: Any, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 from bftrainer.elastic.attach import Job
 
@@ -28,6 +30,7 @@ def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def trainer(**changed: Any) -> SimpleNamespace:
     """As the callback's own arguments make it, unless told otherwise."""
     own = {"num_devices": 1, "num_nodes": 1, "accumulate_grad_batches": 2}
+    own |= {"callbacks": [], "ckpt_path": None}
     connector = SimpleNamespace(use_distributed_sampler=False)
     return SimpleNamespace(**{**own, "_accelerator_connector": connector, **changed})
 
@@ -51,8 +54,8 @@ def test_a_batch_that_some_number_of_nodes_does_not_divide_is_refused(callback: 
 
 def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp_path: Path) -> None:
     elastic = callback(batch=12, at_most=6)
-    with pytest.raises(ValueError, match=r"take elastic.loader\(data\)"):
-        elastic.on_fit_start(trainer(), None)
+    with pytest.raises(ValueError, match=r"take one elastic.loader\(data\)"):
+        elastic.on_train_start(trainer(), None)
     with pytest.raises(ValueError, match="23 samples are not enough for two steps of 12"):
         elastic.loader(range(23))
     elastic.loader(range(24))
@@ -73,6 +76,60 @@ def test_an_epoch_has_all_its_steps(callback: Any, changed: dict[str, Any]) -> N
         elastic.on_fit_start(trainer(**changed), None)
 
 
+def test_what_lightning_does_not_restore_is_refused(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=6)
+    averaging = importlib.import_module("lightning.pytorch.callbacks").StochasticWeightAveraging(0.1)
+    with pytest.raises(ValueError, match="Take WeightAveraging or EMAWeightAveraging"):
+        elastic.on_fit_start(trainer(callbacks=[averaging]), None)
+    with pytest.raises(ValueError, match="leave reload_dataloaders_every_n_epochs out"):
+        elastic.on_fit_start(trainer(reload_dataloaders_every_n_epochs=1), None)
+
+
+def test_the_training_data_has_to_be_shared_out(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=6)
+    own = elastic.loader(range(60))
+    elastic.on_train_start(trainer(train_dataloader=own), None)
+    for wrong in (DataLoader(range(60)), {"a": own, "b": own}):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"take one elastic.loader\(data\)"):
+            elastic.on_train_start(trainer(train_dataloader=wrong), None)
+
+
+def test_a_second_training_would_go_on_from_the_first_ones_checkpoints(callback: Any) -> None:
+    callback(batch=12, at_most=6).on_fit_start(trainer(), None)
+    with pytest.raises(ValueError, match=r"a second training.*make a trainer of each"):
+        callback(batch=12, at_most=6).on_fit_start(trainer(), None)
+
+
+def test_random_numbers_of_the_first_steps_do_not_come_again(
+    callback: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    newest = tmp_path / "step-000000000009.ckpt"
+    newest.touch()
+    drawn = set()
+    for rank in ("0", "1", None):  # None: the first process, from step 0
+        elastic = callback(batch=12, at_most=6)
+        monkeypatch.setattr(lightning.once, "_begun", set())
+        torch.manual_seed(1)
+        if rank is not None:
+            monkeypatch.setenv("RANK", rank)
+            elastic.on_fit_start(trainer(ckpt_path=newest), None)
+        drawn.add(torch.rand(1).item())
+    assert len(drawn) == 3
+
+
+def test_a_data_modules_loader_that_comes_after_the_checkpoint_goes_on_as_well(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=12)
+    elastic.on_load_checkpoint(None, None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
+    assert [int(samples[0]) for samples in elastic.loader(range(60), shuffle=False)] == [24, 36, 48]
+
+
+def test_data_that_is_fetched_before_the_checkpoint_is_known_is_refused(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=12)
+    next(iter(elastic.loader(range(60))))
+    with pytest.raises(ValueError, match="estimated_stepping_batches"):
+        elastic.on_load_checkpoint(None, None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
+
+
 def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(callback: Any) -> None:
     elastic = callback(batch=12, at_most=4)  # on one node 3 micro-batches, where there was one before
     loader = elastic.loader(range(60), shuffle=False)
@@ -80,7 +137,6 @@ def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(c
     elastic.on_load_checkpoint(None, None, found)
     counts = found["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
     assert (counts["ready"], counts["completed"]) == (6, 5)
-    elastic.on_fit_start(trainer(accumulate_grad_batches=3), None)
     assert [int(samples[0]) for samples in loader] == list(range(24, 60, 4))
 
 

@@ -1,0 +1,73 @@
+"""Hugging Face's Trainer goes on in a new process as if there had been none."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic import once
+from bftrainer.elastic.attach import Job
+
+transformers = pytest.importorskip("transformers")
+huggingface = importlib.import_module("bftrainer.elastic.huggingface")
+
+
+class NeverBetter(torch.nn.Module):
+    """Its loss does not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return it."""
+        return {"loss": 1.0 + 0.0 * self.weight.sum()}
+
+
+def process(folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, every: str) -> int:
+    """Train as one process does, which is told to leave after a step. Returns how far it came."""
+    job = Job(None, folder)
+    monkeypatch.setattr(huggingface, "attach", lambda _: job)
+    monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
+    elastic = huggingface.ElasticCallback()
+    data = [{"x": torch.ones(1), "labels": torch.ones(1)}] * 4
+    args = transformers.TrainingArguments(
+        output_dir=elastic.output_dir,
+        **elastic.batch(2),
+        num_train_epochs=10,
+        eval_strategy=every,
+        eval_steps=1,
+        save_strategy=every,
+        save_steps=1,
+        load_best_model_at_end=True,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    patience = transformers.EarlyStoppingCallback(early_stopping_patience=3)
+    trainer = transformers.Trainer(
+        NeverBetter(), args, train_dataset=data, eval_dataset=data, callbacks=[patience, elastic]
+    )
+    leaves = leave_after or 1000
+    for asked in ("should_stop", "should_save"):
+        monkeypatch.setattr(job, asked, lambda: trainer.state.global_step >= leaves)
+    try:
+        trainer.train(resume_from_checkpoint=elastic.checkpoint)
+    except SystemExit:
+        assert leave_after is not None
+    return int(trainer.state.global_step)
+
+
+@pytest.mark.parametrize(("every", "stops_at"), [("steps", 4), ("epoch", 8)])
+@pytest.mark.parametrize("leave_after", [None, 2, 3])
+def test_early_stopping_keeps_its_patience(
+    leave_after: int | None, every: str, stops_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    if leave_after is not None:
+        assert process(tmp_path, monkeypatch, leave_after, every) == leave_after
+    assert process(tmp_path, monkeypatch, None, every) == stops_at, "the first, and three that are no better"

@@ -1,0 +1,91 @@
+"""Lightning's Trainer goes on in a new process at the sample where it was, however it asks for the data."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic import once
+from bftrainer.elastic.attach import Job
+
+pytest.importorskip("lightning")
+pl = importlib.import_module("lightning.pytorch")
+lightning = importlib.import_module("bftrainer.elastic.lightning")
+LENGTH, BATCH, EPOCHS = 20, 4, 2
+
+
+class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightning need not be installed
+    """Notes which samples it computes."""
+
+    def __init__(self, asks_for_steps: bool) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.asks_for_steps = asks_for_steps
+        self.seen: list[int] = []
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        """Note them."""
+        self.seen += batch.int().tolist()
+        loss: torch.Tensor = self.layer(batch.float()[:, None]).sum()
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        """Lightning reads the data for this number."""
+        assert not self.asks_for_steps or self.trainer.estimated_stepping_batches == EPOCHS * LENGTH // BATCH
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+class Module(pl.LightningDataModule):  # type: ignore[misc,name-defined]
+    """Makes the loader when Lightning asks for it."""
+
+    def __init__(self, elastic: Any) -> None:
+        super().__init__()
+        self.elastic = elastic
+
+    def train_dataloader(self) -> Any:
+        """The loader."""
+        return self.elastic.loader(range(LENGTH), num_workers=1)
+
+
+def process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, way: str, *, asks: bool
+) -> list[int]:
+    """Train as one process does, which is told to leave after a step. Returns the samples it has seen."""
+    job = Job(None, folder)
+    monkeypatch.setattr(lightning, "attach", lambda _: job)
+    monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
+    elastic = lightning.ElasticCallback(batch=BATCH)
+    model = Seeing(asks)
+    trainer = pl.Trainer(
+        **elastic.arguments(),
+        callbacks=[elastic],
+        max_epochs=EPOCHS,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    monkeypatch.setattr(job, "should_stop", lambda: trainer.global_step == leave_after)
+    monkeypatch.setattr(job, "should_save", lambda: trainer.global_step == leave_after)
+    module = Module(elastic)
+    data = {"datamodule": module} if way == "module" else {"train_dataloaders": module.train_dataloader()}
+    try:
+        trainer.fit(model, **data, ckpt_path=elastic.checkpoint)
+    except SystemExit:
+        assert leave_after is not None
+    return model.seen
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("way", ["module", "loader"])
+def test_every_sample_once(way: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    whole = process(tmp_path / "whole", monkeypatch, None, way, asks=asks)
+    assert sorted(whole) == sorted([*range(LENGTH)] * EPOCHS)
+    parts = [process(tmp_path / "cut", monkeypatch, at, way, asks=asks) for at in (2, 7, None)]
+    assert [sample for part in parts for sample in part] == whole
