@@ -20,6 +20,7 @@ from bftrainer.elastic.state.state import STEPPED, TrainingState
 from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
+from bftrainer.elastic.train import same_data
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.streamed import batches_of, opened, passes
@@ -65,7 +66,8 @@ class Run(Steps):
             differ; 0: never.
         timeout_s: how long a node waits for another that says nothing, before it takes it for hung. Within
             `pause` and `evaluate` there is no such limit.
-        may_differ: names of entries that need not be the same on all nodes, such as "model.codebook*".
+        may_differ: names of entries that need not be the same on all nodes, such as "model.codebook*", or
+            "data set".
 
     Raises:
         ValueError, TypeError: a combination that cannot work, with what to give instead.
@@ -103,6 +105,7 @@ class Run(Steps):
         state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
         state |= {"scaler": scaler} if scaler is not None else {}
         state |= {STEPPED: stepped} if what.is_several else {}
+        state |= {same_data.PART: same_data.SameData(data, orders.trainer if orders else 0, may_differ)}
         ways = averaging.chosen(what, ddp, average)
         training = TrainingState(state)
         streams = not ways.needs_batch  # else a rank without samples cannot follow the others

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 
 from bftrainer.elastic.members import default_group
-from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.members.occupied import Occupied
@@ -149,11 +150,8 @@ class MemberGroup(SingleProcess):
             self.lost(error)
 
     def _explain(self) -> None:
-        try:
+        with _differences_told(self._membership.channel, self.group):
             self._comparison.explain(self.group, self._hand_over.working)
-        except ReplicasDiffer as error:  # the checkpoints may be as wrong: the trainer must not begin again
-            self._membership.channel.send("failed", generation=self.group.generation, reason=str(error))
-            raise
 
     # changing membership
 
@@ -203,7 +201,8 @@ class MemberGroup(SingleProcess):
         self.group = group
         try:
             waited_s = time.monotonic() - self._step_done_at
-            roll = self._hand_over.enter(group, is_stopped=self.is_stopped, waited_s=waited_s)
+            with _differences_told(self._membership.channel, group):
+                roll = self._hand_over.enter(group, is_stopped=self.is_stopped, waited_s=waited_s)
             self.is_stopped = roll.is_stopped
         except TornError as error:
             log.error("%s: this process ends, for another to start anew", error)
@@ -278,6 +277,16 @@ class MemberGroup(SingleProcess):
 
     def _tell(self, kind: str, **more: Any) -> None:
         self._progress.tell(kind, self.group.generation, self.size, self._state.position, **more)
+
+
+@contextlib.contextmanager
+def _differences_told(channel: Channel, group: Group) -> Iterator[None]:
+    """If nodes differ, the trainer must not begin again: its checkpoints may be as wrong."""
+    try:
+        yield
+    except ReplicasDiffer as error:
+        channel.send("failed", generation=group.generation, reason=str(error))
+        raise
 
 
 def peers_of(

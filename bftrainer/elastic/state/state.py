@@ -126,11 +126,15 @@ class TrainingState:
         return {"format": 1, "position": asdict(self.position), "parts": parts}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take over a snapshot. A part that it lacks starts anew, with a warning."""
+        """Take over a snapshot. A part that it lacks starts anew, with a warning.
+
+        Raises:
+            ReplicasDiffer: it is of another data set.
+        """
         for name, part in self._parts.items():
             if name in snapshot["parts"]:
                 part.load_state_dict(snapshot["parts"][name])
-            else:
+            elif name.isidentifier() or "." in name:  # others only compare, and have nothing to begin
                 log.warning("the state has no %s: it starts anew", name)
         self.position = Position(**snapshot["position"])
 
