@@ -17,7 +17,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic import once
+from bftrainer.elastic import epoch_figures, once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
@@ -59,6 +59,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._job = attach(folder)
         require_even(batch, self._job.sizes)
         self._batch, self._cut = batch, cut(batch, self._job.size, at_most)
+        self._accumulates = at_most is not None and batch > at_most  # on some number of nodes
         self._folder = Path(self._job.checkpoint_dir or folder)
         if self._job.rank == 0:
             _tidy(self._folder)
@@ -67,6 +68,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """What `fit` is to go on from; None at the start."""
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
+        self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
         """A DataLoader of this rank's share of each step; `options` are a DataLoader's. What is left of an
@@ -101,7 +103,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean."""
-        checkpoint["bftrainer"] = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
+        counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
+        checkpoint["bftrainer"] = {**counts, "figures": self._figures}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on at the same sample, and count batches as this number of nodes does.
@@ -115,6 +118,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
+        self._figures = before.get("figures", {})
         loop = checkpoint["loops"]["fit_loop"]
         batches = loop["epoch_loop.batch_progress"]
         for counts in (batches["total"], batches["current"]):
@@ -139,6 +143,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         if wrong:
             raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
         _refuse(trainer)
+        interval = getattr(trainer, "val_check_interval", 1.0)
+        if self._accumulates and isinstance(interval, int):
+            raise ValueError(
+                f"val_check_interval={interval} counts micro-batches, and a step has fewer on more nodes: "
+                "give it as a part of an epoch, such as 0.5, or leave at_most out"
+            )
         if self.checkpoint is not None and str(trainer.ckpt_path) != self.checkpoint:
             raise ValueError(
                 f"there is {self.checkpoint} to go on from: "
@@ -173,6 +183,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             )
         self._job.listen_for_sigterm()
 
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Forget figures of the epoch before."""
+        self._figures = {}
+
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -181,6 +195,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
         """
+        if self._figures:
+            self._figures = epoch_figures.add(trainer, self._figures, self._job.size)
         assert self._batches is not None  # noqa: S101  see `on_train_start`
         done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
         if rest:
@@ -213,7 +229,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
     def _save(self, trainer: Any, step: int) -> None:
         """Have all ranks write a checkpoint, which counts when it is whole."""
         partial = self._folder / f"step-{step:012}{PARTIAL}"
+        left = self._figures
+        self._figures = left | epoch_figures.collect(trainer)
         trainer.save_checkpoint(partial)
+        self._figures = left
         self._job.checkpointed()
         if self._job.rank == 0:
             partial.replace(self._folder / f"step-{step:012}.ckpt")

@@ -85,6 +85,17 @@ def test_what_lightning_does_not_restore_is_refused(callback: Any) -> None:
         elastic.on_fit_start(trainer(reload_dataloaders_every_n_epochs=1), None)
 
 
+def test_an_interval_of_validations_in_micro_batches_is_refused(callback: Any) -> None:
+    elastic = callback(batch=12, at_most=6)
+    with pytest.raises(ValueError, match=r"val_check_interval=7 counts micro-batches.* such as 0.5"):
+        elastic.on_fit_start(trainer(val_check_interval=7), None)
+    elastic.on_fit_start(trainer(val_check_interval=0.5), None)
+
+
+def test_without_micro_batches_an_interval_counts_steps(callback: Any) -> None:
+    callback(batch=12).on_fit_start(trainer(val_check_interval=7, accumulate_grad_batches=1), None)
+
+
 def test_the_training_data_has_to_be_shared_out(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
     own = elastic.loader(range(60))

@@ -1,4 +1,4 @@
-"""Lightning's Trainer goes on in a new process at the sample where it was, however it asks for the data."""
+"""Lightning's Trainer goes on in a new process at the sample where it was, with the epoch's figures."""
 
 from __future__ import annotations
 
@@ -19,19 +19,29 @@ LENGTH, BATCH, EPOCHS = 20, 4, 2
 
 
 class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightning need not be installed
-    """Notes which samples it computes."""
+    """Notes which samples it computes, and what it has logged of each epoch."""
 
     def __init__(self, asks_for_steps: bool) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
         self.asks_for_steps = asks_for_steps
         self.seen: list[int] = []
+        self.logged: list[dict[str, float]] = []
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         """Note them."""
         self.seen += batch.int().tolist()
+        for name in ("mean", "sum", "max"):
+            self.log(name, batch.float().mean(), on_step=False, on_epoch=True, reduce_fx=name)
+        self.log("both", batch.float().mean(), on_step=True, on_epoch=True, sync_dist=True)
         loss: torch.Tensor = self.layer(batch.float()[:, None]).sum()
         return loss
+
+    def on_train_epoch_end(self) -> None:
+        """Note the figures."""
+        found = self.trainer.callback_metrics
+        names = ("mean", "sum", "max", "both_epoch")
+        self.logged.append({name: round(float(found[name]), 3) for name in names})
 
     def configure_optimizers(self) -> Any:
         """Lightning reads the data for this number."""
@@ -53,8 +63,8 @@ class Module(pl.LightningDataModule):  # type: ignore[misc,name-defined]
 
 def process(
     folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, way: str, *, asks: bool
-) -> list[int]:
-    """Train as one process does, which is told to leave after a step. Returns the samples it has seen."""
+) -> Seeing:
+    """Train as one process does, which is told to leave after a step. Returns what it has seen."""
     job = Job(None, folder)
     monkeypatch.setattr(lightning, "attach", lambda _: job)
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
@@ -78,7 +88,7 @@ def process(
         trainer.fit(model, **data, ckpt_path=elastic.checkpoint)
     except SystemExit:
         assert leave_after is not None
-    return model.seen
+    return model
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -86,6 +96,8 @@ def process(
 def test_every_sample_once(way: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(once, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, way, asks=asks)
-    assert sorted(whole) == sorted([*range(LENGTH)] * EPOCHS)
+    assert sorted(whole.seen) == sorted([*range(LENGTH)] * EPOCHS)
+    assert [epoch["mean"] for epoch in whole.logged] == [(LENGTH - 1) / 2] * EPOCHS
     parts = [process(tmp_path / "cut", monkeypatch, at, way, asks=asks) for at in (2, 7, None)]
-    assert [sample for part in parts for sample in part] == whole
+    assert [sample for part in parts for sample in part.seen] == whole.seen
+    assert [figures for part in parts for figures in part.logged] == whole.logged

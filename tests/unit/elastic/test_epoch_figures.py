@@ -1,0 +1,61 @@
+"""The figures of an epoch of Lightning, from one number of ranks to another."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic import epoch_figures
+
+
+def metric(kind: str, value: float, count: int = 0, *, rank_zero_only: bool = False) -> SimpleNamespace:
+    """As Lightning has one for each logged figure."""
+    meta = SimpleNamespace(
+        on_epoch=True,
+        is_mean_reduction=kind == "mean",
+        is_max_reduction=kind == "max",
+        is_min_reduction=kind == "min",
+        sync=SimpleNamespace(rank_zero_only=rank_zero_only),
+    )
+    both = {"value": torch.tensor(value), "cumulated_batch_size": torch.tensor(count)}
+    return SimpleNamespace(is_tensor=True, has_reset=False, meta=meta, **both)
+
+
+def trainer(**logged: SimpleNamespace) -> SimpleNamespace:
+    """One that has logged these."""
+    return SimpleNamespace(fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(_results=logged)))
+
+
+def test_two_ranks_figures_go_on_on_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = trainer(a=metric("mean", 6.0, 3), top=metric("max", 5.0), own=metric("sum", 9.0))
+    other = trainer(a=metric("mean", 12.0, 6), top=metric("max", 7.0))
+    with monkeypatch.context() as alone:
+        alone.setattr(epoch_figures, "_of_all_ranks", lambda mine: [mine])
+        both = [epoch_figures.collect(rank) for rank in (one, other)]
+    monkeypatch.setattr(epoch_figures, "_of_all_ranks", lambda mine: both)
+    kept = epoch_figures.collect(one)
+    assert kept == {"a": [18.0, 9.0, "sum"], "top": [7.0, 0.0, "max"], "own": [9.0, 0.0, "sum"]}
+    ranks: list[dict[str, Any]] = []
+    for _ in range(3):
+        now = {"a": metric("mean", 1.0, 1), "top": metric("max", 6.0)}
+        left = epoch_figures.add(trainer(**now), kept, size=3)
+        assert left == {"own": [9.0, 0.0, "sum"]}, "not logged yet"
+        ranks.append(now)
+    assert sum(float(rank["a"].value) for rank in ranks) == 18 + 3
+    assert sum(float(rank["a"].cumulated_batch_size) for rank in ranks) == 9 + 3
+    assert {float(rank["top"].value) for rank in ranks} == {7.0}
+
+
+def test_a_figure_of_rank_0_alone_is_not_shared_out() -> None:
+    now = {"a": metric("sum", 1.0, rank_zero_only=True)}
+    assert epoch_figures.add(trainer(**now), {"a": [6.0, 0.0, "sum"]}, size=3) == {}
+    assert float(now["a"].value) == 7
+
+
+def test_a_lightning_without_such_results_keeps_nothing() -> None:
+    assert epoch_figures.collect(SimpleNamespace()) == {}
+    kept = {"a": [1.0, 1.0, "sum"]}
+    assert epoch_figures.add(SimpleNamespace(), kept, size=1) == kept
