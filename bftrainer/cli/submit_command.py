@@ -52,6 +52,7 @@ def command(
 
     The user guide (docs/user-guide.md) explains every key; priority, curves and batch among them.
     """
+    from bftrainer.cli.shared import script_hints
     from bftrainer.settings.sources import load
     from bftrainer.spec.hints import hint
     from bftrainer.spec.located_yaml import SPEC
@@ -65,7 +66,8 @@ def command(
     body = {"spec": text, "name": str(spec), "base": str(spec.parent.resolve())}
     if resume is not None:
         body["resume"] = str(_with_checkpoints(client, resume))
-    answer = {**client.call("POST", "trainers", body=body), "hint": hint(wanted)}
+    answer = client.call("POST", "trainers", body=body)
+    answer["hint"] = hint(wanted) or script_hints.hint(wanted)
     if as_json:
         print_json(answer)
         return

@@ -1,0 +1,47 @@
+"""What a script's imports say of how it will do: read on the user's own machine, when a spec is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bftrainer.elastic.programs.preload import imports_of
+from bftrainer.model.trainer import TrainerSpec
+
+_TRAINERS = {"transformers": "Hugging Face's Trainer", "trl": "Hugging Face's Trainer"}
+_LIGHTNING = {"lightning", "lightning.pytorch", "pytorch_lightning"}
+_WITHOUT = {
+    "Hugging Face's Trainer": (
+        "when its number of nodes changes, a step has another number of samples, so that epochs are counted "
+        "wrongly and samples left out"
+    ),
+    "Lightning's Trainer": (
+        "when its nodes change, it goes on from what it saves itself, and not at the sample where it was"
+    ),
+}
+MODULE = {"Hugging Face's Trainer": "huggingface", "Lightning's Trainer": "lightning"}
+
+
+def hint(spec: TrainerSpec) -> str:
+    """What its user should know of a script that leaves the training to a framework, and does not use what
+    bftrainer has for that; empty if nothing. A script that cannot be read is the worker's to tell of."""
+    script = next((word for word in spec.command[1:] if word.endswith(".py")), "")
+    if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not script:
+        return ""
+    found = imports_of(Path(spec.workdir, script))
+    if any(name.partition(".")[0] == "bftrainer" for name in found):
+        return ""
+    framework = _framework(found)
+    if not framework:
+        return ""
+    return (
+        f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
+        f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/your-script.md)"
+    )
+
+
+def _framework(imports: dict[str, list[str]]) -> str:
+    for name, taken in imports.items():
+        framework = _TRAINERS.get(name.partition(".")[0], "")
+        if framework and any(word.endswith("Trainer") for word in taken):
+            return framework
+    return "Lightning's Trainer" if _LIGHTNING & imports.keys() else ""

@@ -1,0 +1,57 @@
+"""What `submit` says of a script that leaves the training to a framework, without bftrainer's callback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bftrainer.cli.shared.script_hints import hint
+from bftrainer.model.trainer import TrainerSpec
+
+HF = "from transformers import Trainer, TrainingArguments\n"
+OURS = "from bftrainer.elastic.huggingface import ElasticCallback\n"
+
+
+def told(folder: Path, text: str, **changed: Any) -> str:
+    (folder / "train.py").write_text(text)
+    about = {"command": ("python", "train.py"), "launcher": "torchrun", "n_min": 1, "n_max": 3, **changed}
+    return hint(TrainerSpec(name="t", workdir=str(folder), **about))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (HF, "elastic.huggingface.ElasticCallback"),
+        ("from trl import SFTTrainer\n", "epochs are counted wrongly"),
+        ("import lightning as L\n", "elastic.lightning.ElasticCallback"),
+        ("from pytorch_lightning import Trainer\n", "not at the sample"),
+        (OURS + HF, ""),
+        ("from transformers import AutoModel\n", ""),
+        ("from lightning.fabric import Fabric\n", ""),
+        ("import torch\n", ""),
+        ("this is no Python", ""),
+    ],
+)
+def test_a_framework_without_the_callback_is_told_of(text: str, named: str, tmp_path: Path) -> None:
+    found = told(tmp_path, text)
+    assert named in found and bool(found) == bool(named)
+
+
+def test_the_callback_may_be_in_a_module_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(OURS)
+    assert not told(tmp_path, HF + "import parts\n")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"n_max": 1},
+        {"launcher": "native"},
+        {"command": ("python", "-m", "train")},
+        {"command": ("python", "no.py")},
+    ],
+)
+def test_nothing_is_said_where_nothing_is_known_or_lost(changed: dict[str, Any], tmp_path: Path) -> None:
+    assert told(tmp_path, HF, **changed) == ""
