@@ -34,9 +34,13 @@ except ImportError as error:
         "pip install 'bftrainer[huggingface]'"
     ) from error
 
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
 WHOLE = "bftrainer-whole.json"
 """A file in every checkpoint that all ranks have written in full."""
 KEEP = 2
+_DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+"""Not those that are derived from them, such as accelerate's, whose order follows from seed and epoch."""
 
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
@@ -95,7 +99,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             )
         once.begin(self._job)
         if state.global_step:
-            reseed_here(state.global_step, self._job.rank)  # the Trainer restores them on as many nodes only
+            # the Trainer restores them on as many nodes only; it has all ranks begin with the same
+            reseed_here(state.global_step, rank=0)
             if self._job.rank == 0:
                 note(f"resumed from step {state.global_step}")
 
@@ -205,6 +210,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 f"with dataloader_drop_last the number of steps in {length} samples depends on the number of "
                 f"nodes: leave it out, or leave {length % self._batch} samples out yourself"
             )
+        if type(_sampler(loader)) in _DRAWN:
+            raise ValueError(
+                f"{type(_sampler(loader)).__name__} draws another order in every process, and a training "
+                "goes on within an epoch: take a sampler whose order follows from its set_epoch alone"
+            )
         strategy = getattr(args, "train_sampling_strategy", "random")
         if strategy not in ("random", "sequential") or getattr(args, "group_by_length", False):
             raise ValueError(
@@ -249,6 +259,12 @@ def _global_batch(args: Any, size: int) -> int:
     """The samples of a step, over all nodes."""
     shared = args.accelerator_config.split_batches
     return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * (1 if shared else size))
+
+
+def _sampler(loader: Any) -> Any:
+    """What chooses the samples; None for a stream."""
+    batches = getattr(loader, "batch_sampler", None)
+    return getattr(getattr(batches, "batch_sampler", batches), "sampler", None)  # accelerate's, on ranks
 
 
 def _length(loader: Any) -> int | None:

@@ -28,7 +28,9 @@ class NeverBetter(torch.nn.Module):
         return {"loss": 1.0 + 0.0 * self.weight.sum()}
 
 
-def process(folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, every: str) -> int:
+def process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, every: str, kind: Any = None
+) -> int:
     """Train as one process does, which is told to leave after a step. Returns how far it came."""
     job = Job(None, folder)
     monkeypatch.setattr(huggingface, "attach", lambda _: job)
@@ -49,7 +51,7 @@ def process(folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | No
         use_cpu=True,
     )
     patience = transformers.EarlyStoppingCallback(early_stopping_patience=3)
-    trainer = transformers.Trainer(
+    trainer = (kind or transformers.Trainer)(
         NeverBetter(), args, train_dataset=data, eval_dataset=data, callbacks=[patience, elastic]
     )
     leaves = leave_after or 1000
@@ -60,6 +62,21 @@ def process(folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | No
     except SystemExit:
         assert leave_after is not None
     return int(trainer.state.global_step)
+
+
+class Weighted(transformers.Trainer):  # type: ignore[misc,name-defined]  # need not be installed
+    """Chooses its samples by itself."""
+
+    def _get_train_sampler(self, *_: Any) -> Any:
+        return torch.utils.data.WeightedRandomSampler([1.0, 2.0], 4)
+
+
+def test_an_order_that_every_process_draws_anew_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    with pytest.raises(ValueError, match="WeightedRandomSampler draws another order in every process"):
+        process(tmp_path, monkeypatch, None, "steps", kind=Weighted)
 
 
 @pytest.mark.parametrize(("every", "stops_at"), [("steps", 4), ("epoch", 8)])
