@@ -111,13 +111,14 @@ def test_the_best_weights_survive_the_node_that_saves_them_if_they_are_a_part(
     site: Site, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     (kind,) = (kind for kind in KINDS if kind.script == "early_stopping")
+    best = undisturbed(kind)["result.pt/best/epoch"]
+    (tmp_path / "hold").write_text(str(best))
     churn = begun(site, kind, tmp_path, 1, *words)
-    best = undisturbed(kind)["result.pt/best/epoch"] * -(-kind.length // BATCH)
-    churn.reach((best - 2) / churn.steps)
-    (tmp_path / "hold").touch()
-    churn.upto(best + 5)
+    churn.upto((best + 1) * -(-kind.length // BATCH))
     if words:
         site.until(lambda: list(tmp_path.glob("best.pt.*")), LONG_S, "rank 0 saves")
+    else:
+        churn.reach(best / undisturbed(kind)["result.pt/epochs"])
     churn.kill(churn.members()[0])
     (tmp_path / "hold").unlink()
     churn.trains(*NODES)

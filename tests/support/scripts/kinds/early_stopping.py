@@ -46,7 +46,7 @@ def look():
         best.loss, best.epoch, best.waited = loss, run.position.epoch, 0
         best.weights = copy.deepcopy(model.state_dict())
         if at_once and run.rank == 0:
-            save(best.weights, "best.pt")
+            save(best.weights, "best.pt", epoch=best.epoch)
     if best.waited == PATIENCE:
         run.stop()
 

@@ -83,10 +83,11 @@ def pace(step: int) -> None:
         time.sleep(0.1 if beyond < 20 else 0.5)
 
 
-def save(state: Any, name: str) -> None:
-    """To a file, whole or not at all; a test may hold it in between."""
+def save(state: Any, name: str, epoch: int = 0) -> None:
+    """To a file, whole or not at all; a test may hold it in between, from an epoch on."""
     partial = folder / f"{name}.{os.getpid()}"
     torch.save(state, partial)
-    while (folder / "hold").exists():
+    hold = folder / "hold"
+    while hold.exists() and epoch >= int(hold.read_text()):
         time.sleep(0.05)
     partial.rename(folder / name)
