@@ -35,7 +35,8 @@ class Kind:
         launcher: of its spec.
         length: the samples of an epoch that are used.
         tolerance: how far numbers may lie apart, relative to those above 1. They differ by rounding:
-            the order in which gradients are added up depends on the nodes.
+            the order in which gradients are added up depends on the nodes. (In double precision that is some
+            1e-15; a sample that one step of `plain.py` lacks changes its weights by 1e-4 and more.)
         steps_after_stop: at most so many follow `run.stop`, where others have to hear of it.
         files: what the script leaves behind, once.
         words: its further arguments: alone, and disturbed.
