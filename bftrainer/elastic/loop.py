@@ -21,6 +21,7 @@ from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
 from bftrainer.elastic.train import same_data
+from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.streamed import batches_of, opened, passes
@@ -121,9 +122,8 @@ class Run(Steps):
             budget=peers.budget,
             stand_in=ways.needs_batch,
         )
-        if batches.epochs is not None and batches.steps is not None:
-            schedule.compare(batches.epochs, batches.steps)
-        self._passes = epochs
+        schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
+        self._passes, self._loss_is_known = epochs, not average
         super().__init__(
             ways,
             training,
@@ -193,6 +193,10 @@ class Run(Steps):
                 "gradients were set to zero between micro-batches: leave zero_grad() to the run"
             )
         part.went_backward = True
+        if not self._loss_is_known:
+            self._loss_is_known = True
+            if is_sum(loss, part.stop - part.start):
+                warnings.warn(TOLD, stacklevel=2)
         weighed = self._update.scaled(loss * part.weight if part.weight != 1.0 else loss)
         own = self._trained.parameters(name) if self._trained.is_several else None
         weighed.backward(inputs=own)  # type: ignore[no-untyped-call]

@@ -165,9 +165,12 @@ class Steps(RunView):
             turn.broken = GroupBroken(self._peers.group.failure)
 
     def _close_turn(self) -> None:
-        """Where a run has several optimisers, its step is taken when the script has stepped what it wants."""
+        """Where a run has several optimisers, its step is taken when the script has stepped what it wants. If
+        an error came up in one of its calls, that optimiser was not: then the samples come again."""
         part, turn, self._part = self._part, self._turn, None
-        if part is not None and part.last and turn is not None and turn.calls and turn.broken is None:
+        if part is None or not part.last or turn is None or turn.broken is not None:
+            return
+        if 0 < turn.calls <= len(self._stepped.names):
             names, self._stepped.names = self._stepped.names, []
             self._advance(names)
 

@@ -63,10 +63,9 @@ class Batches(ABC):
         """The passes over the data that the whole run makes; None: not known."""
         return self._epochs
 
-    @property
     @abstractmethod
-    def steps(self) -> float | None:
-        """The steps of the whole run on one node, on more they may be fewer; None: not known."""
+    def steps(self, nodes: int) -> float | None:
+        """The steps of the whole run on so many nodes; None: not known."""
 
     def complete(self, position: Position) -> bool:
         """Whether nothing is left to train on at `position`."""
@@ -147,10 +146,9 @@ class IndexedBatches(Batches):
         known = [count for count in (self._epochs, by_budget) if count is not None]
         return min(known, default=None)
 
-    @property
-    def steps(self) -> float | None:
+    def steps(self, nodes: int) -> float | None:
         """As `Batches.steps`."""
-        each = math.ceil(self._source.length / self._policy.total(1))
+        each = math.ceil(self._source.length / self._policy.total(nodes))
         return None if self.epochs is None else self.epochs * each
 
     def share(self, position: Position) -> Share:

@@ -39,13 +39,26 @@ class Schedule:
             if epoch_over if self._every == "epoch" else name in stepped:
                 scheduler.step()
 
-    def compare(self, epochs: float, steps: float) -> None:
+    def compare(self, epochs: float | None, steps: float | None, fewest: float | None) -> None:
         """Warn if a scheduler's own course fits a run of so many epochs and steps only if it is stepped
-        otherwise."""
+        otherwise, or if it ends too early on as many nodes as are allowed, where the run has the `fewest`."""
+        if epochs is None or steps is None or fewest is None:
+            return
         for scheduler in self._schedulers.values():
-            told = self._doubt(scheduler, epochs, steps)
+            told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
             if told:
                 warnings.warn(f"scheduler: {type(scheduler).__name__} {told}", stacklevel=3)
+
+    def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
+        course = max(_courses(scheduler), default=0)
+        if self._every == "epoch" or fewest >= steps or not fewest < course <= steps + 1:
+            return ""
+        return (
+            f"has a course of {course} steps. This run takes {steps:.0f} on one node, and {fewest:.0f} on "
+            "all that its spec allows, as a step has more samples there: the course would not end. "
+            "Give policy=elastic.FixedGlobal(...), with which a step has as many samples on any number of "
+            'nodes, or a scheduler that counts epochs, with scheduler_every="epoch"'
+        )
 
     def _doubt(self, scheduler: Any, epochs: float, steps: float) -> str:
         course = max(_courses(scheduler), default=None)

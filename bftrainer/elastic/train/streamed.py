@@ -137,8 +137,7 @@ class StreamedBatches(Batches):
         """As `Batches.stop`."""
         self._reader.close()
 
-    @property
-    def steps(self) -> float | None:
+    def steps(self, nodes: int) -> float | None:
         """As `Batches.steps`: not known."""
         return None
 

@@ -112,6 +112,24 @@ def test_each_of_several_optimisers_is_stepped_by_its_name() -> None:
     assert trained.position.step == 2
 
 
+@pytest.mark.parametrize("fails", ["D", "G"])
+def test_a_step_of_an_optimiser_that_fails_is_not_taken(fails: str) -> None:
+    trained = several(epochs=1)
+
+    def wrong(*_: object) -> None:
+        raise ValueError("no step")
+
+    trained._trained.optimizers[fails].register_step_pre_hook(wrong)
+    loop = iter(trained)
+    x = next(loop)
+    with pytest.raises(ValueError, match="no step"):
+        for which in ("D", "G"):
+            trained.backward(trained.model[which](x).sum(), which)  # type: ignore[index]
+            trained.step(which)
+    loop.close()  # type: ignore[attr-defined]
+    assert trained.position.step == 0, "the batch comes again"
+
+
 def test_an_optimiser_gets_gradients_of_its_own_loss_only() -> None:
     trained = several(epochs=1)
     models = trained.model
@@ -156,7 +174,7 @@ def test_what_the_script_seems_to_have_forgotten_is_told_when_the_loop_begins() 
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             for x in trained:
-                trained.backward(trained.model(x).sum())
+                trained.backward(trained.model(x).mean())
                 trained.step()
         return [str(each.message) for each in found]
 

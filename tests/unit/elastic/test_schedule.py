@@ -11,6 +11,9 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 
 from bftrainer import elastic
+from bftrainer.elastic import loop
+from bftrainer.elastic.members.channel import Orders
+from bftrainer.elastic.peers import SingleProcess
 
 DATA = torch.arange(40.0).reshape(40, 1)
 EPOCHS = 5
@@ -84,6 +87,34 @@ def test_a_scheduler_of_steps_is_not(make: Callable[[Any], Any]) -> None:
 def test_a_scheduler_of_steps_that_is_stepped_every_epoch_is_told() -> None:
     with pytest.warns(UserWarning, match='"step"'):
         run(lambda sgd: schedulers.OneCycleLR(sgd, 0.1, total_steps=50), scheduler_every="epoch")
+
+
+@pytest.mark.parametrize(
+    ("course", "n_max", "options", "is_told"),
+    [
+        (50, 3, {}, True),
+        (50, 1, {}, False),
+        (50, 3, {"policy": elastic.FixedGlobal(4)}, False),
+        (50, 3, {"scheduler_every": "step"}, True),
+        (20, 3, {}, False),
+    ],
+)
+def test_a_course_that_more_nodes_cut_short_is_told(
+    course: int,
+    n_max: int,
+    options: dict[str, Any],
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    about: Any = {"fd": 0, "trainer": 1, "node": "n", "generation": 1, "address": "", "checkpoint_dir": ""}
+    orders = Orders(**about, samples=40 * EPOCHS, checkpoint_every_s=1.0, n_min=1, n_max=n_max)
+    monkeypatch.setattr(Orders, "from_environment", lambda: orders)
+    monkeypatch.setattr(loop, "peers_of", lambda _, state, joined, **options: SingleProcess(state, joined))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run(lambda sgd: schedulers.CosineAnnealingLR(sgd, course), **options)
+    told = [str(one.message) for one in found]
+    assert sum("20 on all that" in one and "course of 50" in one for one in told) == len(told) == int(is_told)
 
 
 def test_what_the_run_cannot_step_says_what_to_do() -> None:
