@@ -45,13 +45,18 @@ class Averaging(Protocol):
 
 
 class Flat:
-    """All gradients in one exchange after the backward pass."""
+    """All gradients in one exchange after the backward pass; sparse ones travel as if they were dense."""
 
     needs_batch = False
 
     def __init__(self, model: torch.nn.Module, parameters: Sequence[torch.Tensor]) -> None:
         self.model = model
         self._parameters = parameters
+        self._sparse = {
+            id(each.weight)
+            for each in model.modules()
+            if isinstance(each, torch.nn.Embedding | torch.nn.EmbeddingBag) and each.sparse
+        }
         double = any(p.dtype is torch.float64 for p in self._parameters)
         self._kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
@@ -80,6 +85,9 @@ class Flat:
         for p, there in zip(self._parameters, present.tolist(), strict=True):
             mean = flat[start : start + p.numel()].view_as(p).to(p.device, p.dtype)
             start += p.numel()
+            if id(p) in self._sparse:
+                mean = _sparse_again(mean, flat[start : start + len(p)].to(p.device))
+                start += len(p)
             if there:
                 p.grad = mean
 
@@ -88,11 +96,32 @@ class Flat:
         parts = []
         for p in self._parameters:
             if p.grad is None:
-                parts.append(torch.zeros(p.numel(), dtype=self._kind, device=device))
-            else:
-                parts.append(p.grad.detach().reshape(-1).to(device, self._kind) * self._weight)
+                size = p.numel() + (len(p) if id(p) in self._sparse else 0)
+                parts.append(torch.zeros(size, dtype=self._kind, device=device))
+                continue
+            parts.append(p.grad.detach().to_dense().reshape(-1).to(device, self._kind) * self._weight)
+            if id(p) in self._sparse:
+                parts.append(_rows(p.grad).to(device, self._kind))
         present = [float(p.grad is not None) for p in self._parameters]
         return torch.cat([*parts, torch.tensor(present, dtype=self._kind, device=device)])
+
+
+def _rows(gradient: torch.Tensor) -> torch.Tensor:
+    """1 for each row that a sparse gradient has, as some optimisers step those alone; -1 throughout for a
+    dense one, which tied weights have."""
+    if not gradient.is_sparse:
+        return torch.full((len(gradient),), -1.0, device=gradient.device)
+    rows = torch.zeros(len(gradient), device=gradient.device)
+    rows[gradient.coalesce().indices()[0]] = 1.0
+    return rows
+
+
+def _sparse_again(mean: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The mean of all gradients with the rows that any rank has; `rows` is the sum of all ranks' `_rows`."""
+    if (rows < 0).any():
+        return mean
+    here = rows.nonzero()[:, 0]
+    return torch.sparse_coo_tensor(here[None], mean[here], mean.shape, check_invariants=False)
 
 
 class Each:

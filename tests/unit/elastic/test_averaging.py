@@ -87,3 +87,39 @@ def test_a_rank_without_a_state_has_no_samples_and_a_stand_in_none_of_its_own() 
     needy.enter(Position(), 1, 2)
     (part,) = needy.parts(needy.share(Position()))
     assert (part.start, part.stop) == (0, 1), "the step's last sample"
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("batch", [4, 1])  # with 1, rank 1 has no sample
+def test_sparse_gradients_are_averaged_and_stay_sparse(tied: bool, batch: int) -> None:
+    words = torch.tensor([[1, 2], [2, 3], [5, 5], [3, 7]])[:batch]
+
+    def embedding() -> torch.nn.Embedding:
+        made = torch.nn.Embedding(9, 2, sparse=True)
+        torch.nn.init.constant_(made.weight, 0.5)
+        return made
+
+    def loss(net: torch.nn.Embedding, x: torch.Tensor) -> torch.Tensor:
+        found = net(x).square().mean()
+        return found + net.weight.square().mean() if tied else found
+
+    def gradient(group: Group) -> torch.Tensor | None:
+        net = embedding()
+        averaging = average.chosen(trained(net, torch.optim.SGD(net.parameters(), lr=0.1), None), False, True)
+        mine = words[group.rank :: group.size]
+        averaging.begin(group, len(mine) / batch)
+        if len(mine):
+            loss(net, mine).backward()
+        averaging.finish(ONE)
+        return net.weight.grad
+
+    alone = embedding()
+    loss(alone, words).backward()
+    expected = alone.weight.grad
+    for found in on_two_ranks(gradient):
+        assert found is not None and expected is not None
+        assert found.is_sparse is expected.is_sparse is not tied
+        torch.testing.assert_close(found.to_dense(), expected.to_dense())
+        if not tied:
+            rows = [one.coalesce().indices()[0].tolist() for one in (found, expected)]
+            assert rows[0] == rows[1]
