@@ -54,15 +54,21 @@ def add(trainer: Any, before: Kept, size: int) -> Kept:
     return {key: kept for key, kept in before.items() if key not in there}
 
 
+def lost(trainer: Any) -> list[str]:
+    """The names of those that `collect` leaves out: metrics of torchmetrics, which count by themselves."""
+    return sorted({metric.meta.name for metric in _of_epoch(trainer).values() if not metric.is_tensor})
+
+
 def _logged(trainer: Any) -> dict[str, Any]:
-    """Lightning's objects for the figures that are numbers and count in the epoch."""
+    """Lightning's objects for the figures that are numbers."""
+    return {key: metric for key, metric in _of_epoch(trainer).items() if metric.is_tensor}
+
+
+def _of_epoch(trainer: Any) -> dict[str, Any]:
+    """Lightning's objects for all that counts in the epoch under way."""
     loop = getattr(getattr(trainer, "fit_loop", None), "epoch_loop", None)
     found = getattr(loop, "_results", None) or {}
-    return {
-        key: metric
-        for key, metric in found.items()
-        if metric.is_tensor and metric.meta.on_epoch and not metric.has_reset
-    }
+    return {key: metric for key, metric in found.items() if metric.meta.on_epoch and not metric.has_reset}
 
 
 def _kind(metric: Any) -> str:

@@ -101,6 +101,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if state.global_step:
             # the Trainer restores them on as many nodes only; it has all ranks begin with the same
             reseed_here(state.global_step, rank=0)
+            args.eval_on_start = False  # it was, and an early stopping would count each start
             if self._job.rank == 0:
                 note(f"resumed from step {state.global_step}")
 

@@ -187,6 +187,16 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Forget figures of the epoch before."""
         self._figures = {}
 
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Tell of the epoch's figures that have a part of it only."""
+        names = epoch_figures.lost(trainer)
+        epoch, step = self._resumed or (-1, 0)
+        if names and trainer.current_epoch == epoch and self._job.rank == 0:
+            note(
+                f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
+                "numbers in place of metrics of torchmetrics, or follow figures of the validation"
+            )
+
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

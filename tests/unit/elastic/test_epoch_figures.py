@@ -55,6 +55,14 @@ def test_a_figure_of_rank_0_alone_is_not_shared_out() -> None:
     assert float(now["a"].value) == 7
 
 
+def test_metrics_that_count_by_themselves_are_named() -> None:
+    own = metric("mean", 1.0)
+    own.is_tensor, own.meta.name = False, "train_acc"
+    logged = trainer(a=metric("mean", 6.0, 3), own=own)
+    assert epoch_figures.lost(logged) == ["train_acc"]
+    assert epoch_figures.collect(logged).keys() == {"a"}
+
+
 def test_a_lightning_without_such_results_keeps_nothing() -> None:
     assert epoch_figures.collect(SimpleNamespace()) == {}
     kept = {"a": [1.0, 1.0, "sum"]}

@@ -41,6 +41,7 @@ def process(
         output_dir=elastic.output_dir,
         **elastic.batch(2),
         num_train_epochs=10,
+        eval_on_start=True,
         eval_strategy=every,
         eval_steps=1,
         save_strategy=every,
@@ -87,4 +88,6 @@ def test_early_stopping_keeps_its_patience(
     monkeypatch.setattr(once, "_begun", set[Any]())
     if leave_after is not None:
         assert process(tmp_path, monkeypatch, leave_after, every) == leave_after
-    assert process(tmp_path, monkeypatch, None, every) == stops_at, "the first, and three that are no better"
+    assert process(tmp_path, monkeypatch, None, every) == stops_at, (
+        "the first after step 0, and three no better"
+    )

@@ -13,6 +13,7 @@ from bftrainer.elastic import once
 from bftrainer.elastic.attach import Job
 
 pytest.importorskip("lightning")
+MeanMetric = pytest.importorskip("torchmetrics").MeanMetric
 pl = importlib.import_module("lightning.pytorch")
 lightning = importlib.import_module("bftrainer.elastic.lightning")
 LENGTH, BATCH, EPOCHS = 20, 4, 2
@@ -25,6 +26,7 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
         self.asks_for_steps = asks_for_steps
+        self.counts = MeanMetric()
         self.seen: list[int] = []
         self.logged: list[dict[str, float]] = []
 
@@ -33,6 +35,8 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         self.seen += batch.int().tolist()
         for name in ("mean", "sum", "max"):
             self.log(name, batch.float().mean(), on_step=False, on_epoch=True, reduce_fx=name)
+        self.counts(batch.float())
+        self.log("counts", self.counts, on_step=False, on_epoch=True)
         self.log("both", batch.float().mean(), on_step=True, on_epoch=True, sync_dist=True)
         loss: torch.Tensor = self.layer(batch.float()[:, None]).sum()
         return loss
@@ -93,7 +97,13 @@ def process(
 
 @pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("way", ["module", "loader"])
-def test_every_sample_once(way: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_sample_once(
+    way: str,
+    asks: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setattr(once, "_begun", set[Any]())
     whole = process(tmp_path / "whole", monkeypatch, None, way, asks=asks)
     assert sorted(whole.seen) == sorted([*range(LENGTH)] * EPOCHS)
@@ -101,3 +111,6 @@ def test_every_sample_once(way: str, asks: bool, tmp_path: Path, monkeypatch: py
     parts = [process(tmp_path / "cut", monkeypatch, at, way, asks=asks) for at in (2, 7, None)]
     assert [sample for part in parts for sample in part.seen] == whole.seen
     assert [figures for part in parts for figures in part.logged] == whole.logged
+    told = capsys.readouterr().err
+    assert "counts: of epoch 0, only what came after its step 2 counts" in told
+    assert "counts: of epoch 1, only what came after its step 2 counts" in told
