@@ -67,17 +67,17 @@ def _fork_for(agent: int) -> int:
         os.waitpid(between, 0)
         return pid
     os.close(reader)
+    between = os.getpid()
     child = os.fork()
     if child:
         os.setpgid(child, child)
         os.write(writer, str(child).encode())
         os._exit(0)
     os.close(writer)
-    between = os.getppid()
-    while os.getppid() != agent:
-        if os.getppid() != between:  # the agent is gone, and another process has adopted this one
-            os._exit(AGENT_GONE)
+    while (parent := os.getppid()) == between:
         time.sleep(0.0005)
+    if parent != agent:  # which is gone, and another process has adopted this one
+        os._exit(AGENT_GONE)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != agent:
         os._exit(AGENT_GONE)

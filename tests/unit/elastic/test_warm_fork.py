@@ -1,0 +1,39 @@
+"""A worker that is forked from the warm process becomes a child of the agent, or ends with it."""
+
+from __future__ import annotations
+
+import sys
+from unittest.mock import MagicMock
+
+import pytest
+
+from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.programs import warm
+
+AGENT, MIDDLE, INIT = 4711, 10, 1
+
+
+def forked(patched: pytest.MonkeyPatch, *parents: int) -> int:
+    """What `_fork_for` returns in the process that it forks, which has these parents whenever it asks.
+
+    Raises:
+        SystemExit: it ends.
+    """
+    asked = iter(parents)
+    for name, call in {"fork": lambda: 0, "getpid": lambda: MIDDLE, "getppid": lambda: next(asked)}.items():
+        patched.setattr(warm.os, name, call)
+    patched.setattr(warm.os, "_exit", sys.exit)
+    patched.setattr(warm.ctypes, "CDLL", MagicMock())
+    return warm._fork_for(AGENT)
+
+
+def test_it_goes_on_if_it_is_adopted_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        assert forked(patched, MIDDLE, MIDDLE, AGENT, AGENT, AGENT) == 0
+
+
+@pytest.mark.parametrize("first", [MIDDLE, INIT])
+def test_it_ends_if_another_process_has_adopted_it(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
+        forked(patched, first, first, INIT, INIT)
+    assert ended.value.code == AGENT_GONE
