@@ -27,7 +27,7 @@ from bftrainer.elastic.train.rng import reseed_here
 
 try:
     from lightning.pytorch import Callback
-    from lightning.pytorch.callbacks import StochasticWeightAveraging
+    from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
@@ -274,6 +274,12 @@ def _refuse(trainer: Any) -> None:
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise ValueError(
             "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
+        )
+    finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
+    if finders:
+        raise ValueError(
+            f"{type(finders[0]).__name__} would train for itself after every start, and find another value: "
+            "find it beforehand, by a script of its own, and give it to this one"
         )
     if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
         raise ValueError(
