@@ -101,6 +101,19 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     # what the Trainer calls
 
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Refuse what would train before `on_fit_start`.
+
+        Raises:
+            ValueError: what.
+        """
+        finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
+        if finders:
+            raise ValueError(
+                f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
+                "end: find the value beforehand, by a script of its own, and give it to this one"
+            )
+
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean."""
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
@@ -274,12 +287,6 @@ def _refuse(trainer: Any) -> None:
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise ValueError(
             "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
-        )
-    finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
-    if finders:
-        raise ValueError(
-            f"{type(finders[0]).__name__} would train for itself after every start, and find another value: "
-            "find it beforehand, by a script of its own, and give it to this one"
         )
     if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
         raise ValueError(

@@ -80,7 +80,7 @@ def test_what_trains_for_itself_in_between_is_refused(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
     finder = importlib.import_module("lightning.pytorch.callbacks").LearningRateFinder()
     with pytest.raises(ValueError, match="LearningRateFinder would train for itself after every start"):
-        elastic.on_fit_start(trainer(callbacks=[finder]), None)
+        elastic.setup(trainer(callbacks=[finder]), None, "fit")
 
 
 def test_what_lightning_does_not_restore_is_refused(callback: Any) -> None:
