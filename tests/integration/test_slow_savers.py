@@ -18,8 +18,8 @@ import pytest
 from tests.support.site import Site, running_at_will
 from tests.support.waiting import LONG_S
 
-EPOCH_S, EPOCHS = 0.8, 3
-INTERVAL_S = 1.6
+EPOCH_S, EPOCHS = 1.5, 3
+INTERVAL_S = 3.0
 """As the spec says: an epoch, and what a start takes on a slow machine."""
 STAYS_S = 0.3
 """Nodes come for so long, and as long after they have gone they come again."""
@@ -98,7 +98,7 @@ def test_it_begins_with_fewer_nodes_and_grows_only_after_a_checkpoint() -> None:
 def test_it_does_not_grow_where_that_gains_less_than_is_done_anew() -> None:
     """Half of the speed again for the time for which nodes are expected to stay is less than an interval. The
     user is told of a script that starts again and again."""
-    with running_at_will("a", "b", "c", "d", t_fwd_s=2.4) as site:
+    with running_at_will("a", "b", "c", "d", t_fwd_s=4.5) as site:
         folder = submit(site, [[1, 100], [4, 150]])
         lose_all_of(site, folder, [4, 2, 1, 1])
         site.change(give="a")
