@@ -25,6 +25,8 @@ from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.streamed import batches_of, opened, passes
+from bftrainer.elastic.train.trainable import PART as TRAINABLE
+from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import trained
 from bftrainer.elastic.train.turn import Stepped
 from bftrainer.elastic.train.update import Update
@@ -106,8 +108,10 @@ class Run(Steps):
         state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
         state |= {"scaler": scaler} if scaler is not None else {}
         state |= {STEPPED: stepped} if what.is_several else {}
+        freezing = Trainable(what.models, orders.trainer if orders else 0)
+        state |= {TRAINABLE: freezing} if ddp is False else {}
         state |= {same_data.PART: same_data.SameData(data, orders.trainer if orders else 0, may_differ)}
-        ways = averaging.chosen(what, ddp, average)
+        ways = averaging.chosen(what, ddp, average, freezing)
         training = TrainingState(state)
         streams = not ways.needs_batch  # else a rank without samples cannot follow the others
         comparison = Comparison(training, compare_every, may_differ)
@@ -133,6 +137,7 @@ class Run(Steps):
             update=update,
             stepped=stepped,
             batches=batches,
+            trainable=freezing,
             seed=seed,
         )
 

@@ -17,6 +17,7 @@ from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.rng import reseed
+from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.turn import Stepped, Turn
 from bftrainer.elastic.train.update import Update
@@ -37,11 +38,12 @@ class Steps(RunView):
         update: Update,
         stepped: Stepped,
         batches: Batches,
+        trainable: Trainable,
         seed: int,
     ) -> None:
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
-        self._batches, self._seed = batches, seed
+        self._batches, self._trainable, self._seed = batches, trainable, seed
         self._pauses = 0  # under way, one within the other
 
     @contextlib.contextmanager
@@ -130,6 +132,8 @@ class Steps(RunView):
             return
         turn = self._turn = Turn(self._batches.share(self.position), self.position)
         self._update.clear()
+        if len(self._peers.working) == self._peers.group.size:
+            self._trainable.renew()
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)
@@ -206,5 +210,6 @@ class Steps(RunView):
         """The run goes on from its position with other members, or with more that share the samples."""
         step = self._state.position.step
         reseed(self._seed, step, self._rank)
+        self._trainable.renew()
         self._update.rescaled(self._peers.size, step)
         self._batches.enter(self._state.position, self._peers.place, self._peers.size)

@@ -15,6 +15,7 @@ import torch
 
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.train.overlapped import Overlapped
+from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
 
 
@@ -49,9 +50,13 @@ class Flat:
 
     needs_batch = False
 
-    def __init__(self, model: torch.nn.Module, parameters: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self, model: torch.nn.Module, trainable: Trainable, among: Sequence[torch.Tensor] | None = None
+    ) -> None:
         self.model = model
-        self._parameters = parameters
+        self._trainable = trainable
+        self._among = None if among is None else {id(p) for p in among}
+        self._parameters = self._averaged()
         self._sparse = {
             id(each.weight)
             for each in model.modules()
@@ -65,6 +70,11 @@ class Flat:
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
         self._group, self._weight = group, weight
+        self._parameters = self._averaged()
+
+    def _averaged(self) -> list[torch.Tensor]:
+        found = self._trainable.averaged()
+        return found if self._among is None else [p for p in found if id(p) in self._among]
 
     def micro_batch(self, *, last: bool) -> contextlib.AbstractContextManager[None]:
         """As `Averaging.micro_batch`: nothing to do around one."""
@@ -78,6 +88,8 @@ class Flat:
         parameter is exchanged, too."""
         if self._group.size == 1:
             return
+        for p in self._trainable.unknown():  # to ranks that receive the state, which do not run the script
+            p.grad = None
         flat = self._packed()
         self._group.all_reduce(flat)
         present = flat[-len(self._parameters) :]
@@ -130,9 +142,12 @@ class Each:
 
     needs_batch = True
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: Trained, trainable: Trainable) -> None:
         self.model = trained.model
-        self._flats = {name: Flat(self.model, trained.parameters(name)) for name in trained.optimizers}
+        self._flats = {
+            name: Flat(self.model, trainable, [p for group in one.param_groups for p in group["params"]])
+            for name, one in trained.optimizers.items()
+        }
 
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
@@ -173,7 +188,7 @@ class ByScript:
         """As `Averaging.finish`: the script does it."""
 
 
-def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool) -> Averaging:
+def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool, trainable: Trainable) -> Averaging:
     """The averaging that a run's options `ddp` and `average` ask for.
 
     Raises:
@@ -189,7 +204,7 @@ def chosen(trained: Trained, ddp: bool | Mapping[str, Any], average: bool) -> Av
     if not average:
         return ByScript(trained.model)
     if trained.is_several:
-        return Each(trained)
+        return Each(trained, trainable)
     if ddp is False:
-        return Flat(trained.model, trained.parameters(next(iter(trained.optimizers))))
+        return Flat(trained.model, trainable)
     return Overlapped(trained.model, {} if ddp is True else ddp)

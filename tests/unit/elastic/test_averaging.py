@@ -11,6 +11,7 @@ from bftrainer.elastic.train.batches import IndexedBatches
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.policy import FixedGlobal
 from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, trained
 from tests.support.two_ranks import on_two_ranks
 
@@ -47,7 +48,7 @@ def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
         net = Net()
         own = batches(FixedGlobal(batch), group.rank, group.size)
         sgd = torch.optim.SGD(net.parameters(), lr=0.1)
-        averaging = average.chosen(trained(net, sgd, None), ddp, average=True)
+        averaging = average.chosen(trained(net, sgd, None), ddp, True, Trainable({"": net}, 0))
         mine = own.share(Position())
         averaging.begin(group, mine.weight)
         parts = own.parts(mine)
@@ -105,7 +106,8 @@ def test_sparse_gradients_are_averaged_and_stay_sparse(tied: bool, batch: int) -
 
     def gradient(group: Group) -> torch.Tensor | None:
         net = embedding()
-        averaging = average.chosen(trained(net, torch.optim.SGD(net.parameters(), lr=0.1), None), False, True)
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        averaging = average.chosen(trained(net, sgd, None), False, True, Trainable({"": net}, 0))
         mine = words[group.rank :: group.size]
         averaging.begin(group, len(mine) / batch)
         if len(mine):

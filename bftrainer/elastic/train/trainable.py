@@ -1,0 +1,61 @@
+"""Which parameters are trained: a script may freeze and unfreeze layers while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+PART = "trainable parameters"
+"""The name of its part of the training state; no part of a script can have it."""
+
+
+class Trainable:
+    """The parameters that are trainable, and those that ever were; a part of the training state.
+
+    All ranks exchange the gradients of the latter, so that all exchange the same ones, also where a script
+    freezes some for a part of each step. Newcomers and restarts of the trainer get both from the state.
+
+    Args:
+        models: by name.
+        trainer: its number; another trainer that goes on from the checkpoints freezes what it wants to.
+    """
+
+    def __init__(self, models: Mapping[str, torch.nn.Module], trainer: int) -> None:
+        self._trainer = trainer
+        found: dict[int, tuple[str, torch.Tensor]] = {}  # tied ones once
+        for model_name, model in models.items():
+            for name, p in model.named_parameters():
+                found.setdefault(id(p), (f"{model_name}.{name}", p))
+        self._all = [*found.values()]
+        self._ever: set[str] = set()
+        self.renew()
+
+    def renew(self) -> None:
+        """All ranks have run the same script up to here: take in what it has unfrozen."""
+        self._ever |= {name for name, p in self._all if p.requires_grad}
+
+    def averaged(self) -> list[torch.Tensor]:
+        """The parameters that ever were trainable, in the same order on all ranks."""
+        return [p for name, p in self._all if name in self._ever]
+
+    def unknown(self) -> list[torch.Tensor]:
+        """The parameters that are trainable, and were not when all ranks had last run the same script."""
+        return [p for name, p in self._all if p.requires_grad and name not in self._ever]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its part of the training state."""
+        frozen = [name for name, p in self._all if not p.requires_grad]
+        about = {"trainer": str(self._trainer), "count": len(frozen)}  # a number, as nodes compare numbers
+        return {**about, "frozen": frozen, "averaged": sorted(self._ever)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Freeze and unfreeze as the members, or the trainer before its restart, have done."""
+        if state_dict["trainer"] != str(self._trainer):
+            return
+        self._ever = {*state_dict["averaged"]}
+        frozen = {*state_dict["frozen"]}
+        for name, p in self._all:
+            if p.requires_grad is (name in frozen):
+                p.requires_grad_(name not in frozen)
