@@ -130,9 +130,12 @@ class TrainingState:
 
         Raises:
             ReplicasDiffer: it is of another data set.
+            ValueError: it does not fit model or optimizer, with the usual cause.
         """
         for name, part in self._parts.items():
-            if name in snapshot["parts"]:
+            if name.split(".")[0] in (MODEL, OPTIMIZER) and name in snapshot["parts"]:
+                _fit(name, part, snapshot["parts"][name])
+            elif name in snapshot["parts"]:
                 part.load_state_dict(snapshot["parts"][name])
             elif name.isidentifier() or "." in name:  # others only compare, and have nothing to begin
                 log.warning("the state has no %s: it starts anew", name)
@@ -282,3 +285,16 @@ class TrainingState:
 
 def _alike(value: Any, parameter: torch.Tensor) -> bool:
     return isinstance(value, torch.Tensor) and value.shape == parameter.shape
+
+
+def _fit(name: str, part: Stateful, state: dict[str, Any]) -> None:
+    try:
+        part.load_state_dict(state)
+    except (ValueError, RuntimeError, KeyError) as error:
+        told = " ".join(str(error).split())
+        raise ValueError(
+            f"the state's {name} does not fit what this script builds: {told}. Layers and parameter groups "
+            "that a script adds while it trains are missing where it starts anew: build all of them before "
+            "elastic.Run, and freeze what comes later (requires_grad_(False)). A changed model begins in "
+            "another checkpoint.dir. See docs/your-script.md"
+        ) from error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train import average
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import ONE, Trained
@@ -36,6 +38,19 @@ def test_a_newcomer_freezes_what_the_members_have_frozen() -> None:
     assert of_newcomer.state_dict() == told
     Trainable({"": other}, 2).load_state_dict(told)
     assert flags(other) == [False, False, True, True], "a trainer that goes on from another has its own way"
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_layers_and_groups_that_came_later_are_told_where_they_are_missing(layers: int) -> None:
+    def state(extra: int) -> TrainingState:
+        model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(2 + extra * layers)))
+        sgd = torch.optim.SGD(model[0].parameters(), lr=0.1)
+        if extra:
+            sgd.add_param_group({"params": list(model[1].parameters())})
+        return TrainingState({"model": model, "optimizer": sgd})
+
+    with pytest.raises(ValueError, match=r"does not fit.*before elastic\.Run"):
+        state(0).restore(state(1).snapshot())
 
 
 def test_what_is_unfrozen_is_averaged_once_all_ranks_have_unfrozen_it() -> None:
