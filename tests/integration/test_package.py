@@ -42,6 +42,7 @@ SCRIPT = """
 import torch
 from bftrainer import elastic
 
+torch.manual_seed(0)
 model = torch.nn.Linear(4, 2)
 data = torch.utils.data.TensorDataset(torch.randn(256, 4), torch.randint(0, 2, (256,)))
 run = elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), data, batch_size=32)
