@@ -22,6 +22,7 @@ from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
 from bftrainer.elastic.train import same_data
 from bftrainer.elastic.train.loss import TOLD, is_sum
+from bftrainer.elastic.train.own_gradients import CHANGED, LEFT, OwnGradients
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
 from bftrainer.elastic.train.streamed import batches_of, opened, passes
@@ -128,6 +129,7 @@ class Run(Steps):
         )
         schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
         self._passes, self._loss_is_known = epochs, not average
+        own_gradients = OwnGradients(is_watching=average and ddp is False)
         super().__init__(
             ways,
             training,
@@ -138,6 +140,7 @@ class Run(Steps):
             stepped=stepped,
             batches=batches,
             trainable=freezing,
+            own_gradients=own_gradients,
             seed=seed,
         )
 
@@ -188,7 +191,7 @@ class Run(Steps):
 
         Raises:
             RuntimeError: called outside of the loop, or the script has thrown away the gradients of earlier
-                micro-batches.
+                micro-batches, or left others behind where a step has several.
             ValueError: several optimisers and no name of one.
         """
         part = self._working("backward(loss)")
@@ -197,6 +200,10 @@ class Run(Steps):
             raise RuntimeError(
                 "gradients were set to zero between micro-batches: leave zero_grad() to the run"
             )
+        if part.first and not part.went_backward and self._own_gradients.left(self._trained.parameters(name)):
+            if not part.last:
+                raise RuntimeError(LEFT)
+            warnings.warn(LEFT, stacklevel=2)
         part.went_backward = True
         if not self._loss_is_known:
             self._loss_is_known = True
@@ -223,7 +230,7 @@ class Run(Steps):
 
         Raises:
             RuntimeError: called outside of the loop or twice for one batch, or without `backward` where a
-                step has several micro-batches.
+                step has several micro-batches; or the script has changed gradients since the backward pass.
             ValueError: several optimisers and no name of one.
         """
         part = self._working("step()")
@@ -232,6 +239,8 @@ class Run(Steps):
         name = self._trained.name(which)
         if not (part.first and part.last) and not part.went_backward:
             raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
+        if self._own_gradients.changed(self._trained.parameters(name)):
+            raise RuntimeError(CHANGED)
         self._peers.report(figures(metrics, more), now=False)
         if self._trained.is_several:
             return self._step_one_of_several(part, name)

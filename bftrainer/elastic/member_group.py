@@ -97,6 +97,7 @@ class MemberGroup(SingleProcess):
             self.lost(error)
             return False
         if caught_up is not None:
+            self._comparison.changed()
             self._joined()
             if was_shadow:
                 self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
@@ -111,13 +112,11 @@ class MemberGroup(SingleProcess):
             self._flag = None  # the gradients' exchange will fail as well and be handled
         return True
 
-    def _digest(self) -> tuple[int, int]:
+    def _digest(self, *, is_over: bool = False) -> tuple[int, int]:
         """For the step's exchange, whose minimum tells whether all ranks have the same."""
-        due = self._comparison.is_due(self._state.position.step) and self.group.size > 1
-        if not due or self.place is None:
+        if self.group.size == 1 or self.place is None:
             return NOTHING, NOTHING
-        digest = self._comparison.digest()
-        return digest, -digest
+        return self._comparison.digests(is_over=is_over)
 
     def settle(self) -> None:
         """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
@@ -142,14 +141,16 @@ class MemberGroup(SingleProcess):
             lowest, highest = int(flag[0]), -int(flag[1])
             self._hand_over.agreed(int(flag[2]))
             self.is_stopped = not flag[3]
-            if int(flag[4]) != NOTHING and int(flag[4]) != -int(flag[5]):
-                self._explain()
+            self._check(flag[4:6])
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
             self.lost(error)
 
-    def _explain(self) -> None:
+    def _check(self, digests: torch.Tensor) -> None:
+        lowest, highest = int(digests[0]), -int(digests[1])
+        if lowest in (NOTHING, highest):
+            return
         with _differences_told(self._membership.channel, self.group):
             self._comparison.explain(self.group, self._hand_over.working)
 
@@ -209,6 +210,7 @@ class MemberGroup(SingleProcess):
             os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
         self._is_broken = False
         default_group.install(group)
+        self._comparison.changed()
         self._joined()
         now = time.monotonic()
         pause_s = now - (self._step_done_at if roll.latest is None else roll.at - roll.waited_s)
@@ -233,10 +235,18 @@ class MemberGroup(SingleProcess):
         raise SystemExit(0)
 
     def finish(self) -> bool:
-        """As `SingleProcess.finish`: rank 0 saves the final state, and all agree that it is saved."""
-        if self.place == 0:
-            self._progress.save(self.group.generation)
+        """As `SingleProcess.finish`: all compare their states, rank 0 saves the final one, and all agree
+        that it is saved.
+
+        Raises:
+            ReplicasDiffer: as `taken`.
+        """
         try:
+            digests = torch.tensor(self._digest(is_over=True))
+            self.group.all_reduce(digests, dist.ReduceOp.MIN)
+            self._check(digests)
+            if self.place == 0:
+                self._progress.save(self.group.generation)
             self.group.all_reduce(torch.zeros(1))
         except GroupBroken as error:
             self.lost(error)

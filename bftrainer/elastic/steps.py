@@ -16,6 +16,7 @@ from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.own_gradients import OwnGradients
 from bftrainer.elastic.train.rng import reseed
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
@@ -39,11 +40,13 @@ class Steps(RunView):
         stepped: Stepped,
         batches: Batches,
         trainable: Trainable,
+        own_gradients: OwnGradients,
         seed: int,
     ) -> None:
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
+        self._own_gradients = own_gradients
         self._pauses = 0  # under way, one within the other
 
     @contextlib.contextmanager
@@ -134,6 +137,9 @@ class Steps(RunView):
         self._update.clear()
         if len(self._peers.working) == self._peers.group.size:
             self._trainable.renew()
+        self._own_gradients.begin(
+            p for name in self._trained.optimizers for p in self._trained.parameters(name)
+        )
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)

@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 NOTHING = 1 << 62
 """Above every digest: from a rank that does not take part."""
+AFTER_CHANGE = (2, 10, 30)
+"""So many steps after other ranks began to share the samples, states are compared as well: what goes wrong
+on nodes that join shows soon, and they may have left again by the next time."""
 MOST_OTHERS = 16
 """So many optimisers outside of the run are looked at."""
 OUTSIDE = " outside of the run"
@@ -57,7 +60,8 @@ class _Other:
 
 
 class Comparison:
-    """Compares the states of the ranks that share the samples every `every` steps; 0: never.
+    """Compares the states of the ranks that share the samples every `every` steps, soon after others began
+    to, and when the run is over; 0: never.
 
     Entries whose names are like one of `may_differ` are left out.
     """
@@ -65,6 +69,7 @@ class Comparison:
     def __init__(self, state: TrainingState, every: int, may_differ: Sequence[str] = ()) -> None:
         self._state, self._every, self._may_differ = state, every, tuple(may_differ)
         self._others: list[_Other] = []
+        self._changed_at = 0
         self._told = False
 
     def watch(self) -> None:
@@ -77,13 +82,19 @@ class Comparison:
 
         register_optimizer_step_post_hook(seen)
 
-    def is_due(self, step: int) -> bool:
-        """Whether the states after so many steps are to be compared."""
-        return self._every > 0 and step % self._every == 0
+    def changed(self) -> None:
+        """From the present step on, other ranks share the samples."""
+        self._changed_at = self._state.position.step
 
-    def digest(self) -> int:
-        """A number that is the same on all ranks, if their states are."""
-        return self._sample().digest()
+    def digests(self, *, is_over: bool = False) -> tuple[int, int]:
+        """For an exchange: a number that is the same on all ranks if their states are, and its negative, so
+        that the minimum tells the lowest and the highest. `NOTHING` twice if now is no time to compare."""
+        step = self._state.position.step
+        is_due = is_over or step % self._every == 0 if self._every else False
+        if not is_due and not (self._every and step - self._changed_at in AFTER_CHANGE):
+            return NOTHING, NOTHING
+        digest = self._sample().digest()
+        return digest, -digest
 
     def explain(self, group: Group, working: Sequence[int]) -> None:
         """The digests differ: find out in what. All ranks of the group take part.

@@ -65,28 +65,32 @@ def sample(leaves: Iterable[Leaf]) -> Sample:
 
 
 def leaves_of(parts: Mapping[str, Any]) -> Iterator[Leaf]:
-    """The entries of all parts that have to agree. Statistics of normalisation layers are a node's own."""
+    """The entries of all parts that have to agree. Statistics of normalisation layers are a node's own, also
+    where a script keeps a copy of a model's `state_dict()`."""
     known: dict[int, str] = {}
+    copied: set[str] = set()
     for name, part in parts.items():
         if isinstance(part, torch.nn.Module):
+            copied |= {f".{own}" for own, _, is_own in _buffers(part) if is_own}
             for own, parameter in part.named_parameters():
                 known[id(parameter)] = f"{name}.{own}"
                 yield Leaf(f"{name}.{own}", parameter, is_bulk=name.split(".")[0] == "model")
-            yield from _buffers(name, part)
+            yield from (Leaf(f"{name}.{own}", value) for own, value, is_own in _buffers(part) if not is_own)
     for name, part in parts.items():
         if isinstance(part, torch.optim.Optimizer):
             yield from _optimizer(name, part, known)
         elif not isinstance(part, torch.nn.Module):
-            yield from _nested(name, part.state_dict())
+            found = _nested(name, part.state_dict())
+            yield from (leaf for leaf in found if not leaf.name.endswith(tuple(copied)))
 
 
-def _buffers(name: str, module: torch.nn.Module) -> Iterator[Leaf]:
+def _buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Name and value of each buffer, and whether it is each node's own."""
     for path, each in module.named_modules():
-        if isinstance(each, _NormBase | _SpectralNorm):
-            continue
+        norm = isinstance(each, _NormBase | _SpectralNorm)
         for own, buffer in each.named_buffers(recurse=False):
-            if not hasattr(each, f"{own[:-2]}_orig"):  # the older form of a spectral norm
-                yield Leaf(".".join(filter(None, (name, path, own))), buffer)
+            older = hasattr(each, f"{own[:-2]}_orig")  # form of a spectral norm
+            yield ".".join(filter(None, (path, own))), buffer, norm or older
 
 
 def _optimizer(name: str, optimizer: torch.optim.Optimizer, known: Mapping[int, str]) -> Iterator[Leaf]:

@@ -1,8 +1,9 @@
 """A trainer that does after its steps what its second argument says.
 
-`differ`: a second optimizer, of which the run does not know, changes weights on one node. `busy`: rank 0
-works apart, within `run.pause`, for longer than the others wait for a silent one. The first argument is
-a folder for notes: rank 0 notes its trainer's name, number and folder.
+`differ`: a second optimizer, of which the run does not know, changes weights on one node. `late`: one node
+changes a weight in the last steps. `busy`: rank 0 works apart, within `run.pause`, for longer than the others
+wait for a silent one. The first argument is a folder for notes: rank 0 notes its trainer's name, number and
+folder.
 """
 
 import sys
@@ -34,6 +35,8 @@ for (x,) in run:
     if what == "differ":
         other.grad = torch.ones(1) * (1 + run.rank)
         second.step()
+    if what == "late" and run.position.step == 95 and run.rank == 1:
+        model.weight.data += 1.0
     if what == "busy" and run.position.step == 20 and run.rank == 0:
         with run.pause():
             time.sleep(5.0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state.compare import Comparison, ReplicasDiffer
+from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.leaves import leaves_of, sample
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
@@ -19,9 +19,10 @@ from tests.support.two_ranks import on_two_ranks
 class Own:
     def __init__(self) -> None:
         self.count = 3
+        self.best: dict[str, torch.Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"count": self.count, "nested": [{"x": torch.ones(2)}], "text": "a"}
+        return {"count": self.count, "nested": [{"x": torch.ones(2)}], "text": "a", "best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.count = state_dict["count"]
@@ -43,16 +44,20 @@ def made() -> TrainingState:
     return TrainingState({"model": model, "optimizer": optimizer, "scheduler": scheduler, "own": Own()})
 
 
-def found(change: Callable[[Any], object], may_differ: tuple[str, ...] = ()) -> list[str]:
-    """What two ranks are told when rank 1's state is changed so; nothing if their digests are the same."""
+def found(
+    change: Callable[[Any], object],
+    may_differ: tuple[str, ...] = (),
+    also: Callable[[Any], object] = lambda state: None,
+) -> list[str]:
+    """What two ranks are told when rank 1's state is changed so, and rank 0's as `also` does; nothing if their
+    digests are the same."""
 
     def compared(group: Group) -> str:
         state = made()
-        if group.rank == 1:
-            change(state)
+        (change if group.rank == 1 else also)(state)
         comparison = Comparison(state, 10, may_differ)
         table = torch.zeros(2, dtype=torch.int64)
-        table[group.rank] = comparison.digest()
+        table[group.rank] = comparison.digests(is_over=True)[0]
         group.all_reduce(table)
         if table[0] == table[1]:
             return ""
@@ -103,6 +108,40 @@ def test_what_may_differ_does() -> None:
     assert found(edit("model", "2.weight", lambda x: x * (1.0 + 1e-6))) == ["rounding"] * 2
 
 
+def test_a_copy_of_the_best_weights_has_statistics_of_each_nodes_own() -> None:
+    def keep(name: str, by: float) -> Callable[[TrainingState], object]:
+        def change(state: TrainingState) -> None:
+            edit("model", name, lambda x: x + by)(state)
+            copied = {key: value.clone() for key, value in state.parts["model"].state_dict().items()}
+            state.parts["own"].best = {f"module.{key}": value for key, value in copied.items()}
+            edit("model", name, lambda x: x - by)(state)
+
+        return change
+
+    assert found(keep("1.running_var", 1.0), also=keep("1.running_var", 0.0)) == ["", ""]
+    assert "own.best.module.2.bias is" in found(keep("2.bias", 1.0), also=keep("2.bias", 0.0))[0]
+
+
+def test_states_are_compared_soon_after_a_change_of_nodes_and_at_the_end() -> None:
+    state = made()
+
+    def compared(every: int, steps: range, *, is_over: bool = False) -> list[int]:
+        comparison = Comparison(state, every)
+        state.position = Position(step=7)
+        comparison.changed()
+        found = []
+        for step in steps:
+            state.position = Position(step=step)
+            low, high = comparison.digests(is_over=is_over)
+            assert low == NOTHING == high or low == -high
+            found += [step] if low != NOTHING else []
+        return found
+
+    assert compared(100, range(7, 250)) == [9, 17, 37, 100, 200]
+    assert compared(100, range(20, 22), is_over=True) == [20, 21]
+    assert compared(0, range(7, 250)) == compared(0, range(7, 250), is_over=True) == []
+
+
 def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> None:
     state = made()
     comparison = Comparison(state, 10)
@@ -110,17 +149,17 @@ def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> Non
     other = torch.nn.Parameter(torch.ones(3))
     other.grad = torch.ones(3)
     lasting = torch.optim.SGD([other], lr=0.5)
-    before = comparison.digest()
+    before = comparison.digests(is_over=True)[0]
     for step in range(1, 20):
         state.position = Position(step=step)
         inner = torch.optim.SGD([other], lr=0.5)  # as of a loop within the step
         for _ in range(2):
             inner.step()
         if step == 10:
-            assert comparison.digest() == before
+            assert comparison.digests(is_over=True)[0] == before
         if step >= 10:
             lasting.step()
-    assert comparison.digest() != before
+    assert comparison.digests(is_over=True)[0] != before
     outside = [name for name in comparison._sample().names if "outside" in name]
     assert outside == ["parameter 0 of SGD no. 1 outside of the run"]
     assert len(comparison._others) <= 2, "those that are gone are forgotten"

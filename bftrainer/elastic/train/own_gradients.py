@@ -1,0 +1,68 @@
+"""What a script does to this node's gradients before they are averaged, which nothing else would tell of."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+LOOKED_AT = 16
+"""So many parameters of an optimiser are watched: who clips, or scales, changes the gradients of all."""
+CHANGED = (
+    "the script changes gradients between backward and run.step(). There they are this node's own, of its "
+    "share of the samples, so that the step would depend on the number of nodes. To clip their norm, give "
+    "elastic.Run(clip_norm=...); else change them in optimizer.register_step_pre_hook(...), which has the "
+    "average over all nodes"
+)
+LEFT = (
+    "parameters have gradients from before run.backward(), which are added to the step. If they come from an "
+    "attack or a probe in the loop's body, compute that with torch.autograd.grad(...); if from a part of the "
+    "loss, add it to the loss that run.backward() gets"
+)
+
+
+class OwnGradients:
+    """Watches the gradients of a few parameters, from the backward pass that made them to the step.
+
+    Gradients that a script assigns itself (`p.grad = ...`) are not looked at, as it has made them.
+
+    Args:
+        is_watching: False where the script averages them, or they are averaged in the backward pass.
+    """
+
+    def __init__(self, *, is_watching: bool) -> None:
+        self._is_watching = is_watching
+        self._watched: dict[int, torch.Tensor] = {}
+        self._made: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def begin(self, parameters: Iterable[torch.Tensor]) -> None:
+        """A step begins, in which these parameters may get gradients."""
+        self._made.clear()
+        if not self._is_watching:
+            return
+        trainable = [p for p in parameters if p.requires_grad]
+        for p in trainable[:: len(trainable) // LOOKED_AT + 1]:
+            if id(p) not in self._watched:
+                self._watched[id(p)] = p
+                p.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
+
+    def left(self, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether a backward pass of this step has left gradients of these parameters behind."""
+        return any(self._is_as_made(p) is True for p in parameters)
+
+    def changed(self, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether gradients have been changed since the backward pass that made them."""
+        return any(self._is_as_made(p) is False for p in parameters)
+
+    def _is_as_made(self, parameter: torch.Tensor) -> bool | None:
+        gradient, made = parameter.grad, self._made.get(id(parameter))
+        if gradient is None or made is None or made[0]() is not gradient:
+            return None
+        return gradient._version == made[1]
+
+    def _note(self, parameter: Any) -> None:
+        gradient = parameter.grad
+        if gradient is not None:
+            self._made[id(parameter)] = (weakref.ref(gradient), gradient._version)
