@@ -49,8 +49,8 @@ def found(
     may_differ: tuple[str, ...] = (),
     also: Callable[[Any], object] = lambda state: None,
 ) -> list[str]:
-    """What two ranks are told when rank 1's state is changed so, and rank 0's as `also` does; nothing if their
-    digests are the same."""
+    """What two ranks are told when rank 1's state is changed so, rank 0's by `also`; nothing if their digests
+    are the same."""
 
     def compared(group: Group) -> str:
         state = made()
