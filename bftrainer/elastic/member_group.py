@@ -21,7 +21,7 @@ from bftrainer.elastic.members.occupied import Occupied
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.progress import Progress
-from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
+from bftrainer.elastic.state.compare import Comparison, ReplicasDiffer
 from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
@@ -102,21 +102,14 @@ class MemberGroup(SingleProcess):
             if was_shadow:
                 self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
         offer = self._membership.offer(self.group.generation)
-        flag = torch.tensor(
-            [offer, -offer, self._hand_over.offer(), int(not self._wants_stop), *self._digest()],
-            dtype=torch.int64,
-        )
+        digests = self._comparison.digests(self.group, self.working)
+        said = [offer, -offer, self._hand_over.offer(), int(not self._wants_stop), *digests]
+        flag = torch.tensor(said, dtype=torch.int64)
         try:
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
         except GroupBroken:
             self._flag = None  # the gradients' exchange will fail as well and be handled
         return True
-
-    def _digest(self, *, is_over: bool = False) -> tuple[int, int]:
-        """For the step's exchange, whose minimum tells whether all ranks have the same."""
-        if self.group.size == 1 or self.place is None:
-            return NOTHING, NOTHING
-        return self._comparison.digests(is_over=is_over)
 
     def settle(self) -> None:
         """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
@@ -148,11 +141,8 @@ class MemberGroup(SingleProcess):
             self.lost(error)
 
     def _check(self, digests: torch.Tensor) -> None:
-        lowest, highest = int(digests[0]), -int(digests[1])
-        if lowest in (NOTHING, highest):
-            return
         with _differences_told(self._membership.channel, self.group):
-            self._comparison.explain(self.group, self._hand_over.working)
+            self._comparison.check(digests, self.group, self.working)
 
     # changing membership
 
@@ -235,14 +225,10 @@ class MemberGroup(SingleProcess):
         raise SystemExit(0)
 
     def finish(self) -> bool:
-        """As `SingleProcess.finish`: all compare their states, rank 0 saves the final one, and all agree
-        that it is saved.
-
-        Raises:
-            ReplicasDiffer: as `taken`.
-        """
+        """As `SingleProcess.finish`: all compare their states, as after steps, rank 0 saves the final one,
+        and all agree that it is saved."""
         try:
-            digests = torch.tensor(self._digest(is_over=True))
+            digests = torch.tensor(self._comparison.digests(self.group, self.working, is_over=True))
             self.group.all_reduce(digests, dist.ReduceOp.MIN)
             self._check(digests)
             if self.place == 0:

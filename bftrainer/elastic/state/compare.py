@@ -86,15 +86,26 @@ class Comparison:
         """From the present step on, other ranks share the samples."""
         self._changed_at = self._state.position.step
 
-    def digests(self, *, is_over: bool = False) -> tuple[int, int]:
+    def digests(self, group: Group, working: Sequence[int], *, is_over: bool = False) -> tuple[int, int]:
         """For an exchange: a number that is the same on all ranks if their states are, and its negative, so
-        that the minimum tells the lowest and the highest. `NOTHING` twice if now is no time to compare."""
+        that the minimum tells the lowest and the highest. `NOTHING` twice if this rank has nothing to
+        compare, or now is no time for it; `is_over`: the run is."""
         step = self._state.position.step
-        is_due = is_over or step % self._every == 0 if self._every else False
-        if not is_due and not (self._every and step - self._changed_at in AFTER_CHANGE):
+        is_due = is_over or step - self._changed_at in AFTER_CHANGE or step % (self._every or 1) == 0
+        if not (self._every and is_due and group.size > 1 and group.rank in working):
             return NOTHING, NOTHING
         digest = self._sample().digest()
         return digest, -digest
+
+    def check(self, digests: torch.Tensor, group: Group, working: Sequence[int]) -> None:
+        """Take in the minimum of all ranks' digests. If they differ, all ranks find out in what.
+
+        Raises:
+            ReplicasDiffer, GroupBroken: as `explain`.
+        """
+        lowest, highest = int(digests[0]), -int(digests[1])
+        if lowest not in (NOTHING, highest):
+            self.explain(group, working)
 
     def explain(self, group: Group, working: Sequence[int]) -> None:
         """The digests differ: find out in what. All ranks of the group take part.

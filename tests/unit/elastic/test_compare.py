@@ -15,6 +15,8 @@ from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
 from tests.support.two_ranks import on_two_ranks
 
+TWO = Group(1, 0, 2)
+
 
 class Own:
     def __init__(self) -> None:
@@ -57,7 +59,7 @@ def found(
         (change if group.rank == 1 else also)(state)
         comparison = Comparison(state, 10, may_differ)
         table = torch.zeros(2, dtype=torch.int64)
-        table[group.rank] = comparison.digests(is_over=True)[0]
+        table[group.rank] = comparison.digests(group, (0, 1), is_over=True)[0]
         group.all_reduce(table)
         if table[0] == table[1]:
             return ""
@@ -125,20 +127,24 @@ def test_a_copy_of_the_best_weights_has_statistics_of_each_nodes_own() -> None:
 def test_states_are_compared_soon_after_a_change_of_nodes_and_at_the_end() -> None:
     state = made()
 
-    def compared(every: int, steps: range, *, is_over: bool = False) -> list[int]:
+    def compared(
+        every: int, steps: range, group: Group = TWO, working: tuple[int, ...] = (0, 1), is_over: bool = False
+    ) -> list[int]:
         comparison = Comparison(state, every)
         state.position = Position(step=7)
         comparison.changed()
         found = []
         for step in steps:
             state.position = Position(step=step)
-            low, high = comparison.digests(is_over=is_over)
+            low, high = comparison.digests(group, working, is_over=is_over)
             assert low == NOTHING == high or low == -high
             found += [step] if low != NOTHING else []
         return found
 
     assert compared(100, range(7, 250)) == [9, 17, 37, 100, 200]
     assert compared(100, range(20, 22), is_over=True) == [20, 21]
+    assert compared(100, range(250), Group(1, 0, 1), (0,)) == []
+    assert compared(100, range(250), Group(1, 2, 3)) == [], "it has no state yet"
     assert compared(0, range(7, 250)) == compared(0, range(7, 250), is_over=True) == []
 
 
@@ -149,17 +155,17 @@ def test_an_optimiser_that_the_run_does_not_have_is_found_when_it_steps() -> Non
     other = torch.nn.Parameter(torch.ones(3))
     other.grad = torch.ones(3)
     lasting = torch.optim.SGD([other], lr=0.5)
-    before = comparison.digests(is_over=True)[0]
+    before = comparison.digests(TWO, (0, 1), is_over=True)[0]
     for step in range(1, 20):
         state.position = Position(step=step)
         inner = torch.optim.SGD([other], lr=0.5)  # as of a loop within the step
         for _ in range(2):
             inner.step()
         if step == 10:
-            assert comparison.digests(is_over=True)[0] == before
+            assert comparison.digests(TWO, (0, 1), is_over=True)[0] == before
         if step >= 10:
             lasting.step()
-    assert comparison.digests(is_over=True)[0] != before
+    assert comparison.digests(TWO, (0, 1), is_over=True)[0] != before
     outside = [name for name in comparison._sample().names if "outside" in name]
     assert outside == ["parameter 0 of SGD no. 1 outside of the run"]
     assert len(comparison._others) <= 2, "those that are gone are forgotten"
