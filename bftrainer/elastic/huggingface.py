@@ -23,6 +23,7 @@ from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.note import note
+from bftrainer.elastic.own_model import AsAtStart, require_loss_by_items
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 
@@ -62,6 +63,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._batch = 0
         self._figures: dict[str, float] = {}
         self._leaving = self._ours = False
+        self._at_start: AsAtStart | None = None
 
     def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
         """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
@@ -91,6 +93,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._job.listen_for_sigterm()  # frameworks take the signal for themselves
         self._batch = _global_batch(args, self._job.size)
         self._require(args, state, given.get("train_dataloader"))
+        if (model := given.get("model")) is not None:
+            require_loss_by_items(model)
+            self._at_start = AsAtStart(model)
         steps = [state.global_step, -state.global_step]
         if (found := highest(steps)) != steps:
             raise ValueError(
@@ -106,7 +111,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 note(f"resumed from step {state.global_step}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Report, and agree with all ranks whether to save and to stop."""
+        """Report, and agree with all ranks whether to save and to stop.
+
+        Raises:
+            ValueError: layers were frozen or unfrozen while the script trained.
+        """
+        if self._at_start is not None:
+            self._at_start.require_frozen(given["model"])
         samples = self._samples(state, given.get("train_dataloader"))
         self._job.progress(
             step=state.global_step, samples=samples, epoch=int(state.epoch or 0), metrics=self._figures

@@ -22,11 +22,12 @@ from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.note import note
+from bftrainer.elastic.own_model import AsAtStart
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 
 try:
-    from lightning.pytorch import Callback
+    from lightning.pytorch import Callback, LightningModule
     from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
 except ImportError as error:
     raise ImportError(
@@ -68,6 +69,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """What `fit` is to go on from; None at the start."""
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
+        self._at_start: AsAtStart | None = None
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
@@ -115,7 +117,14 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             )
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Note what its counts of batches mean."""
+        """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
+        own = type(pl_module).on_save_checkpoint is not LightningModule.on_save_checkpoint
+        if self._at_start is not None and not own and (lost := self._at_start.lost(pl_module)):
+            note(
+                f"the checkpoint lacks what the module changes while it trains: {', '.join(lost)}. It begins "
+                "anew with every start: make it a buffer (register_buffer), save it in on_save_checkpoint, "
+                "or take self.global_step"
+            )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         checkpoint["bftrainer"] = {**counts, "figures": self._figures}
 
@@ -194,6 +203,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             raise ValueError(
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
+        self._at_start = AsAtStart(pl_module)
         self._job.listen_for_sigterm()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -217,7 +227,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
+            ValueError: layers were frozen or unfrozen while the script trained.
         """
+        if self._at_start is not None and pl_module.automatic_optimization:
+            self._at_start.require_frozen(pl_module)
         if self._figures:
             self._figures = epoch_figures.add(trainer, self._figures, self._job.size)
         assert self._batches is not None  # noqa: S101  see `on_train_start`

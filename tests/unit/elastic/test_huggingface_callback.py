@@ -28,7 +28,7 @@ def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return huggingface.ElasticCallback
 
 
-def begin(callback: Any, *, step: int = 0, length: int = 60, **changed: Any) -> None:
+def begin(callback: Any, *, step: int = 0, length: int = 60, model: Any = None, **changed: Any) -> None:
     """As the Trainer begins, with these arguments."""
     args = {
         "output_dir": callback.output_dir,
@@ -46,7 +46,7 @@ def begin(callback: Any, *, step: int = 0, length: int = 60, **changed: Any) -> 
     }
     loader = SimpleNamespace(dataset=range(length))
     callback.on_train_begin(
-        SimpleNamespace(**args), SimpleNamespace(global_step=step), None, train_dataloader=loader
+        SimpleNamespace(**args), SimpleNamespace(global_step=step), None, train_dataloader=loader, model=model
     )
 
 
@@ -58,6 +58,19 @@ def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole:
     if whole:
         (path / huggingface.WHOLE).write_text(json.dumps({"global_batch": batch, "ours": ours}))
     return path
+
+
+def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: Any) -> None:
+    elastic, model = callback(), torch.nn.Linear(1, 1)
+    elastic.batch(12)
+    model.bias.requires_grad = False
+    begin(elastic, model=model)
+    state = SimpleNamespace(global_step=1, epoch=0.2, max_steps=10)
+    loader = SimpleNamespace(dataset=range(60))
+    elastic.on_step_end(None, state, SimpleNamespace(should_save=False), model=model, train_dataloader=loader)
+    model.bias.requires_grad = True
+    with pytest.raises(ValueError, match=r"bias and 0 more parameters were frozen or unfrozen"):
+        elastic.on_step_end(None, state, None, model=model, train_dataloader=loader)
 
 
 def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:

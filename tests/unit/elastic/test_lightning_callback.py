@@ -106,10 +106,10 @@ def test_without_micro_batches_an_interval_counts_steps(callback: Any) -> None:
 def test_the_training_data_has_to_be_shared_out(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
     own = elastic.loader(range(60))
-    elastic.on_train_start(trainer(train_dataloader=own), None)
+    elastic.on_train_start(trainer(train_dataloader=own), torch.nn.Linear(1, 1))
     for wrong in (DataLoader(range(60)), {"a": own, "b": own}):  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"take one elastic.loader\(data\)"):
-            elastic.on_train_start(trainer(train_dataloader=wrong), None)
+            elastic.on_train_start(trainer(train_dataloader=wrong), torch.nn.Linear(1, 1))
 
 
 def test_a_second_training_would_go_on_from_the_first_ones_checkpoints(callback: Any) -> None:
@@ -183,3 +183,24 @@ def test_without_the_library_the_error_names_what_to_install(monkeypatch: pytest
     monkeypatch.delitem(sys.modules, "bftrainer.elastic.lightning")
     with pytest.raises(ImportError, match=r"pip install 'bftrainer\[lightning\]'"):
         importlib.import_module("bftrainer.elastic.lightning")
+
+
+def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
+    callback: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.seen = torch.nn.Linear(1, 1), 0
+
+    elastic, module = callback(batch=12), Module()
+    loader = elastic.loader(range(60))
+    elastic.on_train_start(trainer(train_dataloader=loader), module)
+    elastic.on_save_checkpoint(None, module, {})
+    assert "lacks" not in capsys.readouterr().err
+    module.seen += 1
+    elastic.on_save_checkpoint(None, module, {})
+    assert "the checkpoint lacks what the module changes while it trains: seen." in capsys.readouterr().err
+    module.linear.bias.requires_grad = False
+    with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
+        elastic.on_train_batch_end(None, module, None, None, 0)
