@@ -23,12 +23,12 @@ from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.note import note
-from bftrainer.elastic.own_model import AsAtStart, require_loss_by_items
+from bftrainer.elastic.own_model import AsAtStart, means, require_loss_by_items
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 
 try:
-    from transformers import TrainerCallback
+    from transformers import Trainer, TrainerCallback
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.huggingface needs transformers and accelerate ({error}): "
@@ -96,6 +96,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if (model := given.get("model")) is not None:
             require_loss_by_items(model)
             self._at_start = AsAtStart(model)
+            for name in means(Trainer, model) if self._job.rank == 0 else ():
+                note(
+                    f"{name}.compute_loss does not use num_items_in_batch, and its mean is multiplied by the "
+                    "number of micro-batches, which depends on the nodes: set "
+                    "self.model_accepts_loss_kwargs = False in the Trainer's __init__, or divide the sum by "
+                    "num_items_in_batch"
+                )
         steps = [state.global_step, -state.global_step]
         if (found := highest(steps)) != steps:
             raise ValueError(

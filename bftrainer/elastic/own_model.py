@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+KNOW = {"num_items_in_batch", "super", "model_accepts_loss_kwargs", "loss_is_scaled_for_ga"}
+"""What a Trainer's `compute_loss` or `__init__` names that knows how Hugging Face scales losses."""
+
 
 class AsAtStart:
     """What of a model has to stay as it is at the start of a process, as no checkpoint has it."""
@@ -55,16 +58,45 @@ def require_loss_by_items(model: torch.nn.Module) -> None:
     if getattr(model, "accepts_loss_kwargs", None) is not None:
         return  # it says so itself
     forward: Any = getattr(type(model), "forward", None)
-    parameters = inspect.signature(forward).parameters.values()
-    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
+    rest = _rest(forward)
     code = getattr(inspect.unwrap(forward), "__code__", None)
-    if not rest or code is None or "labels" not in {each.name for each in parameters}:
+    if not rest or code is None or "labels" not in inspect.signature(forward).parameters:
         return
-    used = {one.argval for one in dis.get_instructions(code) if one.opname.startswith("LOAD")}
-    if rest[0] not in used:
+    if rest[0] not in _names(forward):
         raise ValueError(
             f"{type(model).__name__}.forward takes **{rest[0]} and does not use them. Hugging Face takes its "
             "loss for a sum that is divided by num_items_in_batch, and multiplies it by the number of nodes "
             f"and of micro-batches. Leave **{rest[0]} out, or set accepts_loss_kwargs = False in the class, "
             f'or divide the sum by {rest[0]}["num_items_in_batch"]'
         )
+
+
+def means(base: type, model: torch.nn.Module) -> list[str]:
+    """The names of a script's classes derived from Hugging Face's Trainer whose `compute_loss` returns a
+    mean, as far as can be told, where Hugging Face expects a sum divided by `num_items_in_batch`."""
+    if not getattr(model, "accepts_loss_kwargs", bool(_rest(type(model).forward))):
+        return []
+    found: list[str] = []
+    ahead: list[type] = base.__subclasses__()
+    while ahead:
+        each = ahead.pop()
+        ahead += each.__subclasses__()
+        own = vars(each).get("compute_loss")
+        if own is None or each.__module__.partition(".")[0] in ("transformers", "trl"):
+            continue
+        if not KNOW & (_names(own) | _names(vars(each).get("__init__")) - {"super"}):
+            found.append(each.__name__)
+    return sorted(found)
+
+
+def _rest(function: Any) -> list[str]:
+    """The name of `**kwargs`, if it takes them."""
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
+
+
+def _names(function: Any) -> set[Any]:
+    """What a function reads or sets, by name."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
+    found = dis.get_instructions(code) if code is not None else ()
+    return {one.argval for one in found if one.opname.startswith(("LOAD", "STORE"))}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic.own_model import AsAtStart, require_loss_by_items
+from bftrainer.elastic.own_model import AsAtStart, means, require_loss_by_items
 
 
 class Ignores(torch.nn.Module):
@@ -63,3 +63,40 @@ def test_numbers_that_change_are_named_once() -> None:
     assert start.lost(model) == ["seen"]
     model.seen += 1
     assert start.lost(model) == []
+
+
+def test_a_loss_that_a_trainer_computes_as_a_mean_is_named() -> None:
+    class Base:
+        def __init__(self) -> None:
+            self.model_accepts_loss_kwargs = True
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs
+
+    class Mean(Base):
+        def __init__(self) -> None:
+            super().__init__()
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.mean()
+
+    class Sum(Base):
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.sum() / num_items_in_batch
+
+    class AsIs(Mean):
+        pass
+
+    class Beside(Base):
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return super().compute_loss(inputs, num_items_in_batch)
+
+    class Told(Base):
+        def __init__(self) -> None:
+            self.model_accepts_loss_kwargs = False
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.mean()
+
+    assert means(Base, Ignores()) == means(Base, PassesOn()) == ["Mean"]
+    assert means(Base, SaysSo()) == means(Base, torch.nn.Linear(1, 1)) == []
