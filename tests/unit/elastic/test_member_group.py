@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,13 @@ from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.members.patience import Patience
-from bftrainer.elastic.state.compare import NOTHING, Comparison
+from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.state.stream import ANY
 from bftrainer.elastic.train.rng import derived
 from bftrainer.elastic.train.sampler import Position
 from tests.support.agent_end import AgentEnd, agent_of, until
+from tests.support.two_ranks import on_two_ranks
 
 Member = tuple[AgentEnd, MemberGroup, TrainingState]
 
@@ -199,3 +202,41 @@ def test_the_log_says_from_which_step_a_trainer_goes_on(
     state.position = Position(step=0, samples=0)
     assert found._progress.resume() and state.position.step == 7
     assert "bftrainer: resumed from step 7, of a checkpoint in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_members_compare_their_states_at_the_end_before_they_are_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, apart: float
+) -> None:
+    ours, theirs = socket.socketpair()
+    with agent_of(monkeypatch, tmp_path) as (agent, first), ours:
+        second = replace(first, fd=theirs.detach(), checkpoint_dir=str(tmp_path / "other"))
+
+        def ended(group: Group) -> bool:
+            model = torch.nn.Linear(1, 1)
+            torch.nn.init.constant_(model.weight, 1.0 + apart * group.rank)
+            torch.nn.init.zeros_(model.bias)
+            sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+            state = TrainingState({"model": model, "optimizer": sgd})
+            state.position = Position(step=7, samples=70)
+            found = MemberGroup(
+                (first, second)[group.rank],
+                state,
+                lambda: None,
+                streams=True,
+                device=torch.device("cpu"),
+                comparison=Comparison(state, 100),
+                patience=Patience(),
+            )
+            found.group, found._hand_over.working = group, (0, 1)
+            if group.rank == 0:
+                found._membership.channel.start()
+            return found.finish()
+
+        if apart:
+            with pytest.raises(ReplicasDiffer, match=r"after step 7 .* model\.weight is 1 on rank 0, 2 on"):
+                on_two_ranks(ended)
+            assert "model.weight is 1 on rank 0" in last(agent, "failed")["reason"]
+        else:
+            assert on_two_ranks(ended) == (True, True)
+    assert bool(list(tmp_path.glob("g*.pt"))) == (not apart)
