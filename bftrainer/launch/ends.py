@@ -67,14 +67,16 @@ class Ends(ABC, Generic[T]):
         if view.phase != Phase.LEAVING:
             view.phase = Phase.FINISHED
         if standing.rank == 0:
-            launched.finisher = node
+            launched.finisher, launched.position_told = node, True
             self._reports.finished(launched, standing)
+        elif launched.finisher == node and not launched.position_told:  # taken over: nobody knew its rank
+            launched.finisher = ""
         self._deadlines.finished(launched)
 
     def _exited(self, launched: T, node: str, view: WorkerView, end: said.Exited) -> None:
         """A worker's process has ended: as told, with the work done, or lost."""
         leaving, last = view.phase == Phase.LEAVING, end.last
-        unheard = last if isinstance(last, said.Finished) and not launched.finished else None
+        unheard = last if isinstance(last, said.Finished) and not launched.position_told else None
         if unheard is not None and unheard.generation >= launched.confirmed:
             self._finished(launched, node, view, unheard)  # there was no connection, or it was on its way out
         if end.code == 0 and self._is_end(launched, node, leaving=leaving):
@@ -145,7 +147,7 @@ class Ends(ABC, Generic[T]):
         """Rank 0 did not end well after the work was done. The others begin anew with it, as they have left
         their loops, too."""
         log.info("trainer %d: %s", launched.id, REPEATED)
-        launched.finisher, launched.ending = "", WORK_DONE
+        launched.finisher, launched.position_told, launched.ending = "", False, WORK_DONE
         done = [node for node, view in launched.workers.items() if view.phase == Phase.DONE]
         for node, view in launched.workers.items():
             if view.phase == Phase.FINISHED:

@@ -105,6 +105,7 @@ class LaunchedTrainer:
     measured: set[int] = field(default_factory=set)  # sizes of which the speed is known
     init_s: float | None = None  # of the newcomers that will join next
     finisher: str = ""  # the node of rank 0, once that has said that the work is done
+    position_told: bool = False  # and where training stands then; not yet, if an earlier daemon heard it
     succeeded: bool = False  # and then ended with exit code 0
     ending: str = WORK_DONE  # why it ends, once it has succeeded
     reported: Progress | None = None

@@ -123,7 +123,7 @@ def test_cancel_writes_a_checkpoint_and_leaves_no_worker(healthy: Site) -> None:
     (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
-    assert set(saved["parts"]) == {"model", "optimizer", "pace"}
+    assert set(saved["parts"]) == {"model", "optimizer", "pace", "data set", "trainable parameters"}
     assert healthy.trainer("count")["ended_at"]
 
 

@@ -76,6 +76,7 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         views = [launched.workers[node] for node in staying]
         if all(view.phase in OVER for view in views) and not all(view.repeated for view in views):
             self._repeat(launched)  # rank 0 was lost before it said so
+            staying = [node for node in staying if node in launched.workers]
         if there and action.members and not any(launched.workers[node].joined for node in staying):
             # no worker stays that knows the state: it goes through a checkpoint, which is written first
             self._publish(launched, there, action, members=())

@@ -265,7 +265,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
         if (
             isinstance(last, said.Finished)
             and last.generation >= launched.confirmed
-            and not launched.finished
+            and not launched.position_told
         ):
             self._finished(launched, node, view, last)
         view.run, view.phase = 0, Phase.STOPPED
@@ -289,7 +289,7 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
 
     def _repeat(self, launched: TorchrunTrainer) -> None:
         """The next run begins as after every loss."""
-        launched.finisher, launched.ending = "", WORK_DONE
+        launched.finisher, launched.position_told, launched.ending = "", False, WORK_DONE
         for node, view in list(launched.workers.items()):
             if not view.sent:
                 self._send_start(launched, node)

@@ -35,7 +35,7 @@ for (x,) in run:
     if what == "differ":
         other.grad = torch.ones(1) * (1 + run.rank)
         second.step()
-    if what == "late" and run.position.step == 95 and run.rank == 1:
+    if what == "late" and run.position.step == 102 and run.rank == 1:
         model.weight.data += 1.0
     if what == "busy" and run.position.step == 20 and run.rank == 0:
         with run.pause():

@@ -218,6 +218,19 @@ def test_a_daemon_that_takes_workers_over_after_the_work_waits_for_rank_0(code: 
     assert bool(ends(stage)) is ended
 
 
+@pytest.mark.parametrize("order", ["mn", "nm"])
+def test_a_daemon_that_was_away_when_the_work_was_done_hears_how_far_it_came(order: str) -> None:
+    stage = NativeStage()
+    stage.launcher.add(1, SPEC, published=2, members=("n", "m"), step=3, samples=300)
+    for node in order:
+        stage.agent(node, worker(1, "finished", 2))
+    for node in order:
+        last = {"type": "finished", "rank": "nm".index(node), **STANDING}
+        stage.said(node, "exited", code=0, phase="finished", reason="", last=last)
+    assert len(ends(stage)) == 1
+    assert stage.progress[-1].samples == STANDING["samples"]
+
+
 def test_workers_that_wait_for_no_rank_0_are_started_when_they_are_wanted() -> None:
     stage = training("n")
     finished(stage, "n")

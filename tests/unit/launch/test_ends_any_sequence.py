@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bftrainer.model.trainer import TrainerStatus
@@ -56,6 +56,9 @@ def check(world: EndingWorld) -> None:
 @pytest.mark.parametrize("world_type", [EndingWorld, TorchrunEndingWorld])
 @pytest.mark.parametrize("until_exit", [False, True])
 @settings(max_examples=200, deadline=None)
+@example(
+    ops=[("break", "b"), ("exit 0", "b"), ("finish", ""), ("vacate", "a")], last="abcd", given_at_last=""
+)
 @given(ops=OPS, last=st.permutations("abcd"), given_at_last=st.sampled_from(["", "abcd"]))
 def test_a_trainer_always_ends_and_never_before_rank_0_has_ended_well(
     world_type: type[EndingWorld],
