@@ -104,6 +104,8 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, most: int) ->
         if len(found) > most:
             _kill(process)
             del found[most:]  # in place: a third copy of so much counts
+            while await process.stdout.read(CHUNK):  # asyncio tells of the end only where all is read
+                pass
             return bytes(found), True
     return bytes(found), False
 

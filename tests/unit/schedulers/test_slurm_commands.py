@@ -361,6 +361,20 @@ def test_other_commands_without_end_are_failures(commands: Commands, monkeypatch
     assert fails(commands.scheduler().poll) == "scontrol printed more than 0 MB"
 
 
+def test_a_command_that_prints_on_while_it_is_killed_ends_as_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    killpg = os.killpg
+
+    def later(group: int, number: int) -> None:
+        asyncio.get_running_loop().call_later(0.1, killpg, group, number)
+
+    monkeypatch.setattr(shared.os, "killpg", later)
+    printed = asyncio.run(
+        shared.run(["yes"], os.environ, 20.0, explain=lambda _, otherwise: otherwise, most_bytes=1000)
+    )
+    assert printed.cut and len(printed.raw) == 1000
+    assert printed.took_s < 10.0
+
+
 def test_variables_that_steer_slurms_commands_are_dropped() -> None:
     kept = environment({"PATH": "/bin", "SCANCEL_STATE": "RUNNING", "SLURM_CONF_SERVER": "x"})
     assert kept == {"PATH": "/bin", "SLURM_CONF_SERVER": "x"}
