@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import sys
 import time
 from pathlib import Path
@@ -14,6 +12,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say, say_as_it_is
+from bftrainer.state_dir.folder import user_name
 
 
 @click.command("logs")
@@ -46,7 +45,7 @@ def command(
         raise click.UsageError("--follow prints lines as they come, and --json one object: leave out one")
     shown = connect(config, state_dir).call("GET", f"trainers/{trainer}")
     folder = Path(shown["log_dir"])
-    put = say_as_it_is if shown["user"] == _own_name() or not _is_terminal() else say
+    put = say_as_it_is if shown["user"] == user_name() or not _is_terminal() else say
     found = worker_output.last_lines(folder, lines, node)
     if as_json:
         print_json({name: part.text for name, part in found.items()})
@@ -63,14 +62,6 @@ def command(
             return
         time.sleep(0.5)
         found = worker_output.added(folder, {name: part.end for name, part in found.items()}, node)
-
-
-def _own_name() -> str:
-    """The user's name; the number of a user that has none on this machine."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _is_terminal() -> bool:

@@ -19,8 +19,6 @@ from bftrainer.state_dir.way import ROOT_UID, danger, socket_danger, user_called
 
 MOST_KB = 1000
 MOST_IN_A_SOCKET = 100
-ROOTS = frozenset({0})
-"""The users who may decide for everybody."""
 AS_DAEMON = "run the check as root or as the daemon's account"
 
 
@@ -45,7 +43,7 @@ def settings_file(path: Path, *, site: bool) -> Finding:
     except OSError as error:
         return wrong(check, str(error.strerror), "make the file, or name another with --config")
     mode, owner = stat.S_IMODE(found.st_mode), user_called(found.st_uid)
-    if found.st_uid not in ROOTS | (frozenset() if site else {os.geteuid()}):
+    if found.st_uid not in ({ROOT_UID} if site else {ROOT_UID, os.geteuid()}):
         return wrong(
             check,
             f"it belongs to {owner}: that user decides as whom trainers run, and who is an admin",
@@ -84,7 +82,7 @@ def state_dir(settings: Settings) -> list[Finding]:
 def _safe_state_dir(path: Path, mount: Mount | None) -> Finding:
     """What is to say of a folder that the daemon takes."""
     check, found = "state directory", path.stat()
-    if os.geteuid() not in {*ROOTS, found.st_uid}:
+    if os.geteuid() not in {ROOT_UID, found.st_uid}:
         return not_checked(check, f"{path} is of {user_called(found.st_uid)}", AS_DAEMON)
     if mode := stat.S_IMODE(found.st_mode) & OTHERS:
         said = f"others can enter {path} (mode {mode | 0o700:o}) until the daemon starts and closes it"
@@ -120,7 +118,7 @@ def account_of(settings: Settings) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         owner = None
     asks = os.geteuid()
-    return asks if settings.mode == "single" and asks not in ROOTS else owner
+    return asks if settings.mode == "single" and asks != ROOT_UID else owner
 
 
 def account(settings: Settings) -> list[Finding]:

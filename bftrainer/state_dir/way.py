@@ -61,11 +61,11 @@ def socket_danger(socket: Path, account: int | None) -> Danger | None:
         OSError: the way cannot be followed.
     """
     instead = "/run/bftrainer/daemon.sock"
-    with_link = danger(socket, account, strict=True, instead=instead)
-    if with_link is None and socket.parent.is_dir() and socket.parent.stat().st_mode & stat.S_IWOTH:
+    found = danger(socket, account, strict=True, instead=instead)
+    if found is None and socket.parent.is_dir() and socket.parent.stat().st_mode & stat.S_IWOTH:
         said = f"any user may put a socket of its own into {socket.parent}"
         return Danger(said, f"take a folder of the daemon's own, such as {instead}")
-    return with_link
+    return found
 
 
 def way_to(path: Path) -> list[Path]:

@@ -144,11 +144,17 @@ def test_rates_of_those_that_are_quiet_are_forgotten(monkeypatch: pytest.MonkeyP
     assert len(places._buckets) <= 12
 
 
-def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
+def told_with_numbers() -> tuple[Now, list[tuple[str, str, int]], Admission]:
+    """Places of which each user has one, their clock, and what they tell of hits."""
     now, told = Now(), list[tuple[str, str, int]]()
     places = Admission(
         replace(PLENTY, each=1), lambda bound, by, times: told.append((bound, by, times)), lambda _: None, now
     )
+    return now, told, places
+
+
+def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
+    now, told, places = told_with_numbers()
     for _ in range(1001):
         places.enter(ALICE)
     now.s += 1.0
@@ -158,10 +164,7 @@ def test_hits_of_a_flood_are_told_once_a_second_with_their_number() -> None:
 
 
 def test_a_flood_that_ends_is_told_in_full_and_then_forgotten() -> None:
-    now, told = Now(), list[tuple[str, str, int]]()
-    places = Admission(
-        replace(PLENTY, each=1), lambda bound, by, times: told.append((bound, by, times)), lambda _: None, now
-    )
+    now, told, places = told_with_numbers()
     for _ in range(295):
         places.enter(ALICE)
     places.tell_rest()

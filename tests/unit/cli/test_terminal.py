@@ -191,7 +191,7 @@ def test_logs_of_others_are_escaped_on_a_terminal(
     answer = {"log_dir": str(tmp_path), "user": of}
     client = type("Client", (), {"call": lambda self, *words: answer})()
     monkeypatch.setattr(logs_command, "connect", lambda config, state_dir: client)
-    monkeypatch.setattr(logs_command, "_own_name", lambda: "me")
+    monkeypatch.setattr(logs_command, "user_name", lambda: "me")
     monkeypatch.setattr(logs_command, "_is_terminal", lambda: terminal)
     out = CliRunner().invoke(logs_command.command, ["1"], color=True).output
     assert out == ("n1: \x1b[31mred\n" if raw else "n1: \\x1b[31mred\n")

@@ -93,7 +93,7 @@ def test_a_file_of_settings_of_another_user_is_wrong(tmp_path: Path, monkeypatch
     path = tmp_path / "config.yaml"
     path.touch(mode=0o644)
     monkeypatch.setattr(files.os, "geteuid", lambda: path.stat().st_uid + 1)
-    monkeypatch.setattr(files, "ROOTS", frozenset({path.stat().st_uid + 2}))
+    monkeypatch.setattr(files, "ROOT_UID", path.stat().st_uid + 2)
     found = files.settings_file(path, site=False)
     assert found.level is Level.WRONG
     assert "decides as whom trainers run" in found.found
