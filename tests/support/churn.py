@@ -87,8 +87,11 @@ class Churn:
 
     def _lose_and_regain(self, node: str) -> None:
         """A node is taken, with SIGKILL for all that runs there; it comes again."""
+        runs = story.runs(self.folder)
         self.site.change(take=[node])
         self.trains(*set(NODES) - {node})
+        if self._is_restarted:  # what is lost with a node is taken again, and that is no fault of what follows
+            self.site.until(lambda: story.runs(self.folder) != runs, LONG_S, f"a run without {node}")
         with self._told():
             self.site.change(give=[node])
             self.trains(*NODES)

@@ -37,9 +37,9 @@ def disturbed(site: Site, script: str, folder: Path) -> dict[str, Any]:
     with no_step_twice(site, folder):
         site.change(give=["b", "c"])
         _trains(site, name, "a", "b", "c")
-    before = set(_steps(folder))
+    before = runs(folder)
     os.kill(site.worker_on("b"), signal.SIGKILL)
-    site.until(lambda: _steps(folder).keys() - before, LONG_S, "another run")
+    site.until(lambda: runs(folder) != before, LONG_S, "another run")
     _trains(site, name, "a", "b", "c")
     site.change(take=["c"])
     _trains(site, name, "a", "b")
@@ -67,16 +67,20 @@ def no_step_twice(site: Site, folder: Path, *, is_noted: bool = True) -> Iterato
     Raises:
         AssertionError: it does not.
     """
-    old = list(_steps(folder))
+    old = runs(folder)
     yield
-    site.until(lambda: list(_steps(folder))[len(old) :], LONG_S, "the next run")
-    runs = _steps(folder)
-    new = list(runs)[len(old)]
-    first, last = min(runs[new]), max(runs[old[-1]])
+    site.until(lambda: runs(folder)[len(old) :], LONG_S, "the next run")
+    steps, new = _steps(folder), runs(folder)[len(old)]
+    first, last = min(steps[new]), max(steps[old[-1]])
     assert first == last + 1, f"after step {last} the next run began with {first}\n{site.story()}"
     if is_noted:
         printed = "".join(path.read_text() for path in site.trainers.glob("*/*.log"))
         assert f" bftrainer: resumed from step {first}\n" in printed, site.story()
+
+
+def runs(folder: Path) -> list[str]:
+    """The runs that have begun steps, in order."""
+    return list(_steps(folder))
 
 
 def undisturbed(script: str, folder: Path) -> None:
