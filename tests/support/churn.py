@@ -90,7 +90,7 @@ class Churn:
         runs = story.runs(self.folder)
         self.site.change(take=[node])
         self.trains(*set(NODES) - {node})
-        if self._is_restarted:  # what is lost with a node is taken again, and that is no fault of what follows
+        if self._is_restarted:  # it takes lost steps again: no fault of what follows
             self.site.until(lambda: story.runs(self.folder) != runs, LONG_S, f"a run without {node}")
         with self._told():
             self.site.change(give=[node])
