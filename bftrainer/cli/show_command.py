@@ -15,6 +15,8 @@ from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.model.text import duration
 
+NO_WORK = "not known: the spec names no amount of work (work: until_exit), nor does the script"
+
 
 @click.command("show")
 @trainer_argument
@@ -76,7 +78,7 @@ def _allowed(t: dict[str, Any]) -> str:
 def _ends(ends: dict[str, Any] | None, work: int | None) -> str:
     """When the work will be done: how that follows from the trainer's speeds, or why it is not known."""
     if ends is None:
-        return "not known yet" if work else "not known: the spec names no amount of work (work: until_exit)"
+        return "not known yet" if work else NO_WORK
     likely, late = "at its present speed", "at its average since it was submitted"
     if (waits := ends.get("waits")) is not None:
         likely = f"if it gets nodes in {duration(waits)}" if waits else "if its workers are ready soon"

@@ -125,6 +125,7 @@ def _reported(before: TrainerSummary, last: Progress) -> TrainerSummary:
         epoch=last.epoch,
         rate=last.rate,
         metrics=last.metrics,
+        of=last.of,
     )
 
 

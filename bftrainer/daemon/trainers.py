@@ -28,7 +28,7 @@ from bftrainer.daemon.views import (
 from bftrainer.engine.state import State
 from bftrainer.engine.waiting import Shortage
 from bftrainer.errors import BftrainerError
-from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary
+from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary, whole
 from bftrainer.model.text import duration
 from bftrainer.model.trainer import Trainer, TrainerStatus
 from bftrainer.ports import Clock, Launcher, Store
@@ -70,8 +70,10 @@ class Moment:
         """When trainers will probably end."""
 
         def left(trainer: Trainer) -> int | None:
-            work, found = trainer.spec.samples, self.latest(trainer.id) or self.stored(trainer.id)
-            return None if work is None else max(0, work - (found.samples if found else 0))
+            found = self.latest(trainer.id) or self.stored(trainer.id)
+            done, of = (found.samples, found.of) if found else (0, None)
+            work = whole(trainer.spec.samples, of, done)
+            return None if work is None else max(0, work - done)
 
         def rate(trainer: Trainer) -> float | None:
             latest = self.latest(trainer.id) if trainer.members else None

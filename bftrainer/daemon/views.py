@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from bftrainer.model.machine import Node
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import Progress, Row, TrainerSummary
+from bftrainer.model.reports import Progress, Row, TrainerSummary, whole
 from bftrainer.model.trainer import Observed, Scalability, Trainer
 from bftrainer.performance import explain, observe
 from bftrainer.performance.estimate import (
@@ -62,7 +62,8 @@ class OutlookView(TypedDict):
 
 
 class TrainerView(TypedDict):
-    """A trainer's line in a list. `note`: what its user should know of it now, with what to do."""
+    """A trainer's line in a list. `note`: what its user should know of it now, with what to do; `work`: the
+    samples of the whole training, as spec or script say; None: neither does."""
 
     id: int
     name: str
@@ -210,7 +211,7 @@ def trainer_view(
         "step": source.step,
         "epoch": source.epoch,
         "samples": source.samples,
-        "work": stored.work,
+        "work": whole(stored.work, source.of, source.samples),
         "rate": source.rate if live is not None and live.members else None,
         "metrics": dict(source.metrics),
         "submitted_at": stored.submitted_at,

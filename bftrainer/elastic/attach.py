@@ -4,7 +4,7 @@
     state = job.load()                     # what was saved last; None at the start
     while not job.complete(samples):
         ... one step ...
-        job.progress(step=step, samples=samples, loss=loss)     # rank 0's reports count
+        job.progress(step=step, samples=samples, loss=loss)     # rank 0's reports count; of=: samples in all
         stop = job.should_stop()           # the same on all ranks: a node is wanted, or nodes join
         if job.should_save():
             job.save({"model": model.state_dict(), ...}, step=step, samples=samples)
@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic.figures import Figures
+from bftrainer.elastic.figures import Figures, whole_training
 from bftrainer.elastic.horovod import place
 from bftrainer.elastic.job_state import JobState
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
@@ -53,6 +53,7 @@ class Job:
         self._channel: Channel | None = None
         self._last: dict[str, Any] = {}
         self._said: dict[str, Any] = {}
+        self._of: int | None = None
         self._metrics = Figures(orders.max_metrics if orders else MANY)
         self._stop = threading.Event()
         self._agreed_stop = self._agreed_save = False
@@ -197,16 +198,23 @@ class Job:
         step: int,
         samples: int,
         epoch: int = 0,
+        of: int | None = None,
         size: int | None = None,
         metrics: Mapping[str, float] | None = None,
         **more: float,
     ) -> None:
         """Report, after a step, how far training is, with any figures. To be called on all ranks.
 
-        `step`, `samples` and `epoch` are counted over all nodes. `size` is the number of ranks, by default
-        Horovod's or that of WORLD_SIZE. Reports are sent every `REPORT_EVERY_S` at most.
+        `step`, `samples` and `epoch` are counted over all nodes. `of` are the samples of the whole training,
+        if the script knows them: `bftrainer list` says with them how much is done and left; they end nothing.
+        `size` is the number of ranks, by default Horovod's or that of WORLD_SIZE. Reports are sent every
+        `REPORT_EVERY_S` at most.
+
+        Raises:
+            ValueError: `of` is no whole number from 1 on.
         """
         now, before = time.time(), self._last
+        self._of = whole_training(of)
         self._metrics.keep({**(metrics or {}), **more})
         self._last = {
             "generation": self._orders.generation if self._orders else 0,
@@ -215,6 +223,7 @@ class Job:
             "samples": samples,
             "epoch": epoch,
             "metrics": self._metrics,
+            "of": self._of,
             "at": now,
             "world": place.worlds(),
         }
@@ -263,6 +272,7 @@ class Job:
                 samples=samples,
                 epoch=epoch,
                 metrics=self._metrics,
+                of=self._of,
                 at=self._last.get("at", time.time()),
             )
 

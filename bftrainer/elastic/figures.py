@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 
 from bftrainer.elastic.note import note
 
 MAX_NAME = 100
 """The longest name, in characters; longer ones are cut."""
+MOST = 10**15
+"""The most samples that a report may have."""
 
 
 class Figures(dict[str, float]):
@@ -30,3 +33,23 @@ class Figures(dict[str, float]):
                     f"{self._most} at most (max_metrics). Use one name for a figure at all steps: bftrainer "
                     "keeps its course."
                 )
+
+
+def whole_training(samples: int | None) -> int | None:
+    """The samples of a whole training as a report has them. None: not known, or more than a report may have,
+    as of a training that is not meant to end by itself.
+
+    Raises:
+        ValueError: no whole number from 1 on.
+    """
+    if samples is None:
+        return None
+    try:
+        count = operator.index(samples)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(
+            f"of={samples!r}: give the samples of the whole training, a whole number from 1 on, or nothing"
+        )
+    return count if count <= MOST else None

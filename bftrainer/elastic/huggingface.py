@@ -125,16 +125,21 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """
         if self._at_start is not None:
             self._at_start.require_frozen(given["model"])
-        samples = self._samples(state, given.get("train_dataloader"))
+        loader = given.get("train_dataloader")
+        samples = self._samples(state.global_step, loader)
         self._job.progress(
-            step=state.global_step, samples=samples, epoch=int(state.epoch or 0), metrics=self._figures
+            step=state.global_step,
+            samples=samples,
+            epoch=int(state.epoch or 0),
+            of=self._samples(state.max_steps, loader),
+            metrics=self._figures,
         )
         over = state.global_step >= state.max_steps
         if self._job.complete(samples) and not over:
             control.should_training_stop = over = True
         stop = self._job.should_stop()
         self._leaving = stop and not over
-        if over or self._ends_epoch(state, given.get("train_dataloader")):
+        if over or self._ends_epoch(state, loader):
             return  # the epoch's evaluation and what other callbacks do comes first: see `on_epoch_end`
         if self._job.should_save() and not control.should_save:
             control.should_save = self._ours = True
@@ -193,22 +198,22 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
         if self._job.samples is not None:
-            samples = self._samples(state, given.get("train_dataloader"))
+            samples = self._samples(state.global_step, given.get("train_dataloader"))
             self._job.done(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
 
     # what it needs for that
 
     def _leave(self, state: Any, loader: Any) -> None:
-        samples = self._samples(state, loader)
+        samples = self._samples(state.global_step, loader)
         self._job.saved(step=state.global_step, samples=samples, epoch=int(state.epoch or 0))
         raise SystemExit(0)
 
-    def _samples(self, state: Any, loader: Any) -> int:
-        """The samples so far over all nodes. The last step of an epoch has what is left of it."""
+    def _samples(self, steps: int, loader: Any) -> int:
+        """The samples of so many steps over all nodes. The last step of an epoch has what is left of it."""
         length = _length(loader)
         if length is None:
-            return int(state.global_step * self._batch)
-        epochs, steps = divmod(state.global_step, math.ceil(length / self._batch))
+            return int(steps * self._batch)
+        epochs, steps = divmod(steps, math.ceil(length / self._batch))
         return int(epochs * length + min(steps * self._batch, length))
 
     def _ends_epoch(self, state: Any, loader: Any) -> bool:

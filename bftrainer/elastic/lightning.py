@@ -240,7 +240,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         epoch = trainer.current_epoch
         step = epoch * self._batches.steps + done
         samples = step * self._batch
-        self._job.progress(step=step, samples=samples, epoch=epoch, metrics=_figures(trainer))
+        self._job.progress(
+            step=step,
+            samples=samples,
+            epoch=epoch,
+            of=self._of(trainer, pl_module),
+            metrics=_figures(trainer),
+        )
         stop = self._job.should_stop()
         if self._job.complete(samples):
             trainer.should_stop = True
@@ -261,6 +267,15 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)
+
+    def _of(self, trainer: Any, pl_module: Any) -> int | None:
+        """The samples of the whole training; None: it has no end. `max_steps` counts the steps of all
+        optimisers, of which a module with manual optimisation may have several."""
+        assert self._batches is not None  # noqa: S101  see `on_train_start`
+        epochs, most = trainer.max_epochs, trainer.max_steps if pl_module.automatic_optimization else -1
+        by_epochs = None if epochs in (None, -1) else epochs * self._batches.steps
+        known = [steps for steps in (by_epochs, most if most != -1 else None) if steps]
+        return int(min(known) * self._batch) if known else None
 
     def _save(self, trainer: Any, step: int) -> None:
         """Have all ranks write a checkpoint, which counts when it is whole."""

@@ -117,15 +117,21 @@ class Run(Steps):
         streams = not ways.needs_batch  # else a rank without samples cannot follow the others
         comparison = Comparison(training, compare_every, may_differ)
         patience = Patience(timeout_s)
-        peers = peers_of(
-            orders, training, self._joined, streams=streams, comparison=comparison, patience=patience
-        )
         batches = batches_of(
             source,
             policy,
             epochs=passes(epochs, orders),
-            budget=peers.budget,
+            budget=orders.samples if orders else None,
             stand_in=ways.needs_batch,
+        )
+        peers = peers_of(
+            orders,
+            training,
+            self._joined,
+            streams=streams,
+            comparison=comparison,
+            patience=patience,
+            of=batches.samples,
         )
         schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
         self._passes, self._loss_is_known = epochs, not average

@@ -39,6 +39,7 @@ class MemberGroup(SingleProcess):
         device: where the model is.
         comparison: of the members' states.
         patience: with the other members.
+        of: the samples of the whole run; None: not known.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class MemberGroup(SingleProcess):
         device: torch.device,
         comparison: Comparison,
         patience: Patience,
+        of: int | None = None,
     ) -> None:
         super().__init__(state, joined)
         self.budget = orders.samples
         self._membership = Membership(orders, device, patience)
         self._occupied = Occupied(self._membership.busy, patience.timeout_s)
-        self._progress = Progress(state, self._membership.channel, orders)
+        self._progress = Progress(state, self._membership.channel, orders, of)
         self._comparison = comparison
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
         self._is_broken = self._wants_stop = False
@@ -293,6 +295,7 @@ def peers_of(
     streams: bool,
     comparison: Comparison,
     patience: Patience,
+    of: int | None,
 ) -> SingleProcess:
     """The processes with which this one trains: those that the daemon publishes; none without `orders`."""
     if orders is None:
@@ -300,5 +303,12 @@ def peers_of(
     trained = [p for p in state.parameters() if p.requires_grad]
     device = trained[0].device if trained else torch.device("cpu")
     return MemberGroup(
-        orders, state, joined, streams=streams, device=device, comparison=comparison, patience=patience
+        orders,
+        state,
+        joined,
+        streams=streams,
+        device=device,
+        comparison=comparison,
+        patience=patience,
+        of=of,
     )

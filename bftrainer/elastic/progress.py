@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bftrainer.elastic.figures import Figures
+from bftrainer.elastic.figures import Figures, whole_training
 from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.note import note
 from bftrainer.elastic.state.checkpoint import Checkpoints
@@ -16,12 +16,15 @@ REPORT_EVERY_S = 0.5
 
 
 class Progress:
-    """Reports and checkpoints of one worker. Times are `time.monotonic()`, in seconds."""
+    """Reports and checkpoints of one worker. Times are `time.monotonic()`, in seconds.
 
-    def __init__(self, state: TrainingState, channel: Channel, orders: Orders) -> None:
+    `of`: the samples of the whole run; None: not known.
+    """
+
+    def __init__(self, state: TrainingState, channel: Channel, orders: Orders, of: int | None = None) -> None:
         self.metrics = Figures(orders.max_metrics)
         """The latest figures that the script has reported, by name."""
-        self._state, self._channel = state, channel
+        self._state, self._channel, self._of = state, channel, whole_training(of or None)
         self._folder = orders.checkpoint_dir
         self._checkpoints = Checkpoints(orders.checkpoint_dir, orders.folder)
         self._checkpoint_every_s = orders.checkpoint_every_s
@@ -80,5 +83,6 @@ class Progress:
             samples=position.samples,
             epoch=position.epoch,
             metrics=self.metrics,
+            of=self._of,
             **more,
         )

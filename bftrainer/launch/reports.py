@@ -234,5 +234,6 @@ class Reports:
             epoch=at.epoch,
             rate=rate,
             metrics=self._figures(launched, at.metrics),
+            of=at.of,
         )
         self._journal.progressed(launched.reported)

@@ -20,7 +20,10 @@ MEASURE_AGAIN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members."""
+    """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members.
+
+    `of`: the samples of the whole training, as its script says; None: it does not.
+    """
 
     time: float
     trainer: int
@@ -31,6 +34,7 @@ class Progress:
     epoch: int
     rate: float | None
     metrics: Mapping[str, float]
+    of: int | None = None
 
 
 class PauseKind(StrEnum):
@@ -66,7 +70,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSummary:
-    """What a list shows of a trainer in the store. `work`: the samples to train on; None: no limit."""
+    """What a list shows of a trainer in the store.
+
+    `work`: the samples that its spec asks for; None: no limit. `of` is as in `Progress`.
+    """
 
     id: int
     user: str
@@ -81,6 +88,7 @@ class TrainerSummary:
     rate: float | None
     metrics: Mapping[str, float]
     work: int | None
+    of: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +107,7 @@ class StoredTrainer:
     rate: float | None
     metrics: Mapping[str, float]
     engine: Trainer
+    of: int | None = None
 
     @property
     def summary(self) -> TrainerSummary:
@@ -117,7 +126,18 @@ class StoredTrainer:
             rate=self.rate,
             metrics=self.metrics,
             work=self.spec.samples,
+            of=self.of,
         )
+
+
+def whole(work: int | None, of: int | None, samples: int) -> int | None:
+    """The samples of a whole training, of which `samples` are done; None where nobody says how many.
+
+    They are `work`, which the spec asks for, or fewer if the script says so (`of`). What a script says counts
+    only until it has trained on more.
+    """
+    known = [count for count in (work, of if of is not None and of >= samples else None) if count]
+    return min(known, default=None)
 
 
 Row = dict[str, Any]

@@ -98,7 +98,7 @@ def to_trainer(row: Any) -> StoredTrainer:
     if not row.engine or not row.spec:
         raise DamagedError(f"trainer {row.id} is damaged in the store: what the engine needs of it is gone")
     own = {"id": row.id, "submitted_at": row.submitted_at}
-    names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics")
+    names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics", "of")
     try:
         own["spec"] = spec = SPEC.validate_python(row.spec)
         brief = {name: getattr(row, name) for name in names}
@@ -115,7 +115,9 @@ def to_trainer(row: Any) -> StoredTrainer:
 
 def to_summary(row: Any) -> TrainerSummary:
     """The brief of a trainer, in a row with the columns of `queries.BRIEF`."""
-    id_, user, name, status, reason, submitted_at, ended_at, samples, step, epoch, rate, metrics, work = row
+    id_, user, name, status, reason, submitted_at, ended_at, samples, step, epoch, rate, metrics, of, work = (
+        row
+    )
     return TrainerSummary(
         id=id_,
         user=user,
@@ -130,6 +132,7 @@ def to_summary(row: Any) -> TrainerSummary:
         rate=rate,
         metrics=metrics,
         work=work,
+        of=of,
     )
 
 

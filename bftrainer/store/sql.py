@@ -132,10 +132,10 @@ class SqlStore:
         with self._writing() as c:
             for report in reports:
                 values = dataclasses.asdict(report)
-                own = {key: values[key] for key in ("step", "samples", "epoch", "rate", "metrics")}
+                own = {key: values[key] for key in ("step", "samples", "epoch", "rate", "metrics", "of")}
                 c.execute(t.trainers.update().where(t.trainers.c.id == report.trainer).values(own))
                 if rows is None or report.trainer in rows:
-                    del values["epoch"]
+                    del values["epoch"], values["of"]
                     c.execute(t.reports.insert().values(values))
 
     def pause(self, *pauses: Pause) -> None:

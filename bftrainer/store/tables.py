@@ -35,6 +35,7 @@ trainers = Table(
     Column("rate", Float),
     Column("metrics", JSON, nullable=False),
     Column("engine", JSON, nullable=False),  # generation, nodes, members, ...: see rows.py
+    Column("of", Integer),  # the samples of the whole training, as the script says; NULL: it does not
     sqlite_autoincrement=True,
 )
 Index(

@@ -172,11 +172,11 @@ class StoreContract:
         store = reopen()
         id_ = store.submit(SPEC, 0.0)
         first = replace(PROGRESS, trainer=id_)
-        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0, epoch=2)])
+        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0, epoch=2, of=960)])
         store.pause(replace(PAUSE, trainer=id_))
         store = reopen()
         (found,) = store.trainers()
-        assert (found.samples, found.rate, found.step, found.epoch) == (192, 96.0, 6, 2)
+        assert (found.samples, found.rate, found.step, found.epoch, found.of) == (192, 96.0, 6, 2, 960)
         assert found.metrics == PROGRESS.metrics
         end(store, id_, 4.0)
         assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, None), (

@@ -138,6 +138,7 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
         for index in ("unfinished_names", "trainers_by_end", "trainers_by_user", "trainers_by_name"):
             connection.execute(f"DROP INDEX {index}")
         connection.execute("ALTER TABLE plans DROP COLUMN fallback")
+        connection.execute("ALTER TABLE trainers DROP COLUMN of")
         connection.execute("DROP TABLE ended")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")

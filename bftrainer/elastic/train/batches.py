@@ -63,6 +63,11 @@ class Batches(ABC):
         """The passes over the data that the whole run makes; None: not known."""
         return self._epochs
 
+    @property
+    def samples(self) -> int | None:
+        """The samples of the whole run; None: not known."""
+        return self._budget
+
     @abstractmethod
     def steps(self, nodes: int) -> float | None:
         """The steps of the whole run on so many nodes; None: not known."""
@@ -145,6 +150,12 @@ class IndexedBatches(Batches):
         by_budget = None if self._budget is None else self._budget / self._source.length
         known = [count for count in (self._epochs, by_budget) if count is not None]
         return min(known, default=None)
+
+    @property
+    def samples(self) -> int | None:
+        """As `Batches.samples`."""
+        by_epochs = None if self._epochs is None else self._epochs * self._source.length
+        return min((count for count in (by_epochs, self._budget) if count is not None), default=None)
 
     def steps(self, nodes: int) -> float | None:
         """As `Batches.steps`."""

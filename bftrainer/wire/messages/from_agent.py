@@ -78,7 +78,8 @@ class CaughtUp(OfWorker):
 class Standing(OfWorker):
     """How far training is: `step` and `samples` are committed by all members.
 
-    `at`: the time of the last step, from scripts that another runtime leads.
+    `at`: the time of the last step, from scripts that another runtime leads. `of`: the samples of the whole
+    training, if the script knows them.
     """
 
     generation: Count
@@ -88,6 +89,7 @@ class Standing(OfWorker):
     metrics: Metrics
     size: Size | None = None
     at: Number | None = None
+    of: Count | None = None
 
 
 class Progress(Standing):

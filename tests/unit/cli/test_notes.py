@@ -64,7 +64,7 @@ def test_details_say_which_sizes_are_allowed(
         ({"waits": None, "unknown": "nobody can say"}, "not known: nobody can say"),
         ({"likely": 4000.0, "waits": None, "unknown": ""}, "67 min at its present speed"),
         ({"likely": 4000.0}, "67 min at its present speed"),
-        (None, "not known: the spec names no amount of work (work: until_exit)"),
+        (None, "not known: the spec names no amount of work (work: until_exit), nor"),
     ],
     ids=["waits", "starts", "unknown", "runs", "of an earlier daemon", "until exit"],
 )

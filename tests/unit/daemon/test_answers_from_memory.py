@@ -230,6 +230,30 @@ def test_why_trainers_wait_and_when_one_ends_is_told(daemon: Daemon) -> None:
     assert shown(ANN, "over")["ends_in_s"] is None
 
 
+@pytest.mark.parametrize(
+    ("samples", "of", "work", "likely"),
+    [
+        (None, 80, 80, 8.0),
+        (None, None, None, None),
+        (100, 80, 80, 8.0),  # the script will end before
+        (100, 800, 100, 12.0),
+        (None, 39, None, None),  # it has trained on more already: made up
+    ],
+)
+def test_what_a_script_says_of_its_whole_training_counts_like_the_specs_work(
+    daemon: Daemon, samples: int | None, of: int | None, work: int | None, likely: float | None
+) -> None:
+    state = daemon.runner.state
+    trainer = replace(state.active[32], spec=replace(state.active[32].spec, samples=samples))
+    daemon.runner.state = replace(state, active={32: trainer})
+    daemon.index.load([replace(s, work=samples) for s in daemon.index.of(None) if s.id == 32], {})
+    daemon.journal.begin(32)
+    daemon.journal.progressed(replace(PROGRESS, trainer=32, samples=40, rate=5.0, of=of))
+    (found,) = json.loads(asyncio.run(daemon.service.trainers(BOB, 0, 0, 0)).body)
+    ends = found["ends_in_s"]
+    assert (found["work"], ends and ends["likely"]) == (work, likely)
+
+
 def test_trainers_that_wait_are_told_when_they_will_probably_end(daemon: Daemon) -> None:
     def shown(caller: Caller, name: str) -> Any:
         return asyncio.run(daemon.service.show(caller, name))["ends_in_s"]

@@ -40,6 +40,24 @@ def test_the_first_step_in_every_world_is_told_though_its_size_is_the_same(
     assert [(message["world"], message["step"]) for message in resumed] == [(1, 0), (2, 2)]
 
 
+def test_a_script_says_how_many_samples_its_whole_training_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with agent_of(monkeypatch, tmp_path) as (agent, orders):
+        job = Job(orders)
+        for wrong in (0, -5, 2.5, float("nan"), "many"):
+            with pytest.raises(ValueError, match="give the samples of the whole training"):
+                job.progress(step=1, samples=10, of=wrong)  # type: ignore[arg-type]
+        job.progress(step=1, samples=10, of=500)
+        job.done(step=2, samples=20)
+        until(lambda: len(agent.hear()) >= 4)
+        told = {message["type"]: message.get("of") for message in agent.hear()}
+        assert told == {"attached": None, "resumed": 500, "progress": 500, "finished": 500}
+        job.progress(step=3, samples=30, size=2, of=10**18)  # as good as endless
+        until(lambda: agent.hear()[-1]["step"] == 3)
+        assert agent.hear()[-1]["of"] is None
+
+
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_a_process_that_ends_tells_exactly_how_far_it_came(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_saved: bool

@@ -73,6 +73,21 @@ def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: An
         elastic.on_step_end(None, state, None, model=model, train_dataloader=loader)
 
 
+@pytest.mark.parametrize(("length", "steps", "of"), [(60, 10, 120), (57, 10, 114), (57, 7, 57 + 24)])
+def test_how_many_samples_there_are_in_all_is_told(
+    callback: Any, monkeypatch: pytest.MonkeyPatch, length: int, steps: int, of: int
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(Job, "progress", lambda _, *, of, **about: told.append(of))
+    elastic = callback()
+    elastic.batch(12)
+    begin(elastic, length=length)
+    state = SimpleNamespace(global_step=1, epoch=0.2, max_steps=steps)
+    control, loader = SimpleNamespace(should_save=False), SimpleNamespace(dataset=range(length))
+    elastic.on_step_end(None, state, control, model=None, train_dataloader=loader)
+    assert told == [of]
+
+
 def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
     elastic = callback()
     with pytest.raises(ValueError, match=r"count epochs wrongly.*elastic.batch\(12\)"):

@@ -112,6 +112,30 @@ def test_the_training_data_has_to_be_shared_out(callback: Any) -> None:
             elastic.on_train_start(trainer(train_dataloader=wrong), torch.nn.Linear(1, 1))
 
 
+@pytest.mark.parametrize(
+    ("ends", "of"),
+    [
+        ({"max_epochs": 3}, 3 * 60),
+        ({"max_steps": 7}, 7 * 12),
+        ({"max_epochs": 3, "max_steps": 7}, 7 * 12),
+        ({"max_epochs": 1, "max_steps": 7}, 60),
+        ({}, None),
+        ({"max_epochs": 3, "max_steps": 7, "automatic": False}, 3 * 60),  # steps of which optimiser?
+    ],
+)
+def test_how_many_samples_there_are_in_all_is_told(
+    callback: Any, monkeypatch: pytest.MonkeyPatch, ends: dict[str, Any], of: int | None
+) -> None:
+    told: list[int | None] = []
+    monkeypatch.setattr(Job, "progress", lambda _, *, of, **about: told.append(of))
+    monkeypatch.setattr(Job, "should_stop", lambda _: False)
+    elastic, module = callback(batch=12), SimpleNamespace(automatic_optimization=ends.pop("automatic", True))
+    elastic.loader(range(65))
+    own = {"max_epochs": -1, "max_steps": -1, "current_epoch": 0, "callback_metrics": {}, **ends}
+    elastic.on_train_batch_end(trainer(**own), module, None, None, 0)
+    assert told == [of]
+
+
 def test_a_second_training_would_go_on_from_the_first_ones_checkpoints(callback: Any) -> None:
     callback(batch=12, at_most=6).on_fit_start(trainer(), None)
     with pytest.raises(ValueError, match=r"a second training.*make a trainer of each"):

@@ -81,11 +81,15 @@ def test_members_switch_when_all_offer_the_same_generation(
     assert entered == switched
 
 
-def run_of(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> elastic.Run:
+LENGTH = 10
+
+
+def run_of(orders: Orders, monkeypatch: pytest.MonkeyPatch, **options: Any) -> elastic.Run:
     monkeypatch.setattr(Orders, "from_environment", lambda: orders)
     model = torch.nn.Linear(1, 1)
-    data = torch.arange(10.0).reshape(10, 1)
-    return elastic.Run(model, torch.optim.SGD(model.parameters(), lr=1e-3), data, batch_size=4)
+    data = torch.arange(float(LENGTH)).reshape(LENGTH, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    return elastic.Run(model, optimizer, data, batch_size=4, **options)
 
 
 def train(run: elastic.Run) -> None:
@@ -110,6 +114,30 @@ def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, 
         train(again)
         assert last(agent, "joined")["step"] == 4, "it goes on from the checkpoint"
         assert last(agent, "finished")["samples"] == 17
+
+
+@pytest.mark.parametrize(
+    ("epochs", "samples", "of"),
+    [
+        (2, None, 2 * LENGTH),
+        (2, 13, 13),
+        (1, 1000, LENGTH),
+        (0, None, None),
+        (10**15, 9, 9),
+        (10**15, None, None),
+    ],
+)
+def test_a_run_tells_how_many_samples_there_are_in_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epochs: int, samples: int | None, of: int | None
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=samples) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=epochs)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        for x in run:
+            run.backward(run.model(x).sum())
+            run.step()
+            run.stop()
+        assert last(agent, "finished")["of"] == of
 
 
 @pytest.mark.parametrize(("samples", "kind"), [(None, "finished"), (1000, "progress")])

@@ -61,6 +61,12 @@ def test_figures_are_kept_until_others_of_their_names_come() -> None:
     assert stage.progress[-1].rate == 2.0
 
 
+def test_how_many_samples_a_script_says_there_are_is_kept() -> None:
+    stage = training("n")
+    stage.said("n", "progress", size=1, rate=None, **at(3, of=500))
+    assert stage.progress[-1].of == 500
+
+
 def test_a_trainer_that_comes_no_further_than_it_was_makes_no_progress() -> None:
     stage = training("n")
 

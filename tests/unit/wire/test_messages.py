@@ -120,6 +120,7 @@ def test_unknown_kinds_are_ignored_and_unknown_fields_dropped() -> None:
         (PROGRESS, "rate", 10**400),
         (PROGRESS, "rate", True),
         (PROGRESS, "at", math.nan),
+        *((PROGRESS, "of", value) for value in (-1, 6.5, True, "6", math.inf, 10**16)),
         (PROGRESS, "problem", 3),
         (PROGRESS, "metrics", ["loss"]),
         (PROGRESS, "metrics", {"loss": "low"}),
