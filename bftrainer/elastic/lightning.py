@@ -12,15 +12,14 @@ steps: so Lightning's counts are right whatever the nodes, and a run goes on wit
 from __future__ import annotations
 
 import os
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
-from bftrainer.elastic import epoch_figures, once
+from bftrainer.elastic import epoch_figures, once, step_files
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.lightning_counts import figures, recount, whole_training
 from bftrainer.elastic.note import note
 from bftrainer.elastic.own_model import AsAtStart
 from bftrainer.elastic.together import highest
@@ -28,17 +27,14 @@ from bftrainer.elastic.train.rng import reseed_here
 
 try:
     from lightning.pytorch import Callback, LightningModule
-    from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
+
+    from bftrainer.elastic.lightning_refused import require_arguments, require_no_finder, require_resumed
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
     ) from error
 
 from torch.utils.data import DataLoader
-
-KEEP = 2
-PARTIAL = ".partial.ckpt"
-_NAME = re.compile(r"step-(\d+)\.ckpt")
 
 
 class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be installed
@@ -63,8 +59,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._accumulates = at_most is not None and batch > at_most  # on some number of nodes
         self._folder = Path(self._job.checkpoint_dir or folder)
         if self._job.rank == 0:
-            _tidy(self._folder)
-        found = _found(self._folder)
+            step_files.tidy(self._folder)
+        found = step_files.whole(self._folder)
         self.checkpoint = str(found[-1]) if found else None
         """What `fit` is to go on from; None at the start."""
         self._batches: EvenBatches | None = None
@@ -109,12 +105,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             ValueError: what.
         """
-        finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
-        if finders:
-            raise ValueError(
-                f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
-                "end: find the value beforehand, by a script of its own, and give it to this one"
-            )
+        require_no_finder(trainer)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
@@ -141,15 +132,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
         self._figures = before.get("figures", {})
-        loop = checkpoint["loops"]["fit_loop"]
-        batches = loop["epoch_loop.batch_progress"]
-        for counts in (batches["total"], batches["current"]):
-            now = counts["ready"] * self._cut.micro_batches // before["micro_batches"]
-            for name, count in counts.items():  # the last may not be complete
-                counts[name] = now - (counts["ready"] - count) if name != "ready" else count
-            counts["ready"] = now
-        epoch = loop["epoch_progress"]["current"]["processed"]
-        self._resumed = epoch, batches["current"]["ready"] // self._cut.micro_batches
+        self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         if self._batches is not None:  # before the first iterator, whose workers fetch ahead
             self._batches.go_on(*self._resumed)
 
@@ -159,25 +142,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         Raises:
             ValueError: what, and what to do instead.
         """
-        wrong = [
-            name for name, value in self.arguments().items() if _told(trainer, name) not in (value, None)
-        ]
-        if wrong:
-            raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
-        _refuse(trainer)
-        interval = getattr(trainer, "val_check_interval", 1.0)
-        if self._accumulates and isinstance(interval, int):
-            raise ValueError(
-                f"val_check_interval={interval} counts micro-batches, and a step has fewer on more nodes: "
-                "give it as a part of an epoch, such as 0.5, or leave at_most out"
-            )
-        if self.checkpoint is not None and str(trainer.ckpt_path) != self.checkpoint:
-            raise ValueError(
-                f"there is {self.checkpoint} to go on from: "
-                "say trainer.fit(..., ckpt_path=elastic.checkpoint)"
-            )
-        found = _NAME.fullmatch(Path(self.checkpoint).name) if self.checkpoint else None
-        at = int(found[1]) if found else 0
+        require_arguments(trainer, self.arguments(), accumulates=self._accumulates)
+        require_resumed(trainer, self.checkpoint)
+        at = step_files.step_of(self.checkpoint)
         if highest([at, -at]) != [at, -at]:
             raise ValueError(
                 f"this rank resumes from step {at}, others from another: a shared file system shows them "
@@ -240,12 +207,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         epoch = trainer.current_epoch
         step = epoch * self._batches.steps + done
         samples = step * self._batch
+        steps = whole_training(trainer, pl_module, self._batches.steps)
         self._job.progress(
             step=step,
             samples=samples,
             epoch=epoch,
-            of=self._of(trainer, pl_module),
-            metrics=_figures(trainer),
+            of=None if steps is None else steps * self._batch,
+            metrics=figures(trainer),
         )
         stop = self._job.should_stop()
         if self._job.complete(samples):
@@ -259,36 +227,24 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the figures of a validation."""
         if not trainer.sanity_checking:
-            self._job.report(_figures(trainer))
+            self._job.report(figures(trainer))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
-        self._job.report(_figures(trainer))
+        self._job.report(figures(trainer))
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)
 
-    def _of(self, trainer: Any, pl_module: Any) -> int | None:
-        """The samples of the whole training; None: it has no end. `max_steps` counts the steps of all
-        optimisers, of which a module with manual optimisation may have several."""
-        assert self._batches is not None  # noqa: S101  see `on_train_start`
-        epochs, most = trainer.max_epochs, trainer.max_steps if pl_module.automatic_optimization else -1
-        by_epochs = None if epochs in (None, -1) else epochs * self._batches.steps
-        known = [steps for steps in (by_epochs, most if most != -1 else None) if steps]
-        return int(min(known) * self._batch) if known else None
-
     def _save(self, trainer: Any, step: int) -> None:
         """Have all ranks write a checkpoint, which counts when it is whole."""
-        partial = self._folder / f"step-{step:012}{PARTIAL}"
         left = self._figures
         self._figures = left | epoch_figures.collect(trainer)
-        trainer.save_checkpoint(partial)
+        trainer.save_checkpoint(step_files.partial(self._folder, step))
         self._figures = left
         self._job.checkpointed()
         if self._job.rank == 0:
-            partial.replace(self._folder / f"step-{step:012}.ckpt")
-            for path in _found(self._folder)[:-KEEP]:
-                _remove(path)
+            step_files.finish(self._folder, step)
 
 
 class _Loader(DataLoader[Any]):
@@ -299,58 +255,3 @@ class _Loader(DataLoader[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         pass
-
-
-def _refuse(trainer: Any) -> None:
-    """Refuse what Lightning does not go on with within an epoch.
-
-    Raises:
-        ValueError: what, and what to do instead.
-    """
-    if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
-        raise ValueError(
-            "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
-            "overfit_batches out, and give elastic.loader fewer samples"
-        )
-    if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
-        raise ValueError(
-            "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
-        )
-    if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
-        raise ValueError(
-            "Lightning does not restore StochasticWeightAveraging: its learning rates and averages would be "
-            "others after a change of nodes. Take WeightAveraging or EMAWeightAveraging, which it restores"
-        )
-
-
-def _told(trainer: Any, argument: str) -> Any:
-    """What an argument of the Trainer has been set to; None where it does not say."""
-    if argument == "devices":
-        return trainer.num_devices
-    if argument == "use_distributed_sampler":
-        return getattr(getattr(trainer, "_accelerator_connector", None), argument, None)
-    return getattr(trainer, argument, None)
-
-
-def _figures(trainer: Any) -> dict[str, float]:
-    """What has been logged, where it is one number."""
-    found = trainer.callback_metrics.items()
-    return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
-
-
-def _found(folder: Path) -> list[Path]:
-    """The checkpoints that are whole, the newest last."""
-    return sorted(path for path in folder.glob("step-*.ckpt") if _NAME.fullmatch(path.name))
-
-
-def _tidy(folder: Path) -> None:
-    """Remove checkpoints that a killed process has left incomplete."""
-    for path in folder.glob(f"*{PARTIAL}"):
-        _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():  # of a strategy whose ranks each write a part
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+"""What Lightning counts: batches in its checkpoints, the steps of a whole training, and logged figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int]:
+    """Have a checkpoint count batches as with `now` micro-batches a step, in place of `before`.
+
+    Returns:
+        The epoch where training goes on, and the steps of it that are taken.
+    """
+    loop = checkpoint["loops"]["fit_loop"]
+    batches = loop["epoch_loop.batch_progress"]
+    for counts in (batches["total"], batches["current"]):
+        ready = counts["ready"] * now // before
+        for name, count in counts.items():  # the last may not be complete
+            counts[name] = ready - (counts["ready"] - count) if name != "ready" else count
+        counts["ready"] = ready
+    return loop["epoch_progress"]["current"]["processed"], batches["current"]["ready"] // now
+
+
+def whole_training(trainer: Any, module: Any, steps_of_epoch: int) -> int | None:
+    """The steps of the whole training; None: it has no end that is known.
+
+    `max_steps` counts the steps of all optimisers, of which a module with manual optimisation may have
+    several.
+    """
+    epochs, most = trainer.max_epochs, trainer.max_steps if module.automatic_optimization else -1
+    by_epochs = None if epochs in (None, -1) else epochs * steps_of_epoch
+    known = [steps for steps in (by_epochs, most if most != -1 else None) if steps]
+    return int(min(known)) if known else None
+
+
+def figures(trainer: Any) -> dict[str, float]:
+    """What has been logged, where it is one number."""
+    found = trainer.callback_metrics.items()
+    return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}

@@ -1,0 +1,81 @@
+"""What the callback for Lightning refuses, before a step of it would go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
+
+
+def require_no_finder(trainer: Any) -> None:
+    """Refuse callbacks that train before the training.
+
+    Raises:
+        ValueError: which, and what to do instead.
+    """
+    finders = [c for c in trainer.callbacks if isinstance(c, BatchSizeFinder | LearningRateFinder)]
+    if finders:
+        raise ValueError(
+            f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
+            "end: find the value beforehand, by a script of its own, and give it to this one"
+        )
+
+
+def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates: bool) -> None:
+    """Refuse a Trainer without the callback's arguments, or with others that count what nodes change.
+
+    `accumulates`: whether on some number of nodes a step has several micro-batches.
+
+    Raises:
+        ValueError: which, and what to give instead.
+    """
+    wrong = [name for name, value in arguments.items() if _told(trainer, name) not in (value, None)]
+    if wrong:
+        raise ValueError(f"say Trainer(**elastic.arguments(), ...); {', '.join(wrong)} was set otherwise")
+    _require_whole_epochs(trainer)
+    interval = getattr(trainer, "val_check_interval", 1.0)
+    if accumulates and isinstance(interval, int):
+        raise ValueError(
+            f"val_check_interval={interval} counts micro-batches, and a step has fewer on more nodes: "
+            "give it as a part of an epoch, such as 0.5, or leave at_most out"
+        )
+
+
+def require_resumed(trainer: Any, checkpoint: str | None) -> None:
+    """Refuse a Trainer that does not go on from the newest checkpoint, if there is one.
+
+    Raises:
+        ValueError: what to say.
+    """
+    if checkpoint is not None and str(trainer.ckpt_path) != checkpoint:
+        raise ValueError(
+            f"there is {checkpoint} to go on from: say trainer.fit(..., ckpt_path=elastic.checkpoint)"
+        )
+
+
+def _require_whole_epochs(trainer: Any) -> None:
+    """Refuse what Lightning does not go on with within an epoch."""
+    if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):
+        raise ValueError(
+            "a run goes on within an epoch, which has all its steps then: leave limit_train_batches and "
+            "overfit_batches out, and give elastic.loader fewer samples"
+        )
+    if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
+        raise ValueError(
+            "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
+        )
+    if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
+        raise ValueError(
+            "Lightning does not restore StochasticWeightAveraging: its learning rates and averages would be "
+            "others after a change of nodes. Take WeightAveraging or EMAWeightAveraging, which it restores"
+        )
+
+
+def _told(trainer: Any, argument: str) -> Any:
+    """What an argument of the Trainer has been set to; None where it does not say."""
+    if argument == "devices":
+        return trainer.num_devices
+    if argument == "use_distributed_sampler":
+        return getattr(getattr(trainer, "_accelerator_connector", None), argument, None)
+    return getattr(trainer, argument, None)
