@@ -61,9 +61,10 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         ],
     )
     if t["pauses"]:
-        say("\nlast pauses")
+        say("\nlast rescales")
         print_table(
-            ("time", "change", "nodes", "step", "pause", "steps lost"), [_pause(p) for p in t["pauses"]]
+            ("time", "change", "nodes", "step", "longest pause", "steps lost"),
+            [_pause(p) for p in t["pauses"]],
         )
 
 

@@ -19,6 +19,7 @@ from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import Orders
+from bftrainer.daemon.rescales import rescales, rows_for
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import Moment, Trainers
@@ -157,6 +158,7 @@ class DaemonService:
     def _details(self, stored: StoredTrainer, moment: Moment) -> DetailsView:
         state, own = moment.state, stored.spec
         live = state.trainer(stored.id) or stored.engine
+        asked = rows_for(own.n_max)
         # what is typical of others' trainers is nobody's business
         others = [t for t in state.active.values() if t.id != stored.id and t.spec.user == own.user]
         view, scalability = (
@@ -179,7 +181,7 @@ class DaemonService:
             "costs": costs_view(live, others, state.programs),
             "generation": live.generation,
             "failures": live.failures,
-            "pauses": self.store.rows("pauses", 10, stored.id),
+            "pauses": rescales(self.store.rows("pauses", asked, stored.id), asked),
         }
 
     async def rows(

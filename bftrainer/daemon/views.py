@@ -8,9 +8,10 @@ from itertools import islice
 from statistics import median
 from typing import Any, TypedDict
 
+from bftrainer.daemon.rescales import RescaleView
 from bftrainer.model.machine import Node
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import Progress, Row, TrainerSummary, whole
+from bftrainer.model.reports import Progress, TrainerSummary, whole
 from bftrainer.model.trainer import Observed, Scalability, Trainer
 from bftrainer.performance import explain, observe
 from bftrainer.performance.estimate import (
@@ -102,7 +103,7 @@ class DetailsView(TrainerView):
     costs: CostsView
     generation: int
     failures: int
-    pauses: list[Row]
+    pauses: list[RescaleView]
 
 
 class ScalabilityView(TypedDict):

@@ -27,7 +27,7 @@ from bftrainer.model.events import NodesChanged, TrainerCancelled
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store.sql import SqlStore
 from bftrainer.testing.memory import Machine, MemoryScheduler
-from bftrainer.testing.store import PROGRESS, end
+from bftrainer.testing.store import PAUSE, PROGRESS, end
 from tests.support.nodes_world import settings_in
 from tests.support.serving import serving
 
@@ -282,3 +282,9 @@ def test_trainers_that_wait_are_told_when_they_will_probably_end(daemon: Daemon)
     assert shown(ADMIN, "t2")["early"] is None, "no figure is made up"
     daemon.runner.state = replace(daemon.runner.state, draining=True)
     assert "not known: the site gives nodes to no trainer" in shown(ADMIN, "t2")["unknown"]
+
+
+def test_details_have_each_rescale_once(daemon: Daemon) -> None:
+    for node in ("n1", "n2"):
+        daemon.service.store.pause(replace(PAUSE, trainer=32, generation=5, node=node))
+    assert [r["told"] for r in asyncio.run(daemon.service.show(BOB, "t32"))["pauses"]] == [2]
