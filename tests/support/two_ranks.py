@@ -23,8 +23,8 @@ def on_two_ranks(work: Callable[[Group], T], generation: int = 1) -> tuple[T, T]
     store = dist.HashStore()  # type: ignore[attr-defined]  # torch exports it conditionally
 
     def rank(number: int) -> T:
-        backend = dist.ProcessGroupGloo(store, number, 2, timedelta(seconds=60))
-        group = Group(generation, number, 2, backend)
+        made = [dist.ProcessGroupGloo(store, number, 2, timedelta(seconds=60))]
+        group = Group(generation, number, 2, made.pop())  # which alone keeps it
         try:
             return work(group)
         finally:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ from bftrainer.elastic.members.sockets import Address, cut, listening
 
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
-LOOK = timedelta(seconds=1)
-"""How often a member that waits looks whether that has been too long."""
+LOOK = timedelta(seconds=0.25)
+"""How often a member that waits looks whether that has been too long, or the group has failed."""
 
 
 class GroupBroken(RuntimeError):  # noqa: N818  a state of the group
@@ -113,13 +114,23 @@ class Group:
         self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait_once(within_s)
 
     def close(self) -> None:
-        """Close the connections. Peers that still use the group get an error at once."""
+        """Close the connections. Peers that still use the group get an error at once.
+
+        The rest is done in the background: Gloo first ends what is under way, and a send that a peer has not
+        begun to receive when its connection is cut never ends.
+        """
         self.fail("closed")
-        self.backend = None
+        self._in_background(self._drop)
 
     def retire(self) -> None:
         """Close in the background: it takes 10 ms, and no member has to wait for it."""
-        threading.Thread(target=self.close, name="bftrainer-close", daemon=True).start()
+        self._in_background(self.close)
+
+    def _in_background(self, what: Callable[[], None]) -> None:
+        threading.Thread(target=what, name="bftrainer-close", daemon=True).start()
+
+    def _drop(self) -> None:
+        self.backend = None
 
     def fail(self, reason: str) -> None:
         """Mark the group as failed, and cut its connections.
@@ -143,7 +154,7 @@ class Group:
     def _start(self, tensor: torch.Tensor, operation: Callable[[Any], Any]) -> Pending:
         self.check()
         try:
-            return Pending(operation(self.backend), self.fail, self.patience)
+            return Pending(operation(self.backend), self)
         except RuntimeError as error:
             self.fail(str(error))
         raise GroupBroken(self.failure)
@@ -156,15 +167,8 @@ class Pending:
     the exception's traceback: else a peer that waits for this rank would not learn that it has left.
     """
 
-    def __init__(
-        self,
-        work: Any,
-        failed: Callable[[str], None] = lambda reason: None,
-        patience: Patience | None = None,
-    ) -> None:
-        self._work = work
-        self._failed = failed
-        self._patience = patience or Patience()
+    def __init__(self, work: Any, group: Group | None = None) -> None:
+        self._work, self._group = work, group
 
     def wait(self) -> None:
         """Wait until it is over. Returns at once if it is over already.
@@ -173,33 +177,50 @@ class Pending:
             GroupBroken: a member was lost, or said nothing for too long.
         """
         work, self._work = self._work, None
-        if work is not None:
-            self._end(_outcome(work, self._patience))
+        if work is not None and self._group is not None:
+            self._end(_outcome(work, self._group))
 
     def wait_once(self, within_s: float | None) -> None:
-        """Wait until an operation between two ranks is over. It bears no look at the clock meanwhile.
+        """Wait until an operation between two ranks is over. It bears no look at the clock meanwhile, so a
+        thread of its own waits, which is left behind where the operation never ends.
 
         Raises:
             GroupBroken: a member was lost, or it took longer than `within_s`.
         """
         work, self._work = self._work, None
-        if work is not None:
-            self._end(attempt(work, FOREVER if within_s is None else timedelta(seconds=within_s)))
+        if work is None or self._group is None:
+            return None
+        ended: SimpleQueue[str | None] = SimpleQueue()
+        limit = FOREVER if within_s is None else timedelta(seconds=within_s)
+        threading.Thread(
+            target=lambda held: ended.put(attempt(held.pop(), limit)),
+            args=([work],),
+            name="bftrainer-wait",
+            daemon=True,
+        ).start()
+        del work
+        while True:
+            try:
+                return self._end(ended.get(timeout=LOOK.total_seconds()))
+            except Empty:
+                self._group.check()
 
     def _end(self, reason: str | None) -> None:
-        if reason is not None:
-            self._failed(reason)
+        if reason is not None and self._group is not None:
+            self._group.fail(reason)
             raise GroupBroken(reason)
 
 
-def _outcome(work: Any, patience: Patience) -> str | None:
+def _outcome(work: Any, group: Group) -> str | None:
     """Wait for a collective; why it failed, or None."""
     began = time.monotonic()
     while attempt(work, LOOK) is not None:
         if work.is_completed():
             return attempt(work, LOOK)
-        if patience.is_over(began):
-            return late(patience)
+        if group.failure is not None:  # its connections are cut, which does not end every operation
+            return group.failure
+        if group.patience.is_over(began):
+            return late(group.patience)
     return None
 
 

@@ -61,18 +61,18 @@ class _Polled(Pending):
     """A collective that is polled, because to wait for it might never end."""
 
     def __init__(self, work: Any, group: AbortableGroup) -> None:
-        super().__init__(work, group.fail)
-        self._group = group
+        super().__init__(work, group)
+        self._aborted = group
 
     def wait(self) -> None:
-        began = time.monotonic()
-        while self._group.failure is None and not self._work.is_completed():
+        began, group = time.monotonic(), self._aborted
+        while group.failure is None and not self._work.is_completed():
             time.sleep(POLL_S)
-            if self._group.patience.is_over(began):
-                self._group.fail(late(self._group.patience))
-        if self._group.failure is not None:
+            if group.patience.is_over(began):
+                group.fail(late(group.patience))
+        if group.failure is not None:
             self._work = None
-            raise GroupBroken(self._group.failure)
+            raise GroupBroken(group.failure)
         work, self._work = self._work, None
         self._end(attempt(work, None))
 
