@@ -20,7 +20,7 @@ from bftrainer.elastic.state.state import STEPPED, TrainingState
 from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
-from bftrainer.elastic.train import same_data
+from bftrainer.elastic.train import same_data, same_settings
 from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.train.own_gradients import CHANGED, LEFT, OwnGradients
 from bftrainer.elastic.train.policy import Policy
@@ -112,11 +112,12 @@ class Run(Steps):
         freezing = Trainable(what.models, orders.trainer if orders else 0)
         state |= {TRAINABLE: freezing} if ddp is False else {}
         state |= {same_data.PART: same_data.SameData(data, orders.trainer if orders else 0, may_differ)}
+        given = {"epochs": epochs, "seed": seed, "scheduler_every": scheduler_every, "clip_norm": clip_norm}
+        state |= same_settings.part_of(orders, policy, **given, average=average, ddp=ddp is not False)
         ways = averaging.chosen(what, ddp, average, freezing)
         training = TrainingState(state)
         streams = not ways.needs_batch  # else a rank without samples cannot follow the others
         comparison = Comparison(training, compare_every, may_differ)
-        patience = Patience(timeout_s)
         batches = batches_of(
             source,
             policy,
@@ -130,12 +131,12 @@ class Run(Steps):
             self._joined,
             streams=streams,
             comparison=comparison,
-            patience=patience,
+            patience=Patience(timeout_s),
             of=batches.samples,
         )
         schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
         self._passes, self._loss_is_known = epochs, not average
-        own_gradients = OwnGradients(is_watching=average and ddp is False)
+        own_gradients = OwnGradients(is_watching=average and ddp is False, are_averaged=average)
         super().__init__(
             ways,
             training,
@@ -158,6 +159,7 @@ class Run(Steps):
             RuntimeError: the script did not call `step` once for each batch, or begins anew what is over.
         """
         self._check_first()
+        self._own_gradients.warn_of_hooks(self._stepped_parameters())
         try:
             if self._life != "inside":
                 self._enter()
@@ -247,6 +249,7 @@ class Run(Steps):
             raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
         if self._own_gradients.changed(self._trained.parameters(name)):
             raise RuntimeError(CHANGED)
+        self._own_weights.check(self._trained.parameters(name))
         self._peers.report(figures(metrics, more), now=False)
         if self._trained.is_several:
             return self._step_one_of_several(part, name)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 
 from bftrainer.elastic.evaluation import Measure, evaluated, evaluating
@@ -17,12 +18,19 @@ from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.own_gradients import OwnGradients
+from bftrainer.elastic.train.own_weights import OwnWeights
 from bftrainer.elastic.train.rng import reseed
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
 from bftrainer.elastic.train.turn import Stepped, Turn
 from bftrainer.elastic.train.update import Update
 from bftrainer.elastic.view import RunView
+
+IN_EVALUATION = (
+    "the model is in evaluation mode (model.eval()), and the loop began in training mode: dropout would be "
+    "off here and on in nodes that come. Say model.train() where the evaluation ends, in the loop's body or "
+    "in the function given to run.after_epoch; or evaluate by run.evaluate, which sees to it"
+)
 
 
 class Steps(RunView):
@@ -46,8 +54,9 @@ class Steps(RunView):
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
-        self._own_gradients = own_gradients
+        self._own_gradients, self._own_weights = own_gradients, OwnWeights()
         self._pauses = 0  # under way, one within the other
+        self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
 
     @contextlib.contextmanager
     def pause(self, most_s: float = 3600.0) -> Iterator[None]:
@@ -126,20 +135,29 @@ class Steps(RunView):
             raise RuntimeError(f"call {call} once per batch, inside `for batch in run`")
         return self._part
 
+    def _check_mode(self) -> None:
+        """Refuse to train on in evaluation mode where the loop began in training mode, as newcomers do."""
+        for name, model in self._trained.models.items():
+            if self._trains.setdefault(name, model.training) and not model.training:
+                raise RuntimeError(IN_EVALUATION)
+
+    def _stepped_parameters(self) -> list[torch.Tensor]:
+        return [p for name in self._trained.optimizers for p in self._trained.parameters(name)]
+
     def _is_over(self) -> bool:
         return self._peers.is_stopped or self._batches.complete(self.position)
 
     def _one_step(self) -> Iterator[Any]:
         """Yield this rank's micro-batches of the next step; then other members may come or go."""
+        self._check_mode()
         if not self._peers.begin_step():
             return
         turn = self._turn = Turn(self._batches.share(self.position), self.position)
         self._update.clear()
         if len(self._peers.working) == self._peers.group.size:
             self._trainable.renew()
-        self._own_gradients.begin(
-            p for name in self._trained.optimizers for p in self._trained.parameters(name)
-        )
+        self._own_gradients.begin(self._stepped_parameters())
+        self._own_weights.begin(self._stepped_parameters())
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)

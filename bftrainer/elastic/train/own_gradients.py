@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,6 +22,12 @@ LEFT = (
     "attack or a probe in the loop's body, compute that with torch.autograd.grad(...); if from a part of the "
     "loss, add it to the loss that run.backward() gets"
 )
+HOOKED = (
+    "parameters have hooks on their gradients (register_hook). A hook sees this node's own, of its share of "
+    "the samples: one that clips, scales or adds noise makes the step depend on the number of nodes. Do that "
+    "in optimizer.register_step_pre_hook(...), which has the average over all nodes; to clip their norm, "
+    "give elastic.Run(clip_norm=...). A hook that only reads may stay"
+)
 
 
 class OwnGradients:
@@ -30,12 +37,23 @@ class OwnGradients:
 
     Args:
         is_watching: False where the script averages them, or they are averaged in the backward pass.
+        are_averaged: False where the script averages them.
     """
 
-    def __init__(self, *, is_watching: bool) -> None:
-        self._is_watching = is_watching
+    def __init__(self, *, is_watching: bool, are_averaged: bool = True) -> None:
+        self._is_watching, self._are_averaged = is_watching, are_averaged
         self._watched: dict[int, torch.Tensor] = {}
         self._made: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def warn_of_hooks(self, parameters: Iterable[torch.Tensor]) -> None:
+        """The loop begins: warn if the script has put hooks on the gradients of these."""
+        kinds = ("_backward_hooks", "_post_accumulate_grad_hooks")
+        hooks = [
+            hook for p in parameters for kind in kinds for hook in (getattr(p, kind, None) or {}).values()
+        ]
+        own = OwnGradients  # of an earlier run
+        if self._are_averaged and any(not isinstance(getattr(hook, "__self__", None), own) for hook in hooks):
+            warnings.warn(HOOKED, stacklevel=3)
 
     def begin(self, parameters: Iterable[torch.Tensor]) -> None:
         """A step begins, in which these parameters may get gradients."""

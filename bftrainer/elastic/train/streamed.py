@@ -21,6 +21,7 @@ from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.sockets import open_sockets
 from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
 from bftrainer.elastic.train.data import Source, Start, pinned
+from bftrainer.elastic.train.own_random import warn_of_generators
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.sampler import Position, Share
 
@@ -166,6 +167,7 @@ def opened(data: Any, batch_size: int | None, collate: Any, seed: int) -> Source
     Raises:
         ValueError, TypeError: data that cannot be shared out over nodes, with what to give instead.
     """
+    warn_of_generators(data)
     streams = isinstance(data.dataset if isinstance(data, DataLoader) else data, IterableDataset)
     return (Reader if streams else Source)(data, batch_size, collate, seed)
 

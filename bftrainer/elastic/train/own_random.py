@@ -1,0 +1,43 @@
+"""Random generators that a data set has of its own: every node draws the same numbers from them."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+DEPTH = 4
+"""Data sets within data sets are followed so far."""
+
+
+def warn_of_generators(data: Any) -> None:
+    """Warn of generators that a map-style data set, or one within it, keeps in its attributes.
+
+    A stream has to be the same on all nodes, so there they are in place.
+    """
+    data = data.dataset if isinstance(data, DataLoader) else data
+    if isinstance(data, IterableDataset):
+        return
+    for called in _generators(data, "data set", 0):
+        warnings.warn(
+            f"the data set has a random generator of its own ({called}). If it draws from that while the "
+            "script trains, as for augmentation, every node draws the same numbers, and a node that joins "
+            "begins them anew. Draw from Python's, NumPy's or PyTorch's global generators, which the "
+            "run seeds for each node, or from a generator made of the epoch and the sample's index",
+            stacklevel=5,
+        )
+        return
+
+
+def _generators(data: Any, called: str, depth: int) -> Iterator[str]:
+    for attribute, value in getattr(data, "__dict__", {}).items():
+        if isinstance(value, KINDS):
+            yield f"{called}.{attribute}"
+        elif isinstance(value, Dataset) and depth < DEPTH:
+            yield from _generators(value, f"{called}.{attribute}", depth + 1)

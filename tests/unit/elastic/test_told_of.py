@@ -1,0 +1,122 @@
+"""What a script may do on purpose, and mostly does by mistake, is told of when it does it."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+
+from bftrainer import elastic
+
+Body = Callable[[elastic.Run], None]
+
+
+def nothing(run: elastic.Run) -> None:
+    pass
+
+
+def run_of(data: Any) -> elastic.Run:
+    model = torch.nn.Linear(1, 1)
+    return elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), data, batch_size=4)
+
+
+def told(body: Body = nothing, *, before: Body = nothing, data: Any = None) -> str:
+    """What a run by hand warns of, in which the body does this before each step."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run = run_of(torch.ones(16, 1) if data is None else data)
+        before(run)
+        for x in run:
+            run.backward(run.model(x).mean())
+            body(run)
+            run.step()
+    return "\n".join(str(one.message) for one in found)
+
+
+def perturb(run: elastic.Run) -> None:
+    with torch.no_grad():
+        for p in run.model.parameters():
+            p.add_(0.1)
+
+
+def perturb_data(run: elastic.Run) -> None:
+    for p in run.model.parameters():
+        p.data.mul_(0.9)
+
+
+@pytest.mark.parametrize("body", [perturb, perturb_data])
+def test_weights_that_the_body_changes_before_the_step_are_told_of_once(body: Body) -> None:
+    assert told(body).count("changes weights in the loop's body") == 1
+
+
+def test_weights_that_the_body_restores_or_that_change_after_the_step_are_not() -> None:
+    def there_and_back(run: elastic.Run) -> None:
+        kept = [p.detach().clone() for p in run.model.parameters()]
+        perturb(run)
+        with torch.no_grad():
+            for p, old in zip(run.model.parameters(), kept, strict=True):
+                p.copy_(old)
+
+    def afterwards(run: elastic.Run) -> None:
+        run.after_step(lambda: perturb(run))
+
+    assert not told(there_and_back)
+    assert not told(before=afterwards)
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_on_gradients_are_told_of(register: str) -> None:
+    def hook(run: elastic.Run) -> None:
+        for p in run.model.parameters():
+            getattr(p, register)(lambda grad: None)
+
+    assert told(before=hook).count("hooks on their gradients") == 1
+    assert not told()
+
+
+class Crops(Dataset[torch.Tensor]):
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(1)
+
+
+class Stream(IterableDataset[torch.Tensor]):
+    def __init__(self) -> None:
+        self.rng = random.Random(0)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter([torch.ones(1)] * 16)
+
+
+@pytest.mark.parametrize(
+    "rng", [np.random.default_rng(0), np.random.RandomState(0), random.Random(0), torch.Generator()]
+)
+def test_a_data_sets_own_generator_is_told_of(rng: Any) -> None:
+    assert told(data=Crops(rng)).count("own (data set.rng)") == 1
+    with pytest.warns(UserWarning, match=r"own \(data set\.dataset\.rng\)"):
+        run_of(DataLoader(Subset(Crops(rng), range(16)), batch_size=4))
+    assert not told(data=Crops(0))
+
+
+def test_a_stream_has_to_have_its_own() -> None:
+    assert "generator of its own" not in told(data=Stream())
+
+
+def test_a_loop_that_began_in_training_mode_does_not_go_on_in_evaluation_mode() -> None:
+    def evaluate(run: elastic.Run) -> None:
+        run.model.eval()
+
+    with pytest.raises(RuntimeError, match="evaluation mode"):
+        told(evaluate)
+    assert not told(before=evaluate), "all nodes begin so"
