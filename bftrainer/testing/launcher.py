@@ -41,6 +41,7 @@ class LauncherContract:
         until_trains_on(world, "a", "b", "c")
         (change,) = told(world, "NodesChanged", joined="b")
         assert change["data"]["joined"] == ["b", "c"]
+        assert world.trainer().members[0] == "a", "rank 0 has the state"
         ends_well(world, "join")
 
     def test_a_node_leaves_with_notice_and_comes_back(self, world: LauncherWorld) -> None:
@@ -181,7 +182,9 @@ class LauncherContract:
         def lost() -> bool:  # its agent kills who stands still for too long
             return bool(told(world, "WorkerLost", node="b"))
 
-        world.until(lambda: "b" in world.trainer().members or lost(), "a membership with b is published")
+        world.until(
+            lambda: "b" in world.trainer().members or lost(), "a membership with b is published", at_once=True
+        )
         if not lost():
             world.kill_worker("b")
         until_lost(world, "b")
@@ -243,7 +246,7 @@ class LauncherContract:
     def test_the_daemon_restarts_when_a_change_has_just_been_published(self, world: LauncherWorld) -> None:
         begin(world, "a")
         world.change(give="b")
-        world.until(lambda: "b" in world.trainer().members, "a membership with b is published")
+        world.until(lambda: "b" in world.trainer().members, "a membership with b is published", at_once=True)
         world.kill_daemon()
         world.start_daemon()
         until_trains_on(world, "a", "b")

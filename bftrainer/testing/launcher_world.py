@@ -102,8 +102,11 @@ class LauncherWorld(Protocol):
         """Let a held worker go on, and hold none there any more."""
         ...
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        """Let time pass until the condition holds. Fails after a reasonable time, saying `what` and why."""
+    def until(self, condition: Callable[[], object], what: str, *, at_once: bool = False) -> None:
+        """Let time pass until the condition holds. Fails after a reasonable time, saying `what` and why.
+
+        `at_once`: what follows in the story has to happen before the world has gone much further.
+        """
         ...
 
     # what there is to see

@@ -115,8 +115,8 @@ class LiveWorld:
         else:
             self._order(moment, node).unlink()
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        self.site.until(condition, LONG_S, what)
+    def until(self, condition: Callable[[], object], what: str, *, at_once: bool = False) -> None:
+        self.site.until(condition, LONG_S, what, 0.02 if at_once else None)
 
     def trainer(self) -> TrainerView:
         found = self.site.trainer("ours")

@@ -212,7 +212,7 @@ class SimulatedWorld:
         if moment == "start" and node in self._waiting:
             self._ready(self._waiting.pop(node))
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
+    def until(self, condition: Callable[[], object], what: str, *, at_once: bool = False) -> None:
         deadline = self._now + PATIENCE_S
         while not condition():
             assert self._now < deadline, f"not within {PATIENCE_S} s: {what}\n{self.trainer()}"

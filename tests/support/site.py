@@ -125,9 +125,11 @@ class Site:
         found: dict[str, Any] = self.get(f"trainers/{name}")
         return found
 
-    def until(self, condition: Callable[[], object], seconds: float, what: str) -> None:
+    def until(
+        self, condition: Callable[[], object], seconds: float, what: str, every_s: float | None = None
+    ) -> None:
         """Wait for a condition; where it does not come true, the error tells the site's story."""
-        until(condition, what, seconds=seconds, story=self.story)
+        until(condition, what, seconds=seconds, every_s=every_s, story=self.story)
 
     def until_members(self, name: str, *nodes: str, seconds: float = LONG_S) -> None:
         self.until(

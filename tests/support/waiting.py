@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 LONG_S = 240.0
 """Nothing that happens at all takes so long, however slow and busy the machine is."""
+FIRST_S, LAST_S, PART = 0.02, 0.2, 0.1
+"""The pause between two looks at a condition: a part of the time that has been waited, within bounds. Asking
+a daemon takes the processors from what the test waits for."""
 
 
 def nothing() -> str:
@@ -20,19 +23,21 @@ def until(
     what: str,
     *,
     seconds: float = LONG_S,
-    every_s: float = 0.05,
+    every_s: float | None = None,
     story: Callable[[], str] = nothing,
 ) -> None:
-    """Return as soon as the condition holds.
+    """Return soon after the condition holds. `every_s`: the pause between two looks, for what must be seen at
+    once; without it they become rarer.
 
     Raises:
         AssertionError: it did not within `seconds`; with `what` and what `story` returns.
     """
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > seconds:
             raise AssertionError(f"not within {seconds:g} s: {what}\n{story()}")
-        time.sleep(every_s)
+        time.sleep(every_s or min(max(FIRST_S, PART * waited), LAST_S))
 
 
 async def until_true(condition: Callable[[], object], seconds: float = 60.0) -> None:
