@@ -1,7 +1,8 @@
 """Every launcher passes the same contract: with real processes, and the simulated one.
 
-`make test` tells every story with the native launcher and with the simulated one. Of torchrun and Horovod it
-tells those in which code of their own decides (`stories.EVERY_COMMIT`); `make nightly` tells the others.
+`make test` tells every story with the simulated launcher, and with the native one those that no other test
+with real processes has. Of torchrun and Horovod it tells those in which code of their own decides
+(`stories.EVERY_COMMIT`); `make nightly` tells the others.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class TestSimulatedLauncher(LauncherContract):
         world.close()
 
 
+@nightly_but(stories() - NIGHTLY["native"].keys())
 class TestNativeLauncher(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:
@@ -60,6 +62,10 @@ class TestHorovodLauncher(LauncherContract):
     def world(self) -> Iterator[LiveWorld]:
         with live("horovod", "count_horovod.py", keeps_steps=True, gated=True) as world:
             yield world
+
+
+def test_what_the_native_launcher_tells_at_night_are_stories() -> None:
+    assert NIGHTLY["native"].keys() < stories()
 
 
 @pytest.mark.parametrize("launcher", EVERY_COMMIT)

@@ -15,6 +15,7 @@ from typing import IO, Any
 import pytest
 
 from tests.support.audit import audit
+from tests.support.disturb import cancel
 from tests.support.driver_alone import as_daemon, driver_alone
 from tests.support.processes import read
 from tests.support.site import Site, always, running
@@ -32,29 +33,31 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
+    """One for all tests: its warm processes have imported PyTorch and Horovod."""
     with running(always(*NODES)) as site:
         yield site
 
 
-def submit(site: Site, notes: Path, *, delay_s: float = 0.1, **more: object) -> None:
-    site.submit(
-        "t",
-        "count_horovod.py",
-        str(notes),
-        str(delay_s),
-        samples=SAMPLES,
-        launcher="horovod",
-        n_max=4,
-        **{"checkpoint": {"every_s": 1}, **more},
-    )
+@pytest.fixture
+def site(shared: Site) -> Iterator[Site]:
+    """What a test that failed has left running is no other test's."""
+    yield shared
+    cancel(shared, *(trainer["name"] for trainer in shared.get("trainers")))
 
 
-def ends_well(site: Site, notes: Path) -> None:
+def submit(site: Site, name: str, notes: Path) -> None:
+    """Have a trainer train on all nodes."""
+    words = ("count_horovod.py", str(notes), "0.1")
+    site.submit(name, *words, samples=SAMPLES, launcher="horovod", checkpoint={"every_s": 1}, n_max=4)
+    site.until_members(name, *NODES)
+
+
+def ends_well(site: Site, name: str, notes: Path) -> None:
     """The work is done once, as fast as it can be from now on, and nothing of the trainer is left."""
     (notes / "fast").touch()
-    trainer = site.until_ended("t")
+    trainer = site.until_ended(name)
     assert (trainer["status"], trainer["samples"]) == ("completed", SAMPLES), site.story()
     audit(notes, SAMPLES)
     site.until(lambda: not site.workers() and not drivers(site), LONG_S, "no worker and no driver")
@@ -66,33 +69,30 @@ def drivers(site: Site) -> list[int]:
 
 def test_peers_of_the_dead_do_not_wait_for_horovods_time_out(site: Site, notes: Path) -> None:
     """With four workers some have no connection to the one that dies that would tell them."""
-    submit(site, notes)
-    site.until_members("t", *NODES)
-    victim = site.trainer("t")["members"][-1]
+    submit(site, "peers", notes)
+    victim = site.trainer("peers")["members"][-1]
     os.kill(site.worker_on(victim), signal.SIGKILL)
-    site.until(lambda: victim not in site.trainer("t")["members"], LONG_S, "the loss is told")
-    ends_well(site, notes)
-    logs = [path.read_text() for path in site.trainers.glob("*-t-*/*.log")]
+    site.until(lambda: victim not in site.trainer("peers")["members"], LONG_S, "the loss is told")
+    ends_well(site, "peers", notes)
+    logs = [path.read_text() for path in site.trainers.glob("*-peers-*/*.log")]
     assert len(logs) == len(NODES)
     assert not any("Timed out waiting" in log for log in logs)
 
 
 def test_a_killed_driver_costs_no_samples(site: Site, notes: Path) -> None:
-    submit(site, notes)
-    site.until_members("t", *NODES)
+    submit(site, "driverless", notes)
     os.kill(drivers(site)[0], signal.SIGKILL)
-    ends_well(site, notes)
+    ends_well(site, "driverless", notes)
 
 
 def test_a_driver_outlives_its_daemon_and_is_found_again(site: Site, notes: Path) -> None:
-    submit(site, notes)
-    site.until_members("t", *NODES)
+    submit(site, "found", notes)
     before = drivers(site)
     site.kill_daemon()
     site.start()
-    site.until_members("t", *NODES)
+    site.until_members("found", *NODES)
     assert drivers(site) == before
-    ends_well(site, notes)
+    ends_well(site, "found", notes)
 
 
 def test_a_daemon_that_is_killed_while_its_driver_talks_does_not_take_it_along(tmp_path: Path) -> None:

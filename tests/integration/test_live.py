@@ -22,6 +22,7 @@ import torch
 
 from bftrainer.cli.shared import worker_output
 from tests.support.audit import audit
+from tests.support.disturb import cancel
 from tests.support.processes import daemon_that_ends, read
 from tests.support.site import SCRIPTS, Site, always, running, running_at_will
 from tests.support.waiting import LONG_S
@@ -29,18 +30,21 @@ from tests.support.waiting import LONG_S
 SAMPLES = 8_000
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    """For a test that harms the daemon, its agents or its nodes."""
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
+    """One for most tests: what its warm processes have imported serves them all."""
     with running(always("n1", "n2")) as site:
         yield site
 
 
-@pytest.fixture(scope="module")
-def healthy() -> Iterator[Site]:
-    """One for all tests that leave it as they found it: idle, but for the trainers that have ended."""
-    with running(always("n1", "n2", "n3")) as site:
-        yield site
+@pytest.fixture
+def site(shared: Site) -> Iterator[Site]:
+    """What a test that failed has left running, or has stopped, is no other test's."""
+    yield shared
+    if shared.daemon is None or shared.daemon.poll() is not None:
+        shared.start()
+    cancel(shared, *(trainer["name"] for trainer in shared.get("trainers")))
+    shared.until(lambda: not shared.workers(), LONG_S, "no worker is left")
 
 
 def count(site: Site, name: str = "count", *, delay_s: float = 0.08, **more: Any) -> Path:
@@ -62,84 +66,91 @@ def finish(notes: Path) -> None:
     (notes / "fast").touch()
 
 
+def pauses(site: Site, name: str) -> list[dict[str, Any]]:
+    """All pauses of a trainer."""
+    found: list[dict[str, Any]] = site.get("pauses", limit=1000, trainer=name)
+    return found
+
+
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_goes_on_from_the_checkpoint_when_all_nodes_are_lost_at_once(site: Site) -> None:
-    notes = count(site)
-    site.until_members("count", "n1", "n2")
-    folder = Path(site.trainer("count")["checkpoint_dir"])
+@pytest.mark.nightly  # the contract tells it, too
+def test_goes_on_from_the_checkpoint_when_all_workers_are_killed_at_once(site: Site) -> None:
+    notes = count(site, "all-lost")
+    site.until_members("all-lost", "n1", "n2")
+    folder = Path(site.trainer("all-lost")["checkpoint_dir"])
     site.until(lambda: list(folder.glob("*.pt")), LONG_S, "a checkpoint")
     for pid in site.workers():
         kill(pid)
     finish(notes)
-    ended = site.until_ended("count")
+    ended = site.until_ended("all-lost")
     assert (ended["status"], ended["samples"]) == ("completed", SAMPLES)
-    assert any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
+    assert any(p["kind"] == "restart" and p["step"] > 0 for p in pauses(site, "all-lost"))
     audit(notes, SAMPLES)
 
 
 def test_a_killed_daemon_takes_its_running_workers_over(site: Site) -> None:
-    notes = count(site)
-    site.until_members("count", "n1", "n2")
+    notes = count(site, "taken-over")
+    site.until_members("taken-over", "n1", "n2")
     before = sorted(site.workers())
-    step = site.trainer("count")["step"]
+    step = site.trainer("taken-over")["step"]
     site.kill_daemon()
     assert sorted(site.workers()) == before, "workers train on without a daemon"
     site.start()
-    site.until_members("count", "n1", "n2")
+    site.until_members("taken-over", "n1", "n2")
     assert sorted(site.workers()) == before, "the same processes, none started twice"
-    assert site.trainer("count")["step"] >= step
+    assert site.trainer("taken-over")["step"] >= step
     finish(notes)
-    ended = site.until_ended("count")
+    ended = site.until_ended("taken-over")
     assert ended["samples"] == SAMPLES
-    assert not any(p["kind"] == "restart" and p["step"] > 0 for p in site.get("pauses", limit=1000))
+    assert not any(p["kind"] == "restart" and p["step"] > 0 for p in pauses(site, "taken-over"))
     audit(notes, SAMPLES)
 
 
 def test_work_that_ends_while_there_is_no_daemon_is_not_done_again(site: Site) -> None:
-    notes = count(site, samples=4_000)
-    site.until_members("count", "n1", "n2")
+    notes = count(site, "unseen", samples=4_000)
+    site.until_members("unseen", "n1", "n2")
     before = len(site.workers())
     site.kill_daemon()
     finish(notes)
     site.until(lambda: not site.workers(), LONG_S, "the workers are done")
     site.start()
-    ended = site.until_ended("count")
+    ended = site.until_ended("unseen")
     assert (ended["status"], ended["samples"]) == ("completed", 4_000)
     assert len(list(notes.glob("*.jsonl"))) == before, "no worker was started again"
     audit(notes, 4_000)
 
 
-def test_cancel_writes_a_checkpoint_and_leaves_no_worker(healthy: Site) -> None:
-    count(healthy, checkpoint={"every_s": 3600})
-    healthy.until(lambda: healthy.trainer("count")["samples"] > 0, LONG_S, "progress")
-    words = ("cancel", "count", "--json", "--state-dir", str(healthy.state))
+def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
+    count(site, "cancelled", checkpoint={"every_s": 3600})
+    site.until(lambda: site.trainer("cancelled")["samples"] > 0, LONG_S, "progress")
+    words = ("cancel", "cancelled", "--json", "--state-dir", str(site.state))
     command = [sys.executable, "-m", "bftrainer", *words]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert (found["status"], found["workers"]) == ("cancelled", {})
-    assert healthy.workers() == []
+    assert site.workers() == []
     (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
     assert set(saved["parts"]) == {"model", "optimizer", "pace", "data set", "trainable parameters"}
-    assert healthy.trainer("count")["ended_at"]
+    assert site.trainer("cancelled")["ended_at"]
 
 
 def test_a_stopped_daemon_leaves_nothing_and_the_next_goes_on(site: Site) -> None:
-    notes = count(site, checkpoint={"every_s": 3600})
-    site.until(lambda: site.trainer("count")["samples"] > 0, LONG_S, "progress")
+    notes = count(site, "stopped", checkpoint={"every_s": 3600})
+    site.until(lambda: site.trainer("stopped")["samples"] > 0, LONG_S, "progress")
     site.stop()
     assert site.processes() == []
     site.start()
-    reached = site.trainer("count")["samples"]
+    reached = site.trainer("stopped")["samples"]
     assert reached > 0
     finish(notes)
-    assert site.until_ended("count")["samples"] == SAMPLES
-    (restart,) = {p["step"] for p in site.get("pauses", limit=1000) if p["kind"] == "restart" and p["step"]}
+    assert site.until_ended("stopped")["samples"] == SAMPLES
+    (restart,) = {p["step"] for p in pauses(site, "stopped") if p["kind"] == "restart" and p["step"]}
     assert restart > 0
-    assert all(p["lost_steps"] == 0 for p in site.get("pauses", limit=1000))
+    assert all(p["lost_steps"] == 0 for p in pauses(site, "stopped"))
     audit(notes, SAMPLES)
 
 
@@ -189,21 +200,21 @@ def test_workers_never_train_together_on_a_size_that_is_not_allowed() -> None:
         assert sizes_noted(notes) == {1, 3}
 
 
-def test_a_program_that_fails_is_given_up_with_its_reason(healthy: Site) -> None:
-    healthy.submit("wrong", "fail.py", n_max=1)
-    ended = healthy.until_ended("wrong")
+def test_a_program_that_fails_is_given_up_with_its_reason(site: Site) -> None:
+    site.submit("wrong", "fail.py", n_max=1)
+    ended = site.until_ended("wrong")
     assert ended["status"] == "failed"
     assert "exit code 1" in ended["reason"] and "bftrainer logs wrong" in ended["reason"]
     printed = worker_output.last_lines(Path(ended["log_dir"]), 20)
     assert any("ZeroDivisionError" in part.text for part in printed.values())
-    healthy.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
-    assert healthy.until_ended("wrong")["status"] == "completed"
+    site.submit("wrong", "stop_early.py", n_max=1)  # its name is free again
+    assert site.until_ended("wrong")["status"] == "completed"
 
 
-def test_a_command_that_does_not_exist_says_so(healthy: Site) -> None:
+def test_a_command_that_does_not_exist_says_so(site: Site) -> None:
     spec = {"name": "none", "command": ["no-such-program"], "nodes": {"max": 1}}
-    healthy.client.call("POST", "trainers", body={"spec": json.dumps(spec), "name": "none", "base": "/"})
-    ended = healthy.until_ended("none")
+    site.client.call("POST", "trainers", body={"spec": json.dumps(spec), "name": "none", "base": "/"})
+    ended = site.until_ended("none")
     assert ended["status"] == "failed" and "no-such-program" in ended["reason"]
 
 
@@ -255,24 +266,24 @@ def test_a_full_disk_stops_no_trainer_and_nothing_is_forgotten() -> None:
             subprocess.run(["umount", "--lazy", str(site.state)], check=True)
 
 
-def test_a_second_daemon_is_refused(healthy: Site) -> None:
-    done = daemon_that_ends(healthy.state, LONG_S)
+def test_a_second_daemon_is_refused(site: Site) -> None:
+    done = daemon_that_ends(site.state, LONG_S)
     assert done.returncode == 1
-    assert f"pid {healthy.daemon and healthy.daemon.pid}" in done.stderr
-    assert healthy.get("status")["state"] == "ok"
+    assert f"pid {site.daemon and site.daemon.pid}" in done.stderr
+    assert site.get("status")["state"] == "ok"
 
 
-def test_the_daemon_imports_no_torch_and_is_small(healthy: Site) -> None:
-    assert healthy.daemon is not None
-    pid = healthy.daemon.pid
+def test_the_daemon_imports_no_torch_and_is_small(site: Site) -> None:
+    assert site.daemon is not None
+    pid = site.daemon.pid
     assert b"torch" not in read(pid, "maps")
     rss = next(line for line in read(pid, "status").splitlines() if b"VmRSS" in line)
     assert int(rss.split()[1]) < 200_000
 
 
-def test_state_of_every_kind_is_handed_over_and_saved(healthy: Site) -> None:
-    healthy.submit("odd", "odd.py", samples=3_000, n_min=2, n_max=2)
-    ended = healthy.until_ended("odd")
+def test_state_of_every_kind_is_handed_over_and_saved(site: Site) -> None:
+    site.submit("odd", "odd.py", samples=3_000, n_min=2, n_max=2)
+    ended = site.until_ended("odd")
     assert ended["status"] == "completed"
     newest = max(Path(ended["checkpoint_dir"]).glob("*.pt"))
     saved = torch.load(newest, weights_only=True)
@@ -281,9 +292,10 @@ def test_state_of_every_kind_is_handed_over_and_saved(healthy: Site) -> None:
 
 
 def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
-    notes = count(site, delay_s=0.4, samples=16_000)  # more than a minute
-    site.until_members("count", "n1", "n2")
+    notes = count(site, "stood-still", delay_s=0.4, samples=16_000)  # more than a minute
+    site.until_members("stood-still", "n1", "n2")
     before = sorted(site.workers())
+    known = site.get("events", limit=1)[0]["id"]
     assert site.daemon is not None
     site.daemon.send_signal(signal.SIGSTOP)
     time.sleep(18)  # longer than agents wait for an answer before they connect anew
@@ -292,10 +304,12 @@ def test_a_daemon_that_stood_still_finds_its_workers_again(site: Site) -> None:
         lambda: sum(n["pilot"] == "up" for n in site.get("pool")["nodes"]) == 2, LONG_S, "all agents are back"
     )
     finish(notes)
-    ended = site.until_ended("count")
+    ended = site.until_ended("stood-still")
     assert (ended["status"], ended["samples"]) == ("completed", 16_000)
     assert not [
-        e for e in site.get("events", limit=1000) if e["kind"] == "NodesChanged" and e["data"]["left"]
+        e
+        for e in site.get("events", limit=1000)
+        if e["id"] > known and e["kind"] == "NodesChanged" and e["data"]["left"]
     ]
     assert len(list(notes.glob("*.jsonl"))) == len(before), "no worker was started again"
     audit(notes, 16_000)

@@ -1,13 +1,14 @@
-"""Which stories of the launchers' contract `make test` tells with torchrun and with Horovod, and why.
+"""Which stories of the launchers' contract `make test` tells with real processes, and why.
 
-The simulated and the native launcher tell all of them. All launchers share `launch/launcher.py`, which
-starts, stops and loses workers, takes over what ran while there was no daemon, and counts samples. A story
-stays where it runs through code that only its launcher has; `make nightly` tells the rest.
+The simulated launcher tells all of them, and the native one all but those that other tests with real
+processes have as well. All launchers share `launch/launcher.py`, which starts, stops and loses workers, takes
+over what ran while there was no daemon, and counts samples. With torchrun and Horovod a story stays where it
+runs through code that only its launcher has. `make nightly` tells the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Any
 
@@ -30,6 +31,12 @@ COMMON = {
 """Story -> why it is enough to tell it at night with torchrun and with Horovod."""
 
 NIGHTLY: dict[str, dict[str, str]] = {
+    "native": {
+        "test_a_node_joins": "two that join at once take the same way, and so does a node that comes back",
+        "test_a_node_joins_and_another_leaves_in_one_change": "two changes in quick succession have it too",
+        "test_a_killed_worker_is_replaced": "the loss of rank 0 takes the same way, and more of it",
+        "test_all_workers_are_killed_at_once": "test_kinds_of_scripts.py has it, with exact results",
+    },
     "torchrun": {
         **COMMON,
         "test_a_killed_worker_is_replaced": "the loss of rank 0 takes the same way, and more of it",
@@ -99,11 +106,11 @@ def stories() -> set[str]:
     return {name for name in dir(LauncherContract) if name.startswith("test_")}
 
 
-def nightly_but(kept: Mapping[str, str]) -> Callable[[type], type]:
+def nightly_but(kept: Collection[str]) -> Callable[[type], type]:
     """Mark the stories of a class of tests that are not kept; other classes keep theirs as they are."""
 
     def mark(tests: type) -> type:
-        for name in sorted(stories() - kept.keys()):  # in one order in all processes that share the tests
+        for name in sorted(stories() - set(kept)):  # in one order in all processes that share the tests
             setattr(tests, name, pytest.mark.nightly(_own(getattr(LauncherContract, name))))
         return tests
 
