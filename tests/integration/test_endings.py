@@ -78,12 +78,14 @@ def test_a_trainer_ends_when_a_node_leaves_after_rank_0_has_ended(site: Site) ->
 
 
 @pytest.mark.parametrize("launcher", ["native", "torchrun"])
-def test_a_script_behind_another_program_fails_with_what_to_do(site: Site, launcher: str) -> None:
+def test_a_script_behind_another_program_fails_with_what_to_do(launcher: str) -> None:
     script = {"native": "stop_early.py", "torchrun": "count_torchrun.py"}[launcher]
-    site.submit("t", "wrapper.py", script, str(site.root), "0.0", n_max=1, launcher=launcher)
-    assert site.until_ended("t")["status"] == "failed"
-    logs = [path.read_text() for path in site.trainers.glob("*/*.log")]
-    assert any("Let the spec's command start the script itself" in log for log in logs), logs
+    with running_at_will("a", max_failures=0) as site:
+        site.change(give="a")
+        site.submit("t", "wrapper.py", script, str(site.root), "0.0", n_max=1, launcher=launcher)
+        assert site.until_ended("t")["status"] == "failed"
+        logs = [path.read_text() for path in site.trainers.glob("*/*.log")]
+        assert any("Let the spec's command start the script itself" in log for log in logs), logs
 
 
 def test_a_script_that_never_reaches_the_loop_is_told_of() -> None:
