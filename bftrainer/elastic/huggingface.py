@@ -22,8 +22,14 @@ from typing import Any
 from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.loss_by_items import (
+    means,
+    require_function_by_items,
+    require_loss_by_items,
+    watch_first_loss,
+)
 from bftrainer.elastic.note import note
-from bftrainer.elastic.own_model import AsAtStart, means, require_loss_by_items
+from bftrainer.elastic.own_model import AsAtStart
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 
@@ -95,6 +101,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._require(args, state, given.get("train_dataloader"))
         if (model := given.get("model")) is not None:
             require_loss_by_items(model)
+            require_function_by_items(Trainer, self)
+            if not getattr(args, "torch_compile", False):  # which would compile the watching, too
+                watch_first_loss(model)
             self._at_start = AsAtStart(model)
             for name in means(Trainer, model) if self._job.rank == 0 else ():
                 note(

@@ -28,7 +28,12 @@ from bftrainer.elastic.train.rng import reseed_here
 try:
     from lightning.pytorch import Callback, LightningModule
 
-    from bftrainer.elastic.lightning_refused import require_arguments, require_no_finder, require_resumed
+    from bftrainer.elastic.lightning_refused import (
+        require_arguments,
+        require_no_finder,
+        require_resumed,
+        require_schedulers,
+    )
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
@@ -161,15 +166,16 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._job.listen_for_sigterm()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse data that is not shared out by `loader`, and take SIGTERM as above.
+        """Refuse data that is not shared out by `loader`, and what counts micro-batches. Take SIGTERM, too.
 
         Raises:
-            ValueError: it is not.
+            ValueError: what, and what to do instead.
         """
         if self._batches is None or not isinstance(trainer.train_dataloader, _Loader):
             raise ValueError(
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
+        require_schedulers(trainer, accumulates=self._accumulates)
         self._at_start = AsAtStart(pl_module)
         self._job.listen_for_sigterm()
 

@@ -42,6 +42,22 @@ def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates
         )
 
 
+def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
+    """Refuse schedulers that are stepped after a number of micro-batches, where nodes change what a step has.
+
+    Raises:
+        ValueError: then, with what to do instead.
+    """
+    configs = getattr(trainer, "lr_scheduler_configs", ())
+    frequencies = [each.frequency for each in configs if each.interval == "step" and each.frequency != 1]
+    if accumulates and frequencies:
+        raise ValueError(
+            f'a scheduler with interval "step" has frequency {frequencies[0]}, which counts micro-batches, '
+            "and a step has fewer on more nodes: give it frequency 1 and a schedule for each step, or leave "
+            "at_most out"
+        )
+
+
 def require_resumed(trainer: Any, checkpoint: str | None) -> None:
     """Refuse a Trainer that does not go on from the newest checkpoint, if there is one.
 

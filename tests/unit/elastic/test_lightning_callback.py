@@ -99,6 +99,18 @@ def test_an_interval_of_validations_in_micro_batches_is_refused(callback: Any) -
     elastic.on_fit_start(trainer(val_check_interval=0.5), None)
 
 
+def test_a_scheduler_that_counts_micro_batches_is_refused(callback: Any) -> None:
+    def given(interval: str, frequency: int) -> Any:
+        return [SimpleNamespace(interval=interval, frequency=frequency)]
+
+    elastic = callback(batch=12, at_most=6)
+    own, module = elastic.loader(range(60)), torch.nn.Linear(1, 1)
+    with pytest.raises(ValueError, match="has frequency 2, which counts micro-batches"):
+        elastic.on_train_start(trainer(train_dataloader=own, lr_scheduler_configs=given("step", 2)), module)
+    for harmless in (given("step", 1), given("epoch", 2)):
+        elastic.on_train_start(trainer(train_dataloader=own, lr_scheduler_configs=harmless), module)
+
+
 def test_without_micro_batches_an_interval_counts_steps(callback: Any) -> None:
     callback(batch=12).on_fit_start(trainer(val_check_interval=7, accumulate_grad_batches=1), None)
 

@@ -1,0 +1,187 @@
+"""Losses that are means where Hugging Face expects a sum divided by the items are refused or told."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic.loss_by_items import (
+    means,
+    require_function_by_items,
+    require_loss_by_items,
+    watch_first_loss,
+)
+
+ITEMS = torch.tensor(4)
+
+
+class Ignores(torch.nn.Module):
+    """A model that takes what it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(1, 1)
+
+    def forward(self, x: torch.Tensor, labels: Any = None, **kwargs: Any) -> torch.Tensor:
+        return self.linear(x).mean()
+
+
+class PassesOn(Ignores):
+    """A model that hands it to another."""
+
+    def forward(self, x: torch.Tensor, labels: Any = None, **kwargs: Any) -> torch.Tensor:
+        return self.linear(x, **kwargs)
+
+
+class SaysSo(Ignores):
+    """A model that says that its loss is a mean."""
+
+    accepts_loss_kwargs = False
+
+
+def test_a_model_whose_loss_would_grow_with_the_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Ignores\.forward takes \*\*kwargs and does not use them"):
+        require_loss_by_items(Ignores())
+    for model in (PassesOn(), SaysSo(), torch.nn.Linear(1, 1), torch.nn.Sequential()):
+        require_loss_by_items(model)
+
+
+def test_a_loss_that_a_trainer_computes_as_a_mean_is_named() -> None:
+    class Base:
+        def __init__(self) -> None:
+            self.model_accepts_loss_kwargs = True
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs
+
+    class Mean(Base):
+        def __init__(self) -> None:
+            super().__init__()
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.mean()
+
+    class Sum(Base):
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.sum() / num_items_in_batch
+
+    class AsIs(Mean):
+        pass
+
+    class Beside(Base):
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return super().compute_loss(inputs, num_items_in_batch)
+
+    class Told(Base):
+        def __init__(self) -> None:
+            self.model_accepts_loss_kwargs = False
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.mean()
+
+    assert means(Base, Ignores()) == means(Base, PassesOn()) == ["Mean"]
+    assert means(Base, SaysSo()) == means(Base, torch.nn.Linear(1, 1)) == []
+
+
+class Divides(Ignores):
+    """A model whose loss is a sum divided by what it is given."""
+
+    def forward(self, x: torch.Tensor, labels: Any = None, **kwargs: Any) -> torch.Tensor:
+        loss = self.linear(x).sum()
+        return loss / kwargs["num_items_in_batch"] if kwargs else loss
+
+
+class HandsOn(Ignores):
+    """A model that hands it to a part that does not use it, as BERT for classification does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Ignores()
+
+    def forward(self, x: torch.Tensor, labels: Any = None, **kwargs: Any) -> torch.Tensor:
+        found: torch.Tensor = self.inner(x, **kwargs)
+        return found
+
+
+def test_a_model_that_hands_on_what_nobody_uses_is_refused_in_its_first_step() -> None:
+    model, x = HandsOn(), torch.ones(4, 1)
+    require_loss_by_items(model)
+    watch_first_loss(model)
+    with pytest.raises(ValueError, match="HandsOn computes its loss without num_items_in_batch"):
+        model(x, labels=x, num_items_in_batch=ITEMS)
+
+
+@pytest.mark.parametrize("given", [{"num_items_in_batch": ITEMS}, {}, {"num_items_in_batch": 4}])
+def test_a_model_that_divides_by_the_items_trains_as_without_the_watching(given: dict[str, Any]) -> None:
+    model, x = Divides(), torch.ones(4, 1)
+    plain = model(x, labels=x, **given)
+    watch_first_loss(model)
+    for _ in range(2):
+        watched = model(x, labels=x, **given)
+        assert type(watched) is torch.Tensor and torch.equal(watched, plain)
+
+
+def test_only_losses_of_the_model_itself_are_watched() -> None:
+    model, x = HandsOn(), torch.ones(4, 1)
+    watch_first_loss(model)
+    model(x, num_items_in_batch=ITEMS)  # without labels: another function computes the loss
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_refused"), [("ForSequenceClassification", True), ("LMHeadModel", False)]
+)
+def test_the_librarys_own_models(kind: str, *, is_refused: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = getattr(transformers, f"Bert{kind}")(
+        transformers.BertConfig(vocab_size=20, is_decoder=True, **sizes)
+    )
+    tokens = torch.ones(2, 3, dtype=torch.int64)
+    labels = torch.ones(2, dtype=torch.int64) if is_refused else tokens
+    watch_first_loss(model)
+    if is_refused:
+        with pytest.raises(ValueError, match=r"model\.accepts_loss_kwargs = False"):
+            model(input_ids=tokens, labels=labels, num_items_in_batch=ITEMS)
+    else:
+        model(input_ids=tokens, labels=labels, num_items_in_batch=ITEMS).loss.backward()
+
+
+def mean_of(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    return (outputs - labels).mean()
+
+
+def sum_of(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    return (outputs - labels).sum() / num_items_in_batch
+
+
+@pytest.mark.parametrize(
+    ("function", "is_refused"),
+    [
+        (mean_of, True),
+        (functools.partial(mean_of), True),
+        (sum_of, False),
+        (None, False),
+        (torch.mean, False),
+    ],
+)
+def test_a_function_that_does_not_use_the_items_is_refused(
+    function: Callable[..., Any] | None, *, is_refused: bool
+) -> None:
+    class Base:
+        def __init__(self, callback: object, function: Callable[..., Any] | None) -> None:
+            self.callback_handler = SimpleNamespace(callbacks=[callback])
+            self.compute_loss_func = function
+
+    mine, others = object(), object()
+    there = [Base(mine, function), Base(others, mean_of)]
+    if is_refused:
+        with pytest.raises(ValueError, match="compute_loss_func does not use num_items_in_batch"):
+            require_function_by_items(Base, mine)
+    else:
+        require_function_by_items(Base, mine)
+    assert len(there) == 2
