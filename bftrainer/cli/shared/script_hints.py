@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bftrainer.elastic.programs.preload import imports_of
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.spec.hints import split, starter
 
 _TRAINERS = {"transformers": "Hugging Face's Trainer", "trl": "Hugging Face's Trainer"}
 _LIGHTNING = {"lightning", "lightning.pytorch", "pytorch_lightning"}
@@ -18,12 +19,16 @@ _WITHOUT = {
         "when its nodes change, it goes on from what it saves itself, and not at the sample where it was"
     ),
 }
+READ = 65536
+"""So many characters of a shell script are read."""
 MODULE = {"Hugging Face's Trainer": "huggingface", "Lightning's Trainer": "lightning"}
 
 
 def hint(spec: TrainerSpec) -> str:
     """What its user should know of a script that leaves the training to a framework, and does not use what
     bftrainer has for that; empty if nothing. A script that cannot be read is the worker's to tell of."""
+    if told := _starter_in_shell_script(spec):
+        return told
     script = next((word for word in spec.command[1:] if word.endswith(".py")), "")
     if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not script:
         return ""
@@ -36,6 +41,25 @@ def hint(spec: TrainerSpec) -> str:
     return (
         f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
         f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/your-script.md)"
+    )
+
+
+def _starter_in_shell_script(spec: TrainerSpec) -> str:
+    """What to say of a shell script that starts processes which know nothing of other nodes' ones."""
+    name = next((word for word in spec.command if word.endswith((".sh", ".bash"))), "")
+    try:
+        with Path(spec.workdir, name).open(errors="replace") as file:
+            lines = file.read(READ).splitlines() if name else []
+    except OSError:  # the worker will tell of it
+        return ""
+    found = next((program for line in lines if (program := starter(split(line)))), "")
+    if not found:
+        return ""
+    return (
+        f"{name} calls {found}, which starts processes of its own, in which bftrainer.elastic does not work; "
+        "on several nodes, each would train all by itself, and write the same files. Write `exec python ...` "
+        "there, and `launcher: torchrun` in the spec: bftrainer starts it on each node, with RANK, "
+        "WORLD_SIZE, MASTER_ADDR and MASTER_PORT set"
     )
 
 

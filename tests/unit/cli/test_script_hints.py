@@ -55,3 +55,23 @@ def test_the_callback_may_be_in_a_module_beside_the_script(tmp_path: Path) -> No
 )
 def test_nothing_is_said_where_nothing_is_known_or_lost(changed: dict[str, Any], tmp_path: Path) -> None:
     assert told(tmp_path, HF, **changed) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("exec torchrun --nproc-per-node 1 train.py", "torchrun"),
+        ("source /opt/env; accelerate launch train.py", "accelerate"),
+        ("# torchrun was here\nexec python train.py torchrun", ""),
+        ("echo 'open", ""),
+    ],
+)
+def test_a_shell_script_that_starts_processes_of_its_own_is_told_of(
+    tmp_path: Path, line: str, named: str
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\nset -e\n{line}\n")
+    for command in (("bash", "run.sh"), ("./run.sh", "--lr", "1"), ("env", "A=1", "bash", "run.sh")):
+        found = hint(TrainerSpec(name="t", command=command, workdir=str(tmp_path), n_min=1, n_max=2))
+        assert (f"run.sh calls {named}" in found) if named else found == ""
+    missing = TrainerSpec(name="t", command=("bash", "missing.sh"), workdir=str(tmp_path), n_min=1, n_max=2)
+    assert hint(missing) == ""
