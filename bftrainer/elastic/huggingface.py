@@ -28,7 +28,7 @@ from bftrainer.elastic.loss_by_items import (
     require_loss_by_items,
     watch_first_loss,
 )
-from bftrainer.elastic.note import note
+from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
@@ -123,8 +123,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             # the Trainer restores them on as many nodes only; it has all ranks begin with the same
             reseed_here(state.global_step, rank=0)
             args.eval_on_start = False  # it was, and an early stopping would count each start
-            if self._job.rank == 0:
-                note(f"resumed from step {state.global_step}")
+        if self._job.rank == 0:
+            note(begun(state.global_step))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Report, and agree with all ranks whether to save and to stop.
@@ -263,6 +263,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             raise ValueError(
                 "a training goes on at the sample where it was: leave ignore_data_skip and "
                 "auto_find_batch_size out"
+            )
+        if fewest != most and not getattr(args, "average_tokens_across_devices", True):
+            raise ValueError(
+                "with average_tokens_across_devices=False each node's items weigh by that node's share, so "
+                "that steps depend on the number of nodes: leave it out"
             )
         if not args.restore_callback_states_from_checkpoint:
             raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")

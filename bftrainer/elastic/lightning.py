@@ -19,14 +19,14 @@ from bftrainer.elastic import epoch_figures, once, step_files
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
-from bftrainer.elastic.lightning_counts import figures, recount, whole_training
-from bftrainer.elastic.note import note
-from bftrainer.elastic.own_model import AsAtStart
+from bftrainer.elastic.lightning_counts import counters_of, figures, recount, whole_training
+from bftrainer.elastic.note import begun, note
+from bftrainer.elastic.own_model import AsAtStart, Counters
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 
 try:
-    from lightning.pytorch import Callback, LightningModule
+    from lightning.pytorch import Callback
 
     from bftrainer.elastic.lightning_refused import (
         require_arguments,
@@ -71,6 +71,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
+        self._counters: dict[str, Counters] = {}
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
@@ -79,7 +80,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             ValueError: the data has not enough samples for two steps.
+            TypeError: it has no length.
         """
+        if not hasattr(data, "__len__"):
+            raise TypeError(
+                f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
+                "For a stream, take elastic.Run, or Hugging Face's Trainer"
+            )
         self._batches = EvenBatches(
             len(data), self._batch, self._cut, self._job.rank, shuffle=shuffle, seed=seed
         )
@@ -114,13 +121,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
-        own = type(pl_module).on_save_checkpoint is not LightningModule.on_save_checkpoint
-        if self._at_start is not None and not own and (lost := self._at_start.lost(pl_module)):
-            note(
-                f"the checkpoint lacks what the module changes while it trains: {', '.join(lost)}. It begins "
-                "anew with every start: make it a buffer (register_buffer), save it in on_save_checkpoint, "
-                "or take self.global_step"
-            )
+        for of, counters in self._counters.items():
+            if lost := counters.lost():
+                note(
+                    f"the checkpoint lacks what {of} changes while it trains: {', '.join(lost)}. It begins "
+                    "anew with every start: save it in the module's on_save_checkpoint or the callback's "
+                    "state_dict, make it a buffer (register_buffer), or take global_step"
+                )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         checkpoint["bftrainer"] = {**counts, "figures": self._figures}
 
@@ -158,8 +165,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         once.begin(self._job)
         if at:
             reseed_here(at, self._job.rank)
-            if self._job.rank == 0:
-                note(f"resumed from step {at}")
+        if self._job.rank == 0:
+            note(begun(at))
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Take SIGTERM back from Lightning, which would have all ranks wait for a signal to rank 0."""
@@ -176,7 +183,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
         require_schedulers(trainer, accumulates=self._accumulates)
-        self._at_start = AsAtStart(pl_module)
+        self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:

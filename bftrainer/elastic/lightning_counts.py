@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lightning.pytorch import Callback, LightningModule
+
+from bftrainer.elastic.own_model import Counters
+
 
 def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int]:
     """Have a checkpoint count batches as with `now` micro-batches a step, in place of `before`.
@@ -37,3 +41,16 @@ def figures(trainer: Any) -> dict[str, float]:
     """What has been logged, where it is one number."""
     found = trainer.callback_metrics.items()
     return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
+
+
+def counters_of(trainer: Any, module: Any) -> dict[str, Counters]:
+    """The counters of a script's own that no checkpoint has: of its module, and of its callbacks."""
+    own = [module] if type(module).on_save_checkpoint is LightningModule.on_save_checkpoint else []
+    own += [
+        each
+        for each in trainer.callbacks
+        if type(each).__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer")
+        and type(each).state_dict is Callback.state_dict
+        and type(each).on_save_checkpoint is Callback.on_save_checkpoint
+    ]
+    return {type(each).__name__: Counters(each) for each in own}

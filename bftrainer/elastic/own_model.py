@@ -9,7 +9,7 @@ class AsAtStart:
     """What of a model has to stay as it is at the start of a process, as no checkpoint has it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._frozen, self._numbers = _frozen(model), _numbers(model)
+        self._frozen = _frozen(model)
 
     def require_frozen(self, model: torch.nn.Module) -> None:
         """Refuse layers that are frozen or unfrozen while a script trains.
@@ -26,9 +26,16 @@ class AsAtStart:
                 "one before"
             )
 
-    def lost(self, model: torch.nn.Module) -> list[str]:
-        """The names of the model's own numbers that have changed, such as a count of steps; each once."""
-        before, now = self._numbers, _numbers(model)
+
+class Counters:
+    """Numbers of an object's own, such as a count of steps, which no checkpoint has."""
+
+    def __init__(self, of: object) -> None:
+        self._of, self._numbers = of, _numbers(of)
+
+    def lost(self) -> list[str]:
+        """The names of those that have changed; each once."""
+        before, now = self._numbers, _numbers(self._of)
         self._numbers = {name: value for name, value in before.items() if now.get(name) == value}
         return sorted(name for name, value in before.items() if now.get(name) != value)
 
@@ -37,5 +44,5 @@ def _frozen(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, p in model.named_parameters() if not p.requires_grad)
 
 
-def _numbers(model: torch.nn.Module) -> dict[str, float]:
-    return {name: value for name, value in vars(model).items() if type(value) in (int, float)}
+def _numbers(of: object) -> dict[str, float]:
+    return {name: value for name, value in vars(of).items() if type(value) in (int, float)}

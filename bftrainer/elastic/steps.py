@@ -184,7 +184,10 @@ class Steps(RunView):
     def _close_part(self, turn: Turn, part: MicroBatch) -> None:
         """The script has done with a micro-batch."""
         if self._part is part and not turn.asked:
-            raise RuntimeError("the loop went on without run.step(); call it once per batch")
+            raise RuntimeError(
+                "the loop went on without run.step(); call it once per batch, on all nodes. To leave a bad "
+                "batch out, take a loss of zero, such as 0.0 * sum(p.sum() for p in model.parameters())"
+            )
         if not self._trained.is_several:
             return
         if part.last:

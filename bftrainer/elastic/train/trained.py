@@ -77,6 +77,11 @@ def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
         _check_whole(module)
     known = {id(p) for module in found.models.values() for p in module.parameters()}
     for name, one in found.optimizers.items():
+        if not isinstance(one, torch.optim.Optimizer):
+            raise TypeError(
+                f"{type(one).__name__} is no torch.optim.Optimizer: give elastic.Run the optimizer that it "
+                "wraps, or derive it from torch.optim.Optimizer, with all it keeps in `state`"
+            )
         _check_optimizer(one)
         strange = [p for group in one.param_groups for p in group["params"] if id(p) not in known]
         if strange:
@@ -102,6 +107,11 @@ def _named(what: str, given: Any) -> dict[str, Any]:
 
 
 def _check_whole(model: torch.nn.Module) -> None:
+    if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in model.parameters()):
+        raise TypeError(
+            "the model has lazy layers that have no weights yet: put one batch through it before "
+            "elastic.Run, such as model(next(iter(loader))[0]), after a fixed seed"
+        )
     sharded = any(type(p).__name__ == "DTensor" for p in model.parameters())
     if sharded or any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules()):
         raise TypeError(

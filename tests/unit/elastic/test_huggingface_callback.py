@@ -60,6 +60,13 @@ def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole:
     return path
 
 
+def test_figures_that_are_not_averaged_over_all_tokens_are_refused(callback: Any) -> None:
+    elastic = callback()
+    elastic.batch(12)
+    with pytest.raises(ValueError, match="average_tokens_across_devices=False"):
+        begin(elastic, average_tokens_across_devices=False)
+
+
 def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: Any) -> None:
     elastic, model = callback(), torch.nn.Linear(1, 1)
     elastic.batch(12)

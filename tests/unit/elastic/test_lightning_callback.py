@@ -16,6 +16,7 @@ from bftrainer.elastic.attach import Job
 
 pytest.importorskip("lightning")
 lightning = importlib.import_module("bftrainer.elastic.lightning")
+pl = importlib.import_module("lightning.pytorch")
 
 
 @pytest.fixture
@@ -58,6 +59,8 @@ def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp
         elastic.on_train_start(trainer(), None)
     with pytest.raises(ValueError, match="23 samples are not enough for two steps of 12"):
         elastic.loader(range(23))
+    with pytest.raises(TypeError, match="range_iterator has no length"):
+        elastic.loader(iter(range(24)))
     elastic.loader(range(24))
     elastic.on_fit_start(trainer(), None)
     with pytest.raises(ValueError, match="accumulate_grad_batches was set otherwise"):
@@ -78,14 +81,14 @@ def test_an_epoch_has_all_its_steps(callback: Any, changed: dict[str, Any]) -> N
 
 def test_what_trains_for_itself_in_between_is_refused(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
-    finder = importlib.import_module("lightning.pytorch.callbacks").LearningRateFinder()
+    finder = pl.callbacks.LearningRateFinder()
     with pytest.raises(ValueError, match="LearningRateFinder would train for itself after every start"):
         elastic.setup(trainer(callbacks=[finder]), None, "fit")
 
 
 def test_what_lightning_does_not_restore_is_refused(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
-    averaging = importlib.import_module("lightning.pytorch.callbacks").StochasticWeightAveraging(0.1)
+    averaging = pl.callbacks.StochasticWeightAveraging(0.1)
     with pytest.raises(ValueError, match="Take WeightAveraging or EMAWeightAveraging"):
         elastic.on_fit_start(trainer(callbacks=[averaging]), None)
     with pytest.raises(ValueError, match="leave reload_dataloaders_every_n_epochs out"):
@@ -99,12 +102,45 @@ def test_an_interval_of_validations_in_micro_batches_is_refused(callback: Any) -
     elastic.on_fit_start(trainer(val_check_interval=0.5), None)
 
 
+def test_what_a_module_or_a_callback_counts_is_named_where_no_checkpoint_has_it(
+    callback: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Counts(pl.Callback):  # type: ignore[misc, name-defined]
+        seen = 0
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+    class Keeps(Counts):
+        def state_dict(self) -> dict[str, Any]:
+            return {"seen": self.seen}
+
+    class Module(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps = 0
+
+    elastic, counts, keeps, module = callback(batch=12), Counts(), Keeps(), Module()
+    used = trainer(
+        train_dataloader=elastic.loader(range(60)),
+        callbacks=[elastic, counts, keeps],
+        accumulate_grad_batches=1,
+    )
+    elastic.on_train_start(used, module)
+    counts.seen = keeps.seen = module.steps = 1
+    elastic.on_save_checkpoint(used, module, {})
+    told = capfd.readouterr().err
+    assert "lacks what Counts changes while it trains: seen" in told
+    assert "lacks what Module changes while it trains: steps" in told
+    assert "Keeps" not in told
+
+
 def test_a_scheduler_that_counts_micro_batches_is_refused(callback: Any) -> None:
     def given(interval: str, frequency: int) -> Any:
         return [SimpleNamespace(interval=interval, frequency=frequency)]
 
     elastic = callback(batch=12, at_most=6)
-    own, module = elastic.loader(range(60)), torch.nn.Linear(1, 1)
+    own, module = elastic.loader(range(60)), pl.LightningModule()
     with pytest.raises(ValueError, match="has frequency 2, which counts micro-batches"):
         elastic.on_train_start(trainer(train_dataloader=own, lr_scheduler_configs=given("step", 2)), module)
     for harmless in (given("step", 1), given("epoch", 2)):
@@ -118,7 +154,7 @@ def test_without_micro_batches_an_interval_counts_steps(callback: Any) -> None:
 def test_the_training_data_has_to_be_shared_out(callback: Any) -> None:
     elastic = callback(batch=12, at_most=6)
     own = elastic.loader(range(60))
-    elastic.on_train_start(trainer(train_dataloader=own), torch.nn.Linear(1, 1))
+    elastic.on_train_start(trainer(train_dataloader=own), pl.LightningModule())
     for wrong in (DataLoader(range(60)), {"a": own, "b": own}):  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"take one elastic.loader\(data\)"):
             elastic.on_train_start(trainer(train_dataloader=wrong), torch.nn.Linear(1, 1))
@@ -224,7 +260,7 @@ def test_without_the_library_the_error_names_what_to_install(monkeypatch: pytest
 def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     callback: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
+    class Module(pl.LightningModule):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.linear, self.seen = torch.nn.Linear(1, 1), 0
@@ -236,7 +272,7 @@ def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     assert "lacks" not in capsys.readouterr().err
     module.seen += 1
     elastic.on_save_checkpoint(None, module, {})
-    assert "the checkpoint lacks what the module changes while it trains: seen." in capsys.readouterr().err
+    assert "the checkpoint lacks what Module changes while it trains: seen." in capsys.readouterr().err
     module.linear.bias.requires_grad = False
     with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
         elastic.on_train_batch_end(None, module, None, None, 0)

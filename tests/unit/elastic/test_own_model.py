@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic.own_model import AsAtStart
+from bftrainer.elastic.own_model import AsAtStart, Counters
 
 
 class Ignores(torch.nn.Module):
@@ -35,11 +35,11 @@ def test_layers_that_are_unfrozen_are_named() -> None:
 def test_numbers_that_change_are_named_once() -> None:
     model: Any = Ignores()
     model.seen, model.scale, model.name = 0, 0.5, "a"
-    start = AsAtStart(model)
+    start = Counters(model)
     model.eval()
-    assert start.lost(model) == []
+    assert start.lost() == []
     model.seen += 1
     model.name = "b"
-    assert start.lost(model) == ["seen"]
+    assert start.lost() == ["seen"]
     model.seen += 1
-    assert start.lost(model) == []
+    assert start.lost() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -120,3 +120,15 @@ def test_a_loop_that_began_in_training_mode_does_not_go_on_in_evaluation_mode() 
     with pytest.raises(RuntimeError, match="evaluation mode"):
         told(evaluate)
     assert not told(before=evaluate), "all nodes begin so"
+
+
+def test_what_cannot_be_trained_is_refused_with_what_to_do() -> None:
+    lazy = torch.nn.LazyLinear(1)
+    with pytest.raises(TypeError, match="put one batch through it"):
+        elastic.Run(lazy, torch.optim.SGD(lazy.parameters(), lr=0.1), torch.ones(16, 1), batch_size=4)
+
+    class Wrapper:
+        param_groups: ClassVar[list[Any]] = []
+
+    with pytest.raises(TypeError, match="Wrapper is no torch"):
+        elastic.Run(torch.nn.Linear(1, 1), Wrapper(), torch.ones(16, 1), batch_size=4)  # type: ignore[arg-type]
