@@ -32,6 +32,9 @@ COLUMNS = (
     "metrics",
 )
 
+WARNED = "(!)"
+"""Beside the status of a trainer whose script has been warned of something."""
+
 METRICS = 4
 """So many metrics of a trainer are listed, those of the shortest names; show has all."""
 
@@ -87,6 +90,8 @@ def command(
         _print(COLUMNS, [row(t) for t in found], empty=empty)
     for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
         say(f"{t['name']} ({t['id']}): {t['note']}")
+    if not as_json and any(t.get("warned") for t in found):
+        say(f"{WARNED} its script was warned of something; bftrainer show tells of what")
     never = [t for t in found if t["status"] == "waiting" and t["reason"]]
     if not as_json:
         for t in never[:EXPLAINED]:
@@ -118,7 +123,7 @@ def row(t: dict[str, Any]) -> tuple[object, ...]:
     return (
         t["id"],
         t["name"],
-        t["status"],
+        f"{t['status']} {WARNED}" if t.get("warned") else t["status"],
         nodes,
         phases(t) or None,
         t["step"],

@@ -46,7 +46,8 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
         "submitted": _moment(t["submitted_at"]),
         "ended": _moment(t["ended_at"]) if t["ended_at"] else "-",
     }
-    print_table(("", ""), list(lines.items()))
+    warned = [("its script was warned", text) for text in t.get("warned", ())]
+    print_table(("", ""), [*lines.items(), *warned])
     say("\nspeed by nodes")
     print_table(
         ("nodes", "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]

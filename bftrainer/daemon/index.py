@@ -126,6 +126,7 @@ def _reported(before: TrainerSummary, last: Progress) -> TrainerSummary:
         rate=last.rate,
         metrics=last.metrics,
         of=last.of,
+        warned=last.warned,
     )
 
 

@@ -24,6 +24,8 @@ from bftrainer.performance.estimate import (
 
 LISTED_METRICS = 50
 """So many metrics of a trainer are in lists and in the status; `show` has all."""
+BRIEF = 80
+"""So many characters of its latest warning are in lists."""
 
 
 class EarlierView(TypedDict):
@@ -64,7 +66,8 @@ class OutlookView(TypedDict):
 
 class TrainerView(TypedDict):
     """A trainer's line in a list. `note`: what its user should know of it now, with what to do; `work`: the
-    samples of the whole training, as spec or script say; None: neither does."""
+    samples of the whole training, as spec or script say; None: neither does; `warned`: the script's last
+    warnings, in a list the beginning of the latest."""
 
     id: int
     name: str
@@ -81,6 +84,7 @@ class TrainerView(TypedDict):
     work: int | None
     rate: float | None
     metrics: dict[str, float]
+    warned: list[str]
     submitted_at: float
     ended_at: float | None
     ends_in_s: OutlookView | None
@@ -215,6 +219,7 @@ def trainer_view(
         "work": whole(stored.work, source.of, source.samples),
         "rate": source.rate if live is not None and live.members else None,
         "metrics": dict(source.metrics),
+        "warned": list(source.warned),
         "submitted_at": stored.submitted_at,
         "ended_at": stored.ended_at,
         "ends_in_s": None,
@@ -222,8 +227,9 @@ def trainer_view(
 
 
 def listed_view(trainer: TrainerView) -> TrainerView:
-    """A trainer as one line among many: with its first metrics only."""
-    return {**trainer, "metrics": _first(trainer["metrics"])}
+    """A trainer as one line among many: with its first metrics, and its latest warning in brief."""
+    warned = [text[:BRIEF] for text in trainer["warned"][-1:]]
+    return {**trainer, "metrics": _first(trainer["metrics"]), "warned": warned}
 
 
 def _first(metrics: dict[str, float]) -> dict[str, float]:

@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.figures import Figures, whole_training
 from bftrainer.elastic.horovod import place
 from bftrainer.elastic.job_state import JobState
@@ -224,6 +225,7 @@ class Job:
             "epoch": epoch,
             "metrics": self._metrics,
             "of": self._of,
+            "warned": warned.last(),
             "at": now,
             "world": place.worlds(),
         }
@@ -235,7 +237,7 @@ class Job:
             self._said = {}
         if now - self._said.get("at", 0.0) >= REPORT_EVERY_S:
             rate = (samples - self._said["samples"]) / (now - self._said["at"]) if self._said else None
-            self._channel.send("progress", **self._last, rate=rate, problem="")
+            self._channel.send("progress", **self._last, rate=rate, problem=self._state.error)
             self._said = self._last
 
     def report(self, metrics: Mapping[str, float]) -> None:
@@ -258,7 +260,7 @@ class Job:
         """Report the last step of a process that ends, unless it has said what it has saved: how far it came
         counts where it fails."""
         if self._channel is not None and _rank() == 0 and self._said.get("step") != self._last.get("step"):
-            self._channel.send("progress", **self._last, rate=None, problem="")
+            self._channel.send("progress", **self._last, rate=None, problem=self._state.error)
 
     def _say(self, kind: str, *, step: int, samples: int, epoch: int, metrics: Mapping[str, float]) -> None:
         self._metrics.keep(metrics)
@@ -273,6 +275,7 @@ class Job:
                 epoch=epoch,
                 metrics=self._metrics,
                 of=self._of,
+                warned=warned.last(),
                 at=self._last.get("at", time.time()),
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 
-from bftrainer.elastic.note import note
+from bftrainer.elastic.warned import note_warning
 
 MAX_NAME = 100
 """The longest name, in characters; longer ones are cut."""
@@ -28,7 +28,7 @@ class Figures(dict[str, float]):
                 self[name] = float(value)
             elif not self._told:
                 self._told = True
-                note(
+                note_warning(
                     f"{name!r} and further new names of figures are not reported: a trainer has "
                     f"{self._most} at most (max_metrics). Use one name for a figure at all steps: bftrainer "
                     "keeps its course."

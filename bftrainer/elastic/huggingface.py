@@ -32,6 +32,7 @@ from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
+from bftrainer.elastic.warned import note_warning
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -106,7 +107,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 watch_first_loss(model)
             self._at_start = AsAtStart(model)
             for name in means(Trainer, model) if self._job.rank == 0 else ():
-                note(
+                note_warning(
                     f"{name}.compute_loss does not use num_items_in_batch, and its mean is multiplied by the "
                     "number of micro-batches, which depends on the nodes: set "
                     "self.model_accepts_loss_kwargs = False in the Trainer's __init__, or divide the sum by "

@@ -31,6 +31,11 @@ class JobState:
         """Seconds since the last checkpoint of this process, or since its start."""
         return time.monotonic() - self._saved_at
 
+    @property
+    def error(self) -> str:
+        """Why the last checkpoint could not be written; empty if it could."""
+        return self._checkpoints.error if self._checkpoints is not None else ""
+
     def saved_now(self) -> None:
         """Note that a checkpoint has just been written, or has failed: `age_s` begins anew."""
         self._saved_at = time.monotonic()

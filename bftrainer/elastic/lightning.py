@@ -24,6 +24,7 @@ from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Counters
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
+from bftrainer.elastic.warned import note_warning
 
 try:
     from lightning.pytorch import Callback
@@ -123,7 +124,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
         for of, counters in self._counters.items():
             if lost := counters.lost():
-                note(
+                note_warning(
                     f"the checkpoint lacks what {of} changes while it trains: {', '.join(lost)}. It begins "
                     "anew with every start: save it in the module's on_save_checkpoint or the callback's "
                     "state_dict, make it a buffer (register_buffer), or take global_step"
@@ -195,7 +196,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         names = epoch_figures.lost(trainer)
         epoch, step = self._resumed or (-1, 0)
         if names and trainer.current_epoch == epoch and self._job.rank == 0:
-            note(
+            note_warning(
                 f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
                 "numbers in place of metrics of torchmetrics, or follow figures of the validation"
             )

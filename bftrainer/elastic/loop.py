@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.member_group import peers_of
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import lost_peer
@@ -190,7 +190,7 @@ class Run(Steps):
         )
         if not self._is_over() or (self._passes is None and self._orders is None):
             raise RuntimeError(told)
-        warnings.warn(told, stacklevel=3)
+        warned.warn(told, stacklevel=3)
 
     def backward(self, loss: torch.Tensor, which: str | None = None) -> None:
         """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as
@@ -211,12 +211,12 @@ class Run(Steps):
         if part.first and not part.went_backward and self._own_gradients.left(self._trained.parameters(name)):
             if not part.last:
                 raise RuntimeError(LEFT)
-            warnings.warn(LEFT, stacklevel=2)
+            warned.warn(LEFT, stacklevel=2)
         part.went_backward = True
         if not self._loss_is_known:
             self._loss_is_known = True
             if is_sum(loss, part.stop - part.start):
-                warnings.warn(TOLD, stacklevel=2)
+                warned.warn(TOLD, stacklevel=2)
         weighed = self._update.scaled(loss * part.weight if part.weight != 1.0 else loss)
         own = self._trained.parameters(name) if self._trained.is_several else None
         weighed.backward(inputs=own)  # type: ignore[no-untyped-call]

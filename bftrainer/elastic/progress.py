@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.figures import Figures, whole_training
 from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.note import note
@@ -84,5 +85,6 @@ class Progress:
             epoch=position.epoch,
             metrics=self.metrics,
             of=self._of,
+            warned=warned.last(),
             **more,
         )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.peers import SingleProcess
@@ -21,8 +20,6 @@ from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import MicroBatch
 from bftrainer.elastic.train.sampler import Position
 from bftrainer.elastic.train.turn import Turn
-
-log = logging.getLogger(__name__)
 
 LATE_S = 1.0
 
@@ -124,7 +121,7 @@ class RunView:
     def _enter(self) -> None:
         self._life = "inside"
         for told in forgotten(self._state.parts):  # before anybody waits for this node
-            warnings.warn(told, stacklevel=4)
+            warned.warn(told, stacklevel=4)
         try:
             self._peers.enter()
         except Leave:
@@ -135,10 +132,9 @@ class RunView:
         """Say so if members have waited for this node between `start` and the loop."""
         waited_s = time.monotonic() - self._entered_at
         if waited_s > LATE_S and self._orders is not None:
-            log.warning(
-                "all nodes stood still for %.0f s: from run.start(), or where the script asked for run.rank "
-                "or run.position, until the loop. Prepare what takes time before",
-                waited_s,
+            warned.note_warning(
+                f"all nodes stood still for {waited_s:.0f} s: from run.start(), or where the script asked "
+                "for run.rank or run.position, until the loop. Prepare what takes time before"
             )
 
     def stop(self) -> None:

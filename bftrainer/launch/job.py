@@ -109,6 +109,7 @@ class LaunchedTrainer:
     succeeded: bool = False  # and then ended with exit code 0
     ending: str = WORK_DONE  # why it ends, once it has succeeded
     reported: Progress | None = None
+    problem: str = ""  # why it could not write its last checkpoint
     pauses: Counter[tuple[int, str]] = field(
         default_factory=Counter
     )  # (generation, node) -> how many it told

@@ -223,6 +223,12 @@ class Reports:
             self._bounds.hit("max_metrics", launched.spec.user, self._bounds.metrics)
         return dict(islice(both.items(), self._bounds.metrics))
 
+    def _warnings(self, launched: LaunchedTrainer, at: said.Standing) -> tuple[str, ...]:
+        """What the script has been warned of, and why it cannot save if it cannot."""
+        problem = at.problem if isinstance(at, said.Progress) else launched.problem
+        launched.problem = problem
+        return (*at.warned, problem) if problem else tuple(at.warned)
+
     def _keep(self, launched: LaunchedTrainer, at: said.Standing, size: int, rate: float | None) -> None:
         launched.reported = Progress(
             time=self._clock(),
@@ -235,5 +241,6 @@ class Reports:
             rate=rate,
             metrics=self._figures(launched, at.metrics),
             of=at.of,
+            warned=self._warnings(launched, at),
         )
         self._journal.progressed(launched.reported)

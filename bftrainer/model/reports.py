@@ -22,7 +22,8 @@ MEASURE_AGAIN_S = 10.0
 class Progress:
     """What rank 0 of a trainer last said of it; `samples` and `step` are committed by all members.
 
-    `of`: the samples of the whole training, as its script says; None: it does not.
+    `of`: the samples of the whole training, as its script says; None: it does not. `warned`: the last
+    warnings of its script, the latest last.
     """
 
     time: float
@@ -35,6 +36,7 @@ class Progress:
     rate: float | None
     metrics: Mapping[str, float]
     of: int | None = None
+    warned: tuple[str, ...] = ()
 
 
 class PauseKind(StrEnum):
@@ -72,7 +74,7 @@ class Pause:
 class TrainerSummary:
     """What a list shows of a trainer in the store.
 
-    `work`: the samples that its spec asks for; None: no limit. `of` is as in `Progress`.
+    `work`: the samples that its spec asks for; None: no limit. `of` and `warned` are as in `Progress`.
     """
 
     id: int
@@ -89,6 +91,7 @@ class TrainerSummary:
     metrics: Mapping[str, float]
     work: int | None
     of: int | None = None
+    warned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,7 @@ class StoredTrainer:
     metrics: Mapping[str, float]
     engine: Trainer
     of: int | None = None
+    warned: tuple[str, ...] = ()
 
     @property
     def summary(self) -> TrainerSummary:
@@ -127,6 +131,7 @@ class StoredTrainer:
             metrics=self.metrics,
             work=self.spec.samples,
             of=self.of,
+            warned=self.warned,
         )
 
 

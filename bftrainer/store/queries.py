@@ -21,7 +21,7 @@ CHUNK = 500
 
 BRIEF = sa.select(
     *(t.trainers.c[name] for name in ("id", "user", "name", "status", "reason", "submitted_at", "ended_at")),
-    *(t.trainers.c[name] for name in ("samples", "step", "epoch", "rate", "metrics", "of")),
+    *(t.trainers.c[name] for name in ("samples", "step", "epoch", "rate", "metrics", "of", "warned")),
     # SQLite reads this one number much faster than Python decodes the whole spec
     sa.case(
         (sa.func.json_valid(t.trainers.c.spec), sa.func.json_extract(t.trainers.c.spec, "$.samples"))

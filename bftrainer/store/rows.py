@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from bftrainer.model.actions import Action
 from bftrainer.model.events import Event, TrainerSubmitted
 from bftrainer.model.problem import Plan
-from bftrainer.model.reports import StoredTrainer, TrainerSummary
+from bftrainer.model.reports import Progress, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 from bftrainer.store.damage import DamagedError, status_of
 
@@ -101,7 +101,7 @@ def to_trainer(row: Any) -> StoredTrainer:
     names = ("status", "reason", "ended_at", "samples", "step", "epoch", "rate", "metrics", "of")
     try:
         own["spec"] = spec = SPEC.validate_python(row.spec)
-        brief = {name: getattr(row, name) for name in names}
+        brief = {name: getattr(row, name) for name in names} | {"warned": _texts(row.warned)}
         found = STORED.validate_python({**own, **brief, "engine": {**row.engine, **own}})
     except ValidationError as error:
         first = error.errors()[0]
@@ -115,9 +115,8 @@ def to_trainer(row: Any) -> StoredTrainer:
 
 def to_summary(row: Any) -> TrainerSummary:
     """The brief of a trainer, in a row with the columns of `queries.BRIEF`."""
-    id_, user, name, status, reason, submitted_at, ended_at, samples, step, epoch, rate, metrics, of, work = (
-        row
-    )
+    id_, user, name, status, reason, submitted_at, ended_at, samples, step, epoch, rate, metrics, *rest = row
+    of, warned, work = rest
     return TrainerSummary(
         id=id_,
         user=user,
@@ -133,7 +132,20 @@ def to_summary(row: Any) -> TrainerSummary:
         metrics=metrics,
         work=work,
         of=of,
+        warned=_texts(warned),
     )
+
+
+def of_progress(report: Progress) -> Columns:
+    """What a report changes in the row of its trainer."""
+    names = ("step", "samples", "epoch", "rate", "metrics", "of")
+    return {name: getattr(report, name) for name in names} | {"warned": {"last": list(report.warned)}}
+
+
+def _texts(column: Any) -> tuple[str, ...]:
+    """The texts of the column `warned`; none where it holds something else."""
+    found = (column or {}).get("last")
+    return tuple(text for text in found if isinstance(text, str)) if isinstance(found, list) else ()
 
 
 def _plain(value: Any) -> Any:

@@ -44,6 +44,7 @@ from bftrainer.store.database import (
     shorten_log,
 )
 from bftrainer.store.pruning import prune, trim
+from bftrainer.store.rows import of_progress
 
 STEPS = 20_000
 """So many instructions of SQLite's machine run between two looks at the clock: a few milliseconds."""
@@ -131,11 +132,11 @@ class SqlStore:
         """See `ports.Store.progress`."""
         with self._writing() as c:
             for report in reports:
-                values = dataclasses.asdict(report)
-                own = {key: values[key] for key in ("step", "samples", "epoch", "rate", "metrics", "of")}
-                c.execute(t.trainers.update().where(t.trainers.c.id == report.trainer).values(own))
+                own = t.trainers.update().where(t.trainers.c.id == report.trainer)
+                c.execute(own.values(of_progress(report)))
                 if rows is None or report.trainer in rows:
-                    del values["epoch"], values["of"]
+                    values = dataclasses.asdict(report)
+                    del values["epoch"], values["of"], values["warned"]
                     c.execute(t.reports.insert().values(values))
 
     def pause(self, *pauses: Pause) -> None:

@@ -38,7 +38,17 @@ SPEC = TrainerSpec(
     batch=(("global", 64),),
 )
 PROGRESS = Progress(
-    time=1.0, trainer=1, generation=1, size=2, step=3, samples=96, epoch=0, rate=None, metrics={"loss": 0.5}
+    time=1.0,
+    trainer=1,
+    generation=1,
+    size=2,
+    step=3,
+    samples=96,
+    epoch=0,
+    rate=None,
+    metrics={"loss": 0.5},
+    of=960,
+    warned=("a warning",),
 )
 PAUSE = Pause(
     time=3.0,
@@ -172,12 +182,12 @@ class StoreContract:
         store = reopen()
         id_ = store.submit(SPEC, 0.0)
         first = replace(PROGRESS, trainer=id_)
-        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0, epoch=2, of=960)])
+        store.progress([first, replace(first, time=2.0, step=6, samples=192, rate=96.0, epoch=2)])
         store.pause(replace(PAUSE, trainer=id_))
         store = reopen()
         (found,) = store.trainers()
-        assert (found.samples, found.rate, found.step, found.epoch, found.of) == (192, 96.0, 6, 2, 960)
-        assert found.metrics == PROGRESS.metrics
+        assert (found.samples, found.rate, found.step, found.epoch) == (192, 96.0, 6, 2)
+        assert (found.metrics, found.of, found.warned) == (PROGRESS.metrics, 960, PROGRESS.warned)
         end(store, id_, 4.0)
         assert (store.trainers()[0].samples, store.trainers()[0].rate) == (192, None), (
             "nothing trains any more"

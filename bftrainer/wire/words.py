@@ -54,6 +54,8 @@ def fit(text: str, most: int = MAX_TEXT) -> str:
 def _fit(value: Any) -> Any:
     if isinstance(value, str):
         return fit(value)
+    if isinstance(value, list):  # warnings
+        return [_fit(each) for each in value]
     if isinstance(value, dict):  # metrics
         return {fit(name, MAX_NAME): number for name, number in value.items()}
     return value

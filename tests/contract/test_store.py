@@ -139,6 +139,7 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
             connection.execute(f"DROP INDEX {index}")
         connection.execute("ALTER TABLE plans DROP COLUMN fallback")
         connection.execute("ALTER TABLE trainers DROP COLUMN of")
+        connection.execute("ALTER TABLE trainers DROP COLUMN warned")
         connection.execute("DROP TABLE ended")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")

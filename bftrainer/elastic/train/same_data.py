@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from bftrainer.elastic.note import note
 from bftrainer.elastic.state.compare import ReplicasDiffer
+from bftrainer.elastic.warned import note_warning
 
 PART = "data set"
 """The name of its part of the training state; no part of a script can have it."""
@@ -67,7 +67,7 @@ class SameData:
         name = different[0]
         told = f"{name} is {_shown(self._entries, name)} here, {_shown(theirs, name)} there"
         if state_dict["trainer"] != str(self._trainer):
-            note(f"the data set is not the one of the trainer that this one goes on from: {told}")
+            note_warning(f"the data set is not the one of the trainer that this one goes on from: {told}")
             return
         raise ReplicasDiffer(
             f"this node's data set is not that of the other nodes, or of the checkpoint: {told}. All nodes "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
+
+from bftrainer.elastic import warned
 
 Every = Literal["step", "epoch"]
 
@@ -47,7 +48,7 @@ class Schedule:
         for scheduler in self._schedulers.values():
             told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
             if told:
-                warnings.warn(f"scheduler: {type(scheduler).__name__} {told}", stacklevel=3)
+                warned.warn(f"scheduler: {type(scheduler).__name__} {told}", stacklevel=3)
 
     def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
         course = max(_courses(scheduler), default=0)

@@ -8,7 +8,6 @@ A node that joins or resumes skips what has been used.
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.sockets import open_sockets
 from bftrainer.elastic.train.batches import Batches, IndexedBatches, MicroBatch
@@ -194,7 +194,7 @@ def passes(epochs: int | None, orders: Orders | None) -> int | None:
     if epochs is None and orders is None:
         return 1
     if epochs is None and orders is not None and orders.samples is None:
-        warnings.warn(
+        warned.warn(
             "no epochs= is given, and the spec has no work: this run goes on until the script stops it, by "
             "run.stop() or by leaving its loop",
             stacklevel=3,

@@ -16,6 +16,7 @@ MAX_METRICS = 1_000
 MAX_WORD = 255
 MAX_ENTRY = 32 * 1024
 MAX_WORKERS = 200
+MAX_TEXTS = 5
 
 
 def _metrics(value: Any) -> dict[str, float]:
@@ -44,6 +45,8 @@ Rate = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False)]
 Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(plain)]
 """A sentence, such as a reason; like all texts of messages it has no control characters."""
+Texts = Annotated[list[Text], Field(max_length=MAX_TEXTS)]
+"""A few of them, the latest last."""
 Word = Annotated[str, Field(max_length=MAX_WORD), AfterValidator(plain)]
 """A name of a node, a tag or the like."""
 Entry = Annotated[str, Field(max_length=MAX_ENTRY), AfterValidator(plain)]

@@ -27,6 +27,7 @@ from bftrainer.wire.messages.fields import (
     Seconds,
     Size,
     Text,
+    Texts,
     Word,
 )
 from bftrainer.wire.words import OF_WORKERS
@@ -79,7 +80,7 @@ class Standing(OfWorker):
     """How far training is: `step` and `samples` are committed by all members.
 
     `at`: the time of the last step, from scripts that another runtime leads. `of`: the samples of the whole
-    training, if the script knows them.
+    training, if the script knows them. `warned`: the last warnings of the worker's process.
     """
 
     generation: Count
@@ -90,6 +91,7 @@ class Standing(OfWorker):
     size: Size | None = None
     at: Number | None = None
     of: Count | None = None
+    warned: Texts = Field(default_factory=list)
 
 
 class Progress(Standing):

@@ -128,3 +128,17 @@ def test_a_list_of_some_trainers(
 ) -> None:
     text = listed(monkeypatch, tmp_path, *words)
     assert ("digits-1" in text) is is_there and ("no such trainers" in text) is not is_there
+
+
+def test_what_a_script_was_warned_of_is_marked_in_the_list_and_told_with_its_details(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    warned = ["the loss is a sum", "red \x1b[31m"]
+    text = listed(monkeypatch, tmp_path, warned=warned[:1])
+    assert "running (!)" in text and "bftrainer show tells" in text
+    assert "(!)" not in listed(monkeypatch, tmp_path, warned=[])
+    client = Client(tmp_path)
+    client.trainer |= {"warned": warned}
+    monkeypatch.setattr(show_command, "connect", lambda *_: client)
+    done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
+    assert "the loss is a sum" in done.output and "red" in done.output and "\x1b" not in done.output

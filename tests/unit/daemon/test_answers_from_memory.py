@@ -131,11 +131,13 @@ def test_lists_and_status_have_the_first_metrics_of_a_trainer(
 ) -> None:
     many = {f"accuracy_{n}": 0.5 for n in range(1000)}
     daemon.journal.begin(32)
-    daemon.journal.progressed(replace(PROGRESS, trainer=32, metrics=many))
+    daemon.journal.progressed(replace(PROGRESS, trainer=32, metrics=many, warned=("a", "b" * 500)))
     (running,) = daemon.service.status(ADMIN)["running"]
     listed = json.loads(asyncio.run(daemon.service.trainers(BOB, 0, 0, 0)).body)[-1]
     assert len(running["metrics"]) == len(listed["metrics"]) == LISTED_METRICS
-    assert len(asyncio.run(daemon.service.show(BOB, "t32"))["metrics"]) == 1000
+    shown = asyncio.run(daemon.service.show(BOB, "t32"))
+    assert len(shown["metrics"]) == 1000
+    assert (listed["warned"], shown["warned"]) == (["b" * 80], ["a", "b" * 500])
     monkeypatch.setattr("bftrainer.daemon.service.SHOWN", 0)
     status = daemon.service.status(ADMIN)
     assert (status["running"], status["running_left_out"]) == ([], 1)

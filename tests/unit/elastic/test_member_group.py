@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from bftrainer import elastic
-from bftrainer.elastic import progress, steps
+from bftrainer.elastic import progress, steps, warned
 from bftrainer.elastic.member_group import MemberGroup
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
@@ -24,6 +24,7 @@ from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.state.stream import ANY
 from bftrainer.elastic.train.rng import derived
 from bftrainer.elastic.train.sampler import Position
+from bftrainer.wire.messages.fields import MAX_TEXT, MAX_TEXTS
 from tests.support.agent_end import AgentEnd, agent_of, until
 from tests.support.two_ranks import on_two_ranks
 
@@ -138,6 +139,28 @@ def test_a_run_tells_how_many_samples_there_are_in_all(
             run.step()
             run.stop()
         assert last(agent, "finished")["of"] == of
+
+
+def test_a_run_tells_what_the_script_was_warned_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(warned, "_last", list[str]())
+    with agent_of(monkeypatch, tmp_path, samples=4) as (agent, orders):
+        run = run_of(orders, monkeypatch)
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        with pytest.warns(UserWarning, match="the loss is a sum") as found:
+            train(run)
+        (text,) = last(agent, "finished")["warned"]
+    assert text == str(found[0].message)[: len(text)] and Path(found[0].filename) == Path(__file__)
+
+
+def test_the_last_few_warnings_are_told_each_once_and_no_longer_than_they_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warned, "_last", list[str]())
+    for text in ("first", "second", "third", "second", "x" * 9999):
+        warned.note_warning(text)
+    *others, longest = warned.last()
+    assert others == ["third", "second"] and len(longest) == warned.LONGEST <= MAX_TEXT
+    assert warned.KEEP < MAX_TEXTS, "with why it cannot save"
 
 
 @pytest.mark.parametrize(("samples", "kind"), [(None, "finished"), (1000, "progress")])

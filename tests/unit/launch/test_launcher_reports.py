@@ -67,6 +67,17 @@ def test_how_many_samples_a_script_says_there_are_is_kept() -> None:
     assert stage.progress[-1].of == 500
 
 
+def test_what_a_script_was_warned_of_is_kept_and_why_it_cannot_save() -> None:
+    stage = training("n")
+    told = {"size": 1, "rate": None}
+    stage.said("n", "progress", problem="disk full", **told, **at(3, warned=["one", "two"]))
+    assert stage.progress[-1].warned == ("one", "two", "disk full")
+    stage.said("n", "metrics", size=1, **at(3, warned=["two"]))
+    assert stage.progress[-1].warned == ("two", "disk full"), "a report of figures does not say that it can"
+    stage.said("n", "progress", problem="", **told, **at(4, warned=["two"]))
+    assert stage.progress[-1].warned == ("two",)
+
+
 def test_a_trainer_that_comes_no_further_than_it_was_makes_no_progress() -> None:
     stage = training("n")
 

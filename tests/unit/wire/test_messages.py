@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bftrainer
 from bftrainer.wire.messages import from_agent, helpers, to_agent
-from bftrainer.wire.messages.fields import MAX_ENTRY, MAX_METRICS, MAX_TEXT, MAX_WORKERS
+from bftrainer.wire.messages.fields import MAX_ENTRY, MAX_METRICS, MAX_TEXT, MAX_TEXTS, MAX_WORKERS
 from bftrainer.wire.messages.from_agent import (
     Exited,
     Finished,
@@ -121,6 +121,8 @@ def test_unknown_kinds_are_ignored_and_unknown_fields_dropped() -> None:
         (PROGRESS, "rate", True),
         (PROGRESS, "at", math.nan),
         *((PROGRESS, "of", value) for value in (-1, 6.5, True, "6", math.inf, 10**16)),
+        *((PROGRESS, "warned", value) for value in ("text", [3], ["x"] * (MAX_TEXTS + 1))),
+        *((PROGRESS, "warned", [text]) for text in (*UNPRINTABLE, "x" * (MAX_TEXT + 1))),
         (PROGRESS, "problem", 3),
         (PROGRESS, "metrics", ["loss"]),
         (PROGRESS, "metrics", {"loss": "low"}),

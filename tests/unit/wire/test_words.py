@@ -39,6 +39,12 @@ def test_odd_names_of_metrics_arrive_printable() -> None:
     assert progress.metrics == {r"loss\n": 0.5, r"\ud800": 1.0, "n" * (MAX_NAME - 3) + "...": 2.0}
 
 
+def test_odd_warnings_arrive_printable() -> None:
+    warned = ["two\nlines", "red \x1b[31m", "w" * 9999]
+    progress = through({"type": "progress", **AT, "metrics": {}, "warned": warned})
+    assert progress.warned == [r"two\nlines", r"red \x1b[31m", "w" * (MAX_TEXT - 3) + "..."]
+
+
 @pytest.mark.parametrize(
     "line",
     [
