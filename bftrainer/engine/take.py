@@ -33,6 +33,8 @@ from bftrainer.model.machine import NodeInfo
 from bftrainer.model.trainer import Trainer, TrainerStatus
 from bftrainer.performance import estimate, fit
 
+HOUR_S = 3600.0
+
 
 @singledispatch
 def take(event: Event, state: State) -> Draft:
@@ -98,15 +100,23 @@ def _(event: WorkerLost, state: State) -> Draft:
     if trainer is None or trainer.started.get(event.node) != event.generation:
         return draft  # an earlier worker of this node, which has been replaced already
     failures, incident = trainer.failures, event.blame and event.generation > trainer.failed_in
+    failed_at = trainer.failed_at
     if incident:
         failures = failures + 1 if event.samples <= trainer.progress else 1
+        failed_at = (*(at for at in failed_at if event.time - at < HOUR_S), event.time)
+        most = state.settings.max_failures_per_h
         if failures > state.settings.max_failures:
             return _ended(state, event.trainer, TrainerStatus.FAILED, event.reason)
+        if len(failed_at) > most:
+            told = f"{event.reason}; it has failed {len(failed_at)} times within an hour, {most} are allowed "
+            told += "though it makes progress between (max_failures_per_h)"
+            return _ended(state, event.trainer, TrainerStatus.FAILED, told)
     survivor = replace(
         without(trainer, frozenset({event.node})),
         nodes=trainer.nodes,
         failures=failures,
         failed_in=trainer.generation if incident else trainer.failed_in,
+        failed_at=failed_at,
         progress=max(event.samples, trainer.progress) if incident else trainer.progress,
         late=trainer.late or event.late,
     )

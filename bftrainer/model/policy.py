@@ -38,6 +38,7 @@ class EngineSettings:
     milp_gap: float = 1e-3
     profile_sizes: int = 0
     max_failures: int = 3
+    max_failures_per_h: int = 30
 
     def class_of(self, node: str) -> str:
         """The class that the site gives a node; "" for all that it does not name."""

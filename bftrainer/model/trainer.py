@@ -137,6 +137,7 @@ class Trainer:
         generation: Grows with every step that acts on the trainer.
         published: The generation in which its current membership was published.
         failures: Failures of its program in a row, without progress between.
+        failed_at: When its program failed within the last hour, progress or not, ascending.
         failed_in: The generation of the last failure: workers started before it belong to the same incident.
         progress: The most samples at any failure. A failure after more samples starts the count anew.
         changed_at: When its members last changed.
@@ -157,6 +158,7 @@ class Trainer:
     observed: Observations = Observations()
     failures: int = 0
     failed_in: int = 0
+    failed_at: tuple[float, ...] = ()
     progress: float = 0.0
     changed_at: float = 0.0
     fruitless: int = 0

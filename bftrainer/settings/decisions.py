@@ -21,8 +21,8 @@ BOTH = ("daemon", "replay")
 
 class DecisionSettings(Section):
     """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
-    parameters: all but `max_failures`, as no program fails in a replay. [Formulation](formulation.md) has the
-    mathematics."""
+    parameters: all but `max_failures` and `max_failures_per_h`, as no program fails in a replay.
+    [Formulation](formulation.md) has the mathematics."""
 
     title: ClassVar[str] = "Decisions"
 
@@ -174,6 +174,16 @@ class DecisionSettings(Section):
             live=True,
         ),
     ] = DEFAULT.max_failures
+    max_failures_per_h: Annotated[
+        int,
+        Field(ge=0, le=1000),
+        Setting(
+            help="failures of a program within an hour, also with progress between, before its trainer is "
+            "given up: each costs all its nodes a start",
+            unit="failures",
+            live=True,
+        ),
+    ] = DEFAULT.max_failures_per_h
 
     @field_validator("objective")
     @classmethod

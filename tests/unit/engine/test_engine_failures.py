@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bftrainer.model.actions import Ended, Regroup, StartWorker
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.trainer import (
@@ -90,3 +93,36 @@ def test_one_incident_counts_once_however_many_workers_it_takes() -> None:
     for _ in range(2):
         step = world.lost(1, "a", blame=True, samples=100.0)
     assert step.ended is not None and step.ended.status is TrainerStatus.FAILED
+
+
+def test_a_program_that_fails_again_and_again_with_a_little_progress_is_given_up() -> None:
+    world = World(EngineSettings(max_failures_per_h=20)).running("a")
+    for samples in range(20):
+        world.now += 60.0
+        assert world.lost(1, "a", blame=True, samples=float(samples + 1), reason="exit code 1").ended is None
+    ended = world.lost(1, "a", blame=True, samples=99.0, reason="exit code 1").ended
+    assert ended is not None and ended.status is TrainerStatus.FAILED
+    assert ended.reason.startswith("exit code 1; it has failed 21 times within an hour, 20 are allowed")
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 3000.0), st.booleans()), max_size=30),
+    st.integers(0, 4),
+    st.integers(0, 6),
+)
+def test_a_program_is_given_up_by_either_bound_and_by_nothing_else(
+    failures: list[tuple[float, bool]], in_a_row: int, in_an_hour: int
+) -> None:
+    world = World(EngineSettings(max_failures=in_a_row, max_failures_per_h=in_an_hour)).running("a")
+    samples, row, times = 0.0, 0, list[float]()
+    for waited_s, has_progress in failures:
+        world.now += waited_s
+        samples += has_progress
+        row = 1 if has_progress else row + 1
+        times.append(world.now)
+        step = world.lost(1, "a", blame=True, samples=samples)
+        recent = sum(world.now - at < 3600.0 for at in times)
+        assert (step.ended is not None) == (row > in_a_row or recent > in_an_hour)
+        if step.ended is not None:
+            return
+        assert len(world.trainer(1).failed_at) == recent <= in_an_hour, "what is kept is bounded"

@@ -229,6 +229,7 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "milp_gap": 0.5,
         "profile_sizes": 3,
         "max_failures": 5,
+        "max_failures_per_h": 6,
     }
     given = {**chosen, "max_parallel": "auto", "node_classes": {"fat": "n[01-02],x", "thin": "n03"}}
     classes = {"fat": frozenset({"n01", "n02", "x"}), "thin": frozenset({"n03"})}

@@ -79,7 +79,10 @@ def test_the_section_of_decisions_is_what_the_engine_has() -> None:
 
 
 def test_replays_have_every_decision_but_failures() -> None:
-    assert set(of_command("replay")) == set(DecisionSettings.model_fields) - {"max_failures"}
+    assert set(of_command("replay")) == set(DecisionSettings.model_fields) - {
+        "max_failures",
+        "max_failures_per_h",
+    }
     assert of_command("replay") == scenario.ENGINE
 
 
