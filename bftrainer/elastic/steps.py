@@ -58,6 +58,26 @@ class Steps(RunView):
         self._pauses = 0  # under way, one within the other
         self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
 
+    def __len__(self) -> int:
+        """The batches that the loop has yet to yield on this node, as long as there are as many nodes: of all
+        epochs, from where training stands. It is another number after a change of nodes. Like asking for
+        `position`, it has this process become a member.
+
+        Raises:
+            TypeError: that is not known: data is a stream, or nothing says when the run ends.
+        """
+        left = self._batches.left(self.position)
+        if left is None:
+            raise TypeError(
+                "how many batches this run has is not known: give data with a length, and "
+                "elastic.Run(epochs=...) or a spec with work"
+            )
+        return left
+
+    def __bool__(self) -> bool:
+        """True: a run is no container that may be empty."""
+        return True
+
     @contextlib.contextmanager
     def pause(self, most_s: float = 3600.0) -> Iterator[None]:
         """Around what takes one node long, such as an evaluation by rank 0 alone: the others wait for it, for

@@ -72,6 +72,10 @@ class Batches(ABC):
     def steps(self, nodes: int) -> float | None:
         """The steps of the whole run on so many nodes; None: not known."""
 
+    def left(self, position: Position) -> int | None:
+        """The micro-batches that this rank has yet to work on, with as many ranks; None: not known."""
+        return None
+
     def complete(self, position: Position) -> bool:
         """Whether nothing is left to train on at `position`."""
         return (self._budget is not None and position.samples >= self._budget) or (
@@ -161,6 +165,24 @@ class IndexedBatches(Batches):
         """As `Batches.steps`."""
         each = math.ceil(self._source.length / self._policy.total(nodes))
         return None if self.epochs is None else self.epochs * each
+
+    def left(self, position: Position) -> int | None:
+        """As `Batches.left`."""
+        if self.samples is None:
+            return None
+        length, left = self._source.length, max(0, self.samples - position.samples)
+        here = min(left, length - position.cursor)
+        epochs, last = divmod(left - here, length)
+        return self._count(here) + epochs * self._count(length) + self._count(last)
+
+    def _count(self, samples: int) -> int:
+        """The micro-batches of this rank in so many samples of one epoch: all full steps have as many."""
+        steps, rest = divmod(samples, self._policy.total(self._size))
+        each, last = (
+            len(self.parts(self._cut(Position(), total))) if total else 0
+            for total in (self._policy.total(self._size) if steps else 0, rest)
+        )
+        return steps * each + last
 
     def share(self, position: Position) -> Share:
         """As `Batches.share`."""
