@@ -31,6 +31,7 @@ try:
 
     from bftrainer.elastic.lightning_refused import (
         require_arguments,
+        require_goes_on,
         require_no_finder,
         require_resumed,
         require_schedulers,
@@ -136,7 +137,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Go on at the same sample, and count batches as this number of nodes does.
 
         Raises:
-            ValueError: the checkpoint is not of this callback, or of another batch.
+            ValueError: the checkpoint is not of this callback, or of another batch; or its training was over,
+                and Lightning would not go on well.
         """
         before = checkpoint.get("bftrainer")
         if before is None or before["batch"] != self._batch:
@@ -146,6 +148,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             )
         self._figures = before.get("figures", {})
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
+        require_goes_on(trainer, *self._resumed)
         if self._batches is not None:  # before the first iterator, whose workers fetch ahead
             self._batches.go_on(*self._resumed)
 
@@ -195,7 +198,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Tell of the epoch's figures that have a part of it only."""
         names = epoch_figures.lost(trainer)
         epoch, step = self._resumed or (-1, 0)
-        if names and trainer.current_epoch == epoch and self._job.rank == 0:
+        if names and step and trainer.current_epoch == epoch and self._job.rank == 0:
             note_warning(
                 f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
                 "numbers in place of metrics of torchmetrics, or follow figures of the validation"
@@ -244,8 +247,17 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             self._job.report(figures(trainer))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Tell that the work of the spec is done; with `until_exit`, the script's end does."""
+        """Save where all epochs are done: with more of them a run goes on there, and a start after that
+        leaves `fit` at once. Where something else ended the training, such as an early stopping, Lightning
+        would train for a further epoch."""
         self._job.report(figures(trainer))
+        epoch = trainer.current_epoch
+        if self._batches is not None and epoch == trainer.max_epochs and trainer.max_steps == -1:
+            self._save(trainer, epoch * self._batches.steps)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Tell that the work of the spec is done, also where a start finds nothing left to do; with
+        `until_exit`, the script's end does."""
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)

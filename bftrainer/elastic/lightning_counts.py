@@ -22,7 +22,9 @@ def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int
         for name, count in counts.items():  # the last may not be complete
             counts[name] = ready - (counts["ready"] - count) if name != "ready" else count
         counts["ready"] = ready
-    return loop["epoch_progress"]["current"]["processed"], batches["current"]["ready"] // now
+    epochs = loop["epoch_progress"]["current"]
+    is_within = epochs["ready"] != epochs["processed"]  # else written when the last epoch was over
+    return epochs["processed"], batches["current"]["ready"] // now if is_within else 0
 
 
 def whole_training(trainer: Any, module: Any, steps_of_epoch: int) -> int | None:

@@ -70,6 +70,19 @@ def require_resumed(trainer: Any, checkpoint: str | None) -> None:
         )
 
 
+def require_goes_on(trainer: Any, epoch: int, step: int) -> None:
+    """Refuse to go on after `epoch` whole epochs with a number of steps: Lightning would skip an epoch.
+
+    Raises:
+        ValueError: what to give instead.
+    """
+    if epoch and not step and getattr(trainer, "max_steps", -1) != -1:
+        raise ValueError(
+            f"the checkpoint was written after all of {epoch} epochs, and with max_steps Lightning would "
+            "leave an epoch's samples out: give max_epochs alone"
+        )
+
+
 def _require_whole_epochs(trainer: Any) -> None:
     """Refuse what Lightning does not go on with within an epoch."""
     if getattr(trainer, "limit_train_batches", 1.0) != 1.0 or getattr(trainer, "overfit_batches", 0.0):

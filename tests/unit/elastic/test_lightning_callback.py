@@ -42,7 +42,7 @@ def checkpoint(batch: int, micro_batches: int, epoch: int, done: int) -> dict[st
     progress = {"total": dict(counts), "current": dict(counts), "is_last_batch": False}
     loop = {
         "epoch_loop.batch_progress": progress,
-        "epoch_progress": {"current": {"processed": epoch}},
+        "epoch_progress": {"current": {"ready": epoch + 1, "processed": epoch}},
     }
     own = {"batch": batch, "micro_batches": micro_batches}
     return {"bftrainer": own, "loops": {"fit_loop": loop}}
@@ -228,6 +228,15 @@ def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(c
     counts = found["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
     assert (counts["ready"], counts["completed"]) == (6, 5)
     assert [int(samples[0]) for samples in loader] == list(range(24, 60, 4))
+
+
+def test_after_whole_epochs_a_number_of_steps_is_refused(callback: Any) -> None:
+    found = checkpoint(batch=12, micro_batches=1, epoch=2, done=5)
+    found["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"] = 2
+    elastic = callback(batch=12)
+    with pytest.raises(ValueError, match=r"after all of 2 epochs.* give max_epochs alone"):
+        elastic.on_load_checkpoint(trainer(max_steps=30), None, found)
+    elastic.on_load_checkpoint(trainer(max_steps=-1), None, found)
 
 
 @pytest.mark.parametrize("found", [checkpoint(batch=6, micro_batches=1, epoch=0, done=1), {}])

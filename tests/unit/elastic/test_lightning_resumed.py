@@ -66,7 +66,13 @@ class Module(pl.LightningDataModule):  # type: ignore[misc,name-defined]
 
 
 def process(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, way: str, *, asks: bool
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leave_after: int | None,
+    way: str,
+    *,
+    asks: bool,
+    epochs: int = EPOCHS,
 ) -> Seeing:
     """Train as one process does, which is told to leave after a step. Returns what it has seen."""
     job = Job(None, folder)
@@ -77,7 +83,7 @@ def process(
     trainer = pl.Trainer(
         **elastic.arguments(),
         callbacks=[elastic],
-        max_epochs=EPOCHS,
+        max_epochs=epochs,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -114,3 +120,18 @@ def test_every_sample_once(
     told = capsys.readouterr().err
     assert "counts: of epoch 0, only what came after its step 2 counts" in told
     assert "counts: of epoch 1, only what came after its step 2 counts" in told
+
+
+def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_on_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    whole = process(tmp_path / "whole", monkeypatch, None, "module", asks=False, epochs=2 * EPOCHS)
+    first = process(tmp_path / "cut", monkeypatch, None, "module", asks=False)
+    told: list[dict[str, int]] = []
+    monkeypatch.setattr(Job, "samples", 1000)
+    monkeypatch.setattr(Job, "done", lambda _, **about: told.append(about))
+    again = process(tmp_path / "cut", monkeypatch, None, "module", asks=False)
+    assert again.seen == [] and told == [{"step": 10, "samples": EPOCHS * LENGTH, "epoch": EPOCHS}]
+    more = process(tmp_path / "cut", monkeypatch, None, "module", asks=False, epochs=2 * EPOCHS)
+    assert first.seen + more.seen == whole.seen and first.logged + more.logged == whole.logged
