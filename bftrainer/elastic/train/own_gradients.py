@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+
+from bftrainer.elastic import warned
 
 LOOKED_AT = 16
 """So many parameters of an optimiser are watched: who clips, or scales, changes the gradients of all."""
@@ -53,7 +54,7 @@ class OwnGradients:
         ]
         own = OwnGradients  # of an earlier run
         if self._are_averaged and any(not isinstance(getattr(hook, "__self__", None), own) for hook in hooks):
-            warnings.warn(HOOKED, stacklevel=3)
+            warned.warn(HOOKED, stacklevel=3)
 
     def begin(self, parameters: Iterable[torch.Tensor]) -> None:
         """A step begins, in which these parameters may get gradients."""

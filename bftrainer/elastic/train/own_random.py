@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from bftrainer.elastic import warned
 
 KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 DEPTH = 4
@@ -25,7 +26,7 @@ def warn_of_generators(data: Any) -> None:
     if isinstance(data, IterableDataset):
         return
     for called in _generators(data, "data set", 0):
-        warnings.warn(
+        warned.warn(
             f"the data set has a random generator of its own ({called}). If it draws from that while the "
             "script trains, as for augmentation, every node draws the same numbers, and a node that joins "
             "begins them anew. Draw from Python's, NumPy's or PyTorch's global generators, which the "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 
 import torch
+
+from bftrainer.elastic import warned
 
 TURNS = 3
 """In so many turns of the loop weights are looked at: a script that does it does so from the beginning."""
@@ -43,7 +44,7 @@ class OwnWeights:
         ):
             self._left = 0
             self._seen.clear()
-            warnings.warn(TOLD, stacklevel=3)
+            warned.warn(TOLD, stacklevel=3)
 
 
 def _some(parameter: torch.Tensor) -> torch.Tensor:
