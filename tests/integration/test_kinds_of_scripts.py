@@ -35,8 +35,8 @@ KINDS = [
     Kind("with_huggingface", "failed|after step", launcher="torchrun", length=96, tolerance=1e-5),
     Kind("fsdp2", "after step", launcher="torchrun", length=96),
 ]
-EVERY_COMMIT = {("stream", 1), ("fsdp2", 1)}
-"""One kind with each way to go on: what other kinds keep besides is tested in test_ways_to_train.py, too."""
+EVERY_COMMIT = {("ema", 1), ("stream", 1), ("fsdp2", 1)}
+"""Parts of a script's own, a stream, and a sharded model that begins anew with each change."""
 SEEDS = (1, 2, 3)
 
 
