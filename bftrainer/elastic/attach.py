@@ -32,6 +32,7 @@ from typing import Any
 from bftrainer.elastic import warned
 from bftrainer.elastic.figures import Figures, whole_training
 from bftrainer.elastic.horovod import place
+from bftrainer.elastic.identity import Identity
 from bftrainer.elastic.job_state import JobState
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.note import note
@@ -42,7 +43,7 @@ REPORT_EVERY_S = 0.2
 """Reports of progress are at least this far apart."""
 
 
-class Job:
+class Job(Identity):
     """This process's part in a trainer. Only rank 0's reports (`progress`, `done`, `saved`) count.
 
     Started by hand (`orders` None), it has no work, reports go nowhere, and `folder` is for checkpoints.
@@ -97,22 +98,6 @@ class Job:
         if orders is not None and orders.sizes:
             return tuple(orders.sizes)
         return range(fewest, most + 1, orders.multiple_of if orders is not None else 1)
-
-    @property
-    def name(self) -> str:
-        """The trainer's name, as in its spec; started by hand, that of the script."""
-        return self._orders.name if self._orders else Path(sys.argv[0]).stem or "run"
-
-    @property
-    def id(self) -> int:
-        """The trainer's number: the same for all its nodes, and all its restarts; started by hand, 0."""
-        return self._orders.trainer if self._orders else 0
-
-    @property
-    def folder(self) -> Path:
-        """The trainer's own folder, the same on all nodes and for all restarts; started by hand, the present
-        one. Have rank 0 alone write there."""
-        return Path(self._orders.folder) if self._orders and self._orders.folder else Path.cwd()
 
     @property
     def rank(self) -> int:

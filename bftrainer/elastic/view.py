@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 from bftrainer.elastic import warned
+from bftrainer.elastic.identity import Identity
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.peers import SingleProcess
@@ -26,7 +25,7 @@ LATE_S = 1.0
 Hook = TypeVar("Hook", bound=Callable[[], object])
 
 
-class RunView:
+class RunView(Identity):
     """The part of a `Run` that changes nothing in it: where it stands, its reports, its hooks."""
 
     def __init__(
@@ -45,22 +44,6 @@ class RunView:
     def model(self) -> torch.nn.Module:
         """What to call in the forward pass: the model, with `ddp` wrapped; of several, `run.model["G"]`."""
         return self._averaging.model
-
-    @property
-    def name(self) -> str:
-        """The trainer's name, as in its spec; started by hand, that of the script."""
-        return self._orders.name if self._orders else Path(sys.argv[0]).stem or "run"
-
-    @property
-    def id(self) -> int:
-        """The trainer's number: the same for all its nodes, and all its restarts; started by hand, 0."""
-        return self._orders.trainer if self._orders else 0
-
-    @property
-    def folder(self) -> Path:
-        """The trainer's own folder, the same on all nodes and for all restarts; started by hand, the present
-        one. Have rank 0 alone write there."""
-        return Path(self._orders.folder) if self._orders and self._orders.folder else Path.cwd()
 
     @property
     def rank(self) -> int:
