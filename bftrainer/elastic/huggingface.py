@@ -22,6 +22,7 @@ from typing import Any
 from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
+from bftrainer.elastic.huggingface_refused import length_of, require_arguments, require_data
 from bftrainer.elastic.loss_by_items import (
     means,
     require_function_by_items,
@@ -42,13 +43,9 @@ except ImportError as error:
         "pip install 'bftrainer[huggingface]'"
     ) from error
 
-from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
-
 WHOLE = "bftrainer-whole.json"
 """A file in every checkpoint that all ranks have written in full."""
 KEEP = 2
-_DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-"""Not those that are derived from them, such as accelerate's, whose order follows from seed and epoch."""
 
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
@@ -127,6 +124,12 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._job.rank == 0:
             note(begun(state.global_step))
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """From a checkpoint of the very end, where `max_steps` is within an epoch, Hugging Face takes a step
+        more: it changes nothing, and `on_step_end` does not count it."""
+        if state.global_step >= state.max_steps:
+            given["model"].zero_grad(set_to_none=True)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Report, and agree with all ranks whether to save and to stop.
 
@@ -135,6 +138,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """
         if self._at_start is not None:
             self._at_start.require_frozen(given["model"])
+        state.global_step = min(state.global_step, state.max_steps)
         loader = given.get("train_dataloader")
         samples = self._samples(state.global_step, loader)
         self._job.progress(
@@ -181,7 +185,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._leaving and not self._ends_epoch(state, loader):
             self._leave(state, loader)
         over = control.should_training_stop or state.global_step >= state.max_steps
-        if not over and _length(loader) is None:
+        if not over and length_of(loader) is None:
             raise ValueError(
                 f"the stream of training data ended after step {state.global_step} of {state.max_steps}, and "
                 "Hugging Face cannot go on within its second pass: give the data set a length (__len__), or "
@@ -220,56 +224,26 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
     def _samples(self, steps: int, loader: Any) -> int:
         """The samples of so many steps over all nodes. The last step of an epoch has what is left of it."""
-        length = _length(loader)
+        length = length_of(loader)
         if length is None:
             return int(steps * self._batch)
         epochs, steps = divmod(steps, math.ceil(length / self._batch))
         return int(epochs * length + min(steps * self._batch, length))
 
     def _ends_epoch(self, state: Any, loader: Any) -> bool:
-        length = _length(loader)
+        length = length_of(loader)
         return length is not None and not state.global_step % math.ceil(length / self._batch)
 
     def _require(self, args: Any, state: Any, loader: Any) -> None:
         fewest, most = self._job.nodes
-        length = _length(loader)
         if fewest != most and self._cut != self._batch:
             raise ValueError(
                 f"a step has {self._batch} samples on {self._job.size} nodes, and would have others on other "
                 "numbers of nodes: Hugging Face would count epochs wrongly. Say "
                 f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
             )
-        if args.dataloader_drop_last and length is not None and length % self._batch:
-            raise ValueError(
-                f"with dataloader_drop_last the number of steps in {length} samples depends on the number of "
-                f"nodes: leave it out, or leave {length % self._batch} samples out yourself"
-            )
-        if type(_sampler(loader)) in _DRAWN:
-            raise ValueError(
-                f"{type(_sampler(loader)).__name__} draws another order in every process, and a training "
-                "goes on within an epoch: take a sampler whose order follows from its set_epoch alone"
-            )
-        strategy = getattr(args, "train_sampling_strategy", "random")
-        if strategy not in ("random", "sequential") or getattr(args, "group_by_length", False):
-            raise ValueError(
-                "samples in groups come in another order on another number of nodes: "
-                "leave train_sampling_strategy and group_by_length out"
-            )
-        if args.save_only_model or args.save_total_limit == 1:
-            raise ValueError(
-                "a training goes on from whole checkpoints: leave save_only_model out, and give "
-                "save_total_limit 2 or more"
-            )
-        if args.ignore_data_skip or args.auto_find_batch_size:
-            raise ValueError(
-                "a training goes on at the sample where it was: leave ignore_data_skip and "
-                "auto_find_batch_size out"
-            )
-        if fewest != most and not getattr(args, "average_tokens_across_devices", True):
-            raise ValueError(
-                "with average_tokens_across_devices=False each node's items weigh by that node's share, so "
-                "that steps depend on the number of nodes: leave it out"
-            )
+        require_data(args, loader, self._batch)
+        require_arguments(args, is_fixed=fewest == most)
         if not args.restore_callback_states_from_checkpoint:
             raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
         if getattr(args, "enable_jit_checkpoint", False):
@@ -298,20 +272,6 @@ def _global_batch(args: Any, size: int) -> int:
     """The samples of a step, over all nodes."""
     shared = args.accelerator_config.split_batches
     return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * (1 if shared else size))
-
-
-def _sampler(loader: Any) -> Any:
-    """What chooses the samples; None for a stream."""
-    batches = getattr(loader, "batch_sampler", None)
-    return getattr(getattr(batches, "batch_sampler", batches), "sampler", None)  # accelerate's, on ranks
-
-
-def _length(loader: Any) -> int | None:
-    """The samples of an epoch; None where the data set does not say."""
-    try:
-        return len(loader.dataset)
-    except (TypeError, AttributeError):
-        return None
 
 
 def _mark(folder: Path) -> Mapping[str, Any]:

@@ -35,6 +35,8 @@ try:
         require_no_finder,
         require_resumed,
         require_schedulers,
+        tell_of_lengths,
+        tell_of_sum,
     )
 except ImportError as error:
     raise ImportError(
@@ -74,6 +76,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
         self._counters: dict[str, Counters] = {}
+        self._loss_is_known = False
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
@@ -140,6 +143,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             ValueError: the checkpoint is not of this callback, or of another batch; or its training was over,
                 and Lightning would not go on well.
         """
+        if trainer.state.fn != "fit":  # a test of the best weights, for example
+            return
         before = checkpoint.get("bftrainer")
         if before is None or before["batch"] != self._batch:
             raise ValueError(
@@ -187,6 +192,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
         require_schedulers(trainer, accumulates=self._accumulates)
+        tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
 
@@ -203,6 +209,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
                 "numbers in place of metrics of torchmetrics, or follow figures of the validation"
             )
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
+        """Tell, once, of a loss that is a sum over the batch."""
+        if not self._loss_is_known:
+            self._loss_is_known = True
+            tell_of_sum(loss, self._cut.samples, is_divided=pl_module.automatic_optimization)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -1,11 +1,15 @@
-"""What the callback for Lightning refuses, before a step of it would go wrong."""
+"""What the callback for Lightning refuses, or tells of, before a step of it would go wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
+
+from bftrainer.elastic.train.loss import is_sum
+from bftrainer.elastic.warned import note_warning
 
 
 def require_no_finder(trainer: Any) -> None:
@@ -55,6 +59,33 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
             f'a scheduler with interval "step" has frequency {frequencies[0]}, which counts micro-batches, '
             "and a step has fewer on more nodes: give it frequency 1 and a schedule for each step, or leave "
             "at_most out"
+        )
+
+
+def tell_of_lengths(trainer: Any, steps: int | None) -> None:
+    """Tell of a scheduler that is made for more or fewer steps than the whole training has, such as by the
+    length of a loader, which counts this node's micro-batches."""
+    for each in getattr(trainer, "lr_scheduler_configs", ()):
+        length = getattr(each.scheduler, "total_steps", None)
+        if each.interval == "step" and steps and length and length != steps:
+            note_warning(
+                f"{type(each.scheduler).__name__} is made for {length} steps, and the training has {steps}: "
+                "len(loader) counts this node's micro-batches, of which there are fewer on more nodes. Take "
+                "self.trainer.estimated_stepping_batches"
+            )
+
+
+def tell_of_sum(loss: Any, samples: int, *, is_divided: bool) -> None:
+    """Tell of a loss that is a sum over a batch of so many samples. `is_divided`: Lightning has divided it by
+    the number of micro-batches."""
+    node: Any = loss.grad_fn
+    if is_divided and type(node).__name__ == "DivBackward0":
+        node = node.next_functions[0][0]
+    if is_sum(SimpleNamespace(grad_fn=node), samples):
+        note_warning(
+            "the loss is a sum over the batch. Gradients are averages over the nodes, as if it were a mean: "
+            "on n nodes each has an n-th of the samples, and the step is an n-th as large. Divide the sum by "
+            "the batch's samples, and multiply the learning rate by them to get the same steps"
         )
 
 

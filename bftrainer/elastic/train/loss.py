@@ -18,7 +18,7 @@ TOLD = (
 )
 
 
-def is_sum(loss: torch.Tensor, samples: int) -> bool:
+def is_sum(loss: Any, samples: int) -> bool:
     """Whether a loss of so many samples has a sum over them as one of its terms, as far as can be told: a sum
     that is divided by something is none."""
     ahead: list[tuple[Any, float]] = [(loss.grad_fn, 1.0)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from bftrainer.elastic.attach import Job
 
@@ -28,7 +29,9 @@ def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return huggingface.ElasticCallback
 
 
-def begin(callback: Any, *, step: int = 0, length: int = 60, model: Any = None, **changed: Any) -> None:
+def begin(
+    callback: Any, *, step: int = 0, length: int = 60, model: Any = None, loader: Any = None, **changed: Any
+) -> None:
     """As the Trainer begins, with these arguments."""
     args = {
         "output_dir": callback.output_dir,
@@ -44,7 +47,7 @@ def begin(callback: Any, *, step: int = 0, length: int = 60, model: Any = None, 
         "restore_callback_states_from_checkpoint": True,
         **changed,
     }
-    loader = SimpleNamespace(dataset=range(length))
+    loader = loader or SimpleNamespace(dataset=range(length))
     callback.on_train_begin(
         SimpleNamespace(**args), SimpleNamespace(global_step=step), None, train_dataloader=loader, model=model
     )
@@ -65,6 +68,35 @@ def test_figures_that_are_not_averaged_over_all_tokens_are_refused(callback: Any
     elastic.batch(12)
     with pytest.raises(ValueError, match="average_tokens_across_devices=False"):
         begin(elastic, average_tokens_across_devices=False)
+
+
+def test_a_loader_of_the_scripts_own_that_no_rank_shares_is_refused(callback: Any) -> None:
+    elastic = callback()
+    elastic.batch(12)
+    with pytest.raises(ValueError, match=r"return self\.accelerator\.prepare\(loader\)"):
+        begin(elastic, loader=DataLoader(range(60), batch_size=12))  # type: ignore[arg-type]
+
+
+def test_a_start_at_the_very_end_takes_no_step(callback: Any) -> None:
+    elastic, model = callback(), torch.nn.Linear(1, 1)
+    elastic.batch(12)
+    model(torch.ones(1, 1)).sum().backward()
+    before = SimpleNamespace(global_step=6, max_steps=7, epoch=1.2)
+    elastic.on_pre_optimizer_step(None, before, None, model=model)
+    assert model.weight.grad is not None, "the last step is one"
+    begin(elastic)
+    after = SimpleNamespace(global_step=7, max_steps=7, epoch=1.4)
+    elastic.on_pre_optimizer_step(None, after, None, model=model)
+    assert model.weight.grad is None
+    after.global_step = 8
+    elastic.on_step_end(
+        None,
+        after,
+        SimpleNamespace(should_save=False),
+        model=model,
+        train_dataloader=SimpleNamespace(dataset=range(60)),
+    )
+    assert after.global_step == 7
 
 
 def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: Any) -> None:

@@ -31,7 +31,13 @@ def callback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def trainer(**changed: Any) -> SimpleNamespace:
     """As the callback's own arguments make it, unless told otherwise."""
     own = {"num_devices": 1, "num_nodes": 1, "accumulate_grad_batches": 2}
-    own |= {"callbacks": [], "ckpt_path": None}
+    own |= {
+        "callbacks": [],
+        "ckpt_path": None,
+        "state": SimpleNamespace(fn="fit"),
+        "max_epochs": 1,
+        "max_steps": -1,
+    }
     connector = SimpleNamespace(use_distributed_sampler=False)
     return SimpleNamespace(**{**own, "_accelerator_connector": connector, **changed})
 
@@ -102,6 +108,49 @@ def test_an_interval_of_validations_in_micro_batches_is_refused(callback: Any) -
     elastic.on_fit_start(trainer(val_check_interval=0.5), None)
 
 
+def test_a_test_after_the_training_loads_any_weights(callback: Any) -> None:
+    elastic = callback(batch=12)
+    testing = trainer(state=SimpleNamespace(fn="test"))
+    elastic.on_load_checkpoint(testing, None, {})
+    elastic.on_load_checkpoint(testing, None, checkpoint(24, 1, 3, 2))
+    assert elastic._resumed is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "automatic", "is_told"),
+    [
+        (lambda x: x.square().sum() / 2, True, True),  # Lightning divides by the micro-batches
+        (lambda x: x.square().mean() / 2, True, False),
+        (lambda x: x.square().sum() / len(x) / 2, True, False),
+        (lambda x: x.square().sum() / len(x), False, False),
+        (lambda x: x.square().sum(), False, True),
+    ],
+)
+def test_a_loss_that_is_a_sum_is_told_of_once(
+    callback: Any, capfd: pytest.CaptureFixture[str], loss: Any, *, automatic: bool, is_told: bool
+) -> None:
+    elastic, weights = callback(batch=12, at_most=6), torch.ones(1, 1, requires_grad=True)
+    module = SimpleNamespace(automatic_optimization=automatic)
+    for _ in range(2):
+        elastic.on_before_backward(trainer(), module, loss(torch.ones(6, 1) @ weights))
+    assert capfd.readouterr().err.count("the loss is a sum over the batch") == is_told
+
+
+@pytest.mark.parametrize(("steps", "is_told"), [(15, True), (10, False)])
+def test_a_scheduler_for_another_number_of_steps_is_told_of(
+    callback: Any, capfd: pytest.CaptureFixture[str], steps: int, *, is_told: bool
+) -> None:
+    elastic = callback(batch=12, at_most=6)
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=steps)
+    configs = [SimpleNamespace(interval="step", frequency=1, scheduler=cycle)]
+    used = trainer(
+        train_dataloader=elastic.loader(range(60)), lr_scheduler_configs=configs, max_epochs=2, max_steps=-1
+    )
+    elastic.on_train_start(used, pl.LightningModule())
+    assert ("OneCycleLR is made for 15 steps, and the training has 10" in capfd.readouterr().err) == is_told
+
+
 def test_what_a_module_or_a_callback_counts_is_named_where_no_checkpoint_has_it(
     callback: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +186,7 @@ def test_what_a_module_or_a_callback_counts_is_named_where_no_checkpoint_has_it(
 
 def test_a_scheduler_that_counts_micro_batches_is_refused(callback: Any) -> None:
     def given(interval: str, frequency: int) -> Any:
-        return [SimpleNamespace(interval=interval, frequency=frequency)]
+        return [SimpleNamespace(interval=interval, frequency=frequency, scheduler=None)]
 
     elastic = callback(batch=12, at_most=6)
     own, module = elastic.loader(range(60)), pl.LightningModule()
@@ -209,7 +258,7 @@ def test_random_numbers_of_the_first_steps_do_not_come_again(
 
 def test_a_data_modules_loader_that_comes_after_the_checkpoint_goes_on_as_well(callback: Any) -> None:
     elastic = callback(batch=12, at_most=12)
-    elastic.on_load_checkpoint(None, None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
+    elastic.on_load_checkpoint(trainer(), None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
     assert [int(samples[0]) for samples in elastic.loader(range(60), shuffle=False)] == [24, 36, 48]
 
 
@@ -217,14 +266,14 @@ def test_data_that_is_fetched_before_the_checkpoint_is_known_is_refused(callback
     elastic = callback(batch=12, at_most=12)
     next(iter(elastic.loader(range(60))))
     with pytest.raises(ValueError, match="estimated_stepping_batches"):
-        elastic.on_load_checkpoint(None, None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
+        elastic.on_load_checkpoint(trainer(), None, checkpoint(batch=12, micro_batches=1, epoch=1, done=2))
 
 
 def test_a_run_goes_on_at_the_step_with_the_batches_of_its_own_number_of_nodes(callback: Any) -> None:
     elastic = callback(batch=12, at_most=4)  # on one node 3 micro-batches, where there was one before
     loader = elastic.loader(range(60), shuffle=False)
     found = checkpoint(batch=12, micro_batches=1, epoch=1, done=2)
-    elastic.on_load_checkpoint(None, None, found)
+    elastic.on_load_checkpoint(trainer(), None, found)
     counts = found["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]
     assert (counts["ready"], counts["completed"]) == (6, 5)
     assert [int(samples[0]) for samples in loader] == list(range(24, 60, 4))
@@ -242,7 +291,7 @@ def test_after_whole_epochs_a_number_of_steps_is_refused(callback: Any) -> None:
 @pytest.mark.parametrize("found", [checkpoint(batch=6, micro_batches=1, epoch=0, done=1), {}])
 def test_a_checkpoint_of_another_batch_is_refused(callback: Any, found: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="samples a step, this run has 12: keep the batch"):
-        callback(batch=12).on_load_checkpoint(None, None, found)
+        callback(batch=12).on_load_checkpoint(trainer(), None, found)
 
 
 def test_the_newest_whole_checkpoint_counts_and_the_script_has_to_take_it(
