@@ -173,6 +173,7 @@ def test_what_the_script_seems_to_have_forgotten_is_told_when_the_loop_begins() 
         trained = elastic.Run(model, sgd, DATA, batch_size=4, **options)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
             for x in trained:
                 trained.backward(trained.model(x).mean())
                 trained.step()

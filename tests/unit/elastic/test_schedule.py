@@ -112,6 +112,7 @@ def test_a_course_that_more_nodes_cut_short_is_told(
     monkeypatch.setattr(loop, "peers_of", lambda _, state, joined, **options: SingleProcess(state, joined))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
         run(lambda sgd: schedulers.CosineAnnealingLR(sgd, course), **options)
     told = [str(one.message) for one in found]
     assert sum("20 on all that" in one and "course of 50" in one for one in told) == len(told) == int(is_told)

@@ -30,6 +30,7 @@ def told(body: Body = nothing, *, before: Body = nothing, data: Any = None) -> s
     """What a run by hand warns of, in which the body does this before each step."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
         run = run_of(torch.ones(16, 1) if data is None else data)
         before(run)
         for x in run:
