@@ -117,7 +117,7 @@ def test_when_rank_0_is_lost_after_the_work_all_begin_anew_without_blame(how: st
     assert ("o", "kill") in stage.kinds() and ("x", "start") in stage.kinds()
     exited(stage, "o", -9, reason=REPEATED)
     assert set(lost(stage)) >= {"m", "o"} and not any(lost(stage).values()) and ends(stage) == []
-    assert any(isinstance(event, Resync) for event in stage.events), "whoever was to join is told again"
+    assert any(isinstance(event, Resync) for event in stage.events), "a node that was to join is told again"
     stage.launcher.perform(Regroup(trainer=1, generation=4, members=("x",)))
     assert stage.sent[-1][0] == "x" and stage.sent[-1][1]["members"] == ["x"]
 
