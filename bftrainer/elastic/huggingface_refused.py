@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
-
-_DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
-"""Not those that are derived from them, such as accelerate's, whose order follows from seed and epoch."""
+from torch.utils.data import DataLoader, SequentialSampler
 
 
 def require_data(args: Any, loader: Any, batch: int) -> None:
@@ -28,10 +25,11 @@ def require_data(args: Any, loader: Any, batch: int) -> None:
             f"with dataloader_drop_last the number of steps in {length} samples depends on the number of "
             f"nodes: leave it out, or leave {length % batch} samples out yourself"
         )
-    if type(_sampler(loader)) in _DRAWN:
+    sampler = _sampler(loader)
+    if not (sampler is None or hasattr(sampler, "set_epoch") or type(sampler) is SequentialSampler):
         raise ValueError(
-            f"{type(_sampler(loader)).__name__} draws another order in every process, and a training "
-            "goes on within an epoch: take a sampler whose order follows from its set_epoch alone"
+            f"{type(sampler).__name__} has no set_epoch, so it draws another order after every start, and a "
+            "training goes on within an epoch: give it set_epoch(epoch), from which alone its order follows"
         )
 
 

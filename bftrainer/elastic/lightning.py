@@ -35,6 +35,7 @@ try:
         require_no_finder,
         require_resumed,
         require_schedulers,
+        tell_of_hooks,
         tell_of_lengths,
         tell_of_sum,
     )
@@ -192,6 +193,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
         require_schedulers(trainer, accumulates=self._accumulates)
+        tell_of_hooks(trainer, pl_module, self._resumed)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
@@ -227,6 +229,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """
         if self._at_start is not None and pl_module.automatic_optimization:
             self._at_start.require_frozen(pl_module)
+        trainer.fit_loop._restarting = False  # else it steps no scheduler at the end of an epoch that goes on
         if self._figures:
             self._figures = epoch_figures.add(trainer, self._figures, self._job.size)
         assert self._batches is not None  # noqa: S101  see `on_train_start`

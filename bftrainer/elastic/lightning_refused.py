@@ -62,6 +62,21 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
         )
 
 
+def tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
+    """Tell of what a script does when an epoch begins, where a run goes on within one: Lightning does not
+    call it then. `resumed`: the epoch, and the steps of it that are taken."""
+    if resumed is None or not resumed[1]:
+        return
+    for each in (module, *trainer.callbacks):
+        own = type(each).on_train_epoch_start
+        if own.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer"):
+            note_warning(
+                f"{type(each).__name__}.on_train_epoch_start is not called for the rest of epoch "
+                f"{resumed[0]}, which goes on after a change of nodes: do what follows from the epoch in "
+                "on_train_start, too"
+            )
+
+
 def tell_of_lengths(trainer: Any, steps: int | None) -> None:
     """Tell of a scheduler that is made for more or fewer steps than the whole training has, such as by the
     length of a loader, which counts this node's micro-batches."""

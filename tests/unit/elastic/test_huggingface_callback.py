@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler, Sampler, SequentialSampler
 
 from bftrainer.elastic.attach import Job
 
@@ -75,6 +76,31 @@ def test_a_loader_of_the_scripts_own_that_no_rank_shares_is_refused(callback: An
     elastic.batch(12)
     with pytest.raises(ValueError, match=r"return self\.accelerator\.prepare\(loader\)"):
         begin(elastic, loader=DataLoader(range(60), batch_size=12))  # type: ignore[arg-type]
+
+
+def test_a_sampler_whose_order_nothing_gives_back_is_refused(
+    callback: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Own(Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(60))
+
+    class Told(Own):
+        def set_epoch(self, epoch: int) -> None:
+            pass
+
+    elastic = callback()
+    elastic.batch(12)
+
+    def loader(sampler: object) -> SimpleNamespace:
+        return SimpleNamespace(dataset=range(60), batch_sampler=SimpleNamespace(sampler=sampler))
+
+    for wrong in (Own(), RandomSampler(range(60))):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="has no set_epoch, so it draws another order"):
+            begin(elastic, loader=loader(wrong))
+    for right in (Told(), SequentialSampler(range(60)), None):  # type: ignore[arg-type]
+        monkeypatch.setattr(huggingface.once, "_begun", set())
+        begin(elastic, loader=loader(right))
 
 
 def test_a_start_at_the_very_end_takes_no_step(callback: Any) -> None:

@@ -76,7 +76,7 @@ def test_an_order_that_every_process_draws_anew_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(once, "_begun", set[Any]())
-    with pytest.raises(ValueError, match="WeightedRandomSampler draws another order in every process"):
+    with pytest.raises(ValueError, match="WeightedRandomSampler has no set_epoch"):
         process(tmp_path, monkeypatch, None, "steps", kind=Weighted)
 
 

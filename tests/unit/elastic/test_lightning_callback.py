@@ -35,6 +35,7 @@ def trainer(**changed: Any) -> SimpleNamespace:
         "callbacks": [],
         "ckpt_path": None,
         "state": SimpleNamespace(fn="fit"),
+        "fit_loop": SimpleNamespace(),
         "max_epochs": 1,
         "max_steps": -1,
     }
@@ -333,4 +334,4 @@ def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     assert "the checkpoint lacks what Module changes while it trains: seen." in capsys.readouterr().err
     module.linear.bias.requires_grad = False
     with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
-        elastic.on_train_batch_end(None, module, None, None, 0)
+        elastic.on_train_batch_end(trainer(), module, None, None, 0)

@@ -16,7 +16,7 @@ pytest.importorskip("lightning")
 MeanMetric = pytest.importorskip("torchmetrics").MeanMetric
 pl = importlib.import_module("lightning.pytorch")
 lightning = importlib.import_module("bftrainer.elastic.lightning")
-LENGTH, BATCH, EPOCHS = 20, 4, 2
+LENGTH, BATCH, EPOCHS = 20, 4, 3
 
 
 class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightning need not be installed
@@ -29,10 +29,12 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         self.counts = MeanMetric()
         self.seen: list[int] = []
         self.logged: list[dict[str, float]] = []
+        self.rates: list[float] = []
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         """Note them."""
         self.seen += batch.int().tolist()
+        self.rates.append(self.trainer.optimizers[0].param_groups[0]["lr"])
         for name in ("mean", "sum", "max"):
             self.log(name, batch.float().mean(), on_step=False, on_epoch=True, reduce_fx=name)
         self.counts(batch.float())
@@ -48,9 +50,15 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         self.logged.append({name: round(float(found[name]), 3) for name in names})
 
     def configure_optimizers(self) -> Any:
-        """Lightning reads the data for this number."""
+        """Lightning reads the data for the number of steps. Both schedulers count epochs."""
         assert not self.asks_for_steps or self.trainer.estimated_stepping_batches == EPOCHS * LENGTH // BATCH
-        return torch.optim.SGD(self.parameters(), lr=0.0)
+        optimizer = torch.optim.SGD(self.parameters(), lr=1e-3)
+        halved = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.9)
+        return [optimizer], [halved, {"scheduler": plateau, "monitor": "mean"}]
+
+    def on_train_epoch_start(self) -> None:
+        """Lightning does not call it where an epoch goes on."""
 
 
 class Module(pl.LightningDataModule):  # type: ignore[misc,name-defined]
@@ -117,9 +125,11 @@ def test_every_sample_once(
     parts = [process(tmp_path / "cut", monkeypatch, at, way, asks=asks) for at in (2, 7, None)]
     assert [sample for part in parts for sample in part.seen] == whole.seen
     assert [figures for part in parts for figures in part.logged] == whole.logged
+    assert [rate for part in parts for rate in part.rates] == whole.rates and len({*whole.rates}) == EPOCHS
     told = capsys.readouterr().err
     assert "counts: of epoch 0, only what came after its step 2 counts" in told
     assert "counts: of epoch 1, only what came after its step 2 counts" in told
+    assert told.count("Seeing.on_train_epoch_start is not called for the rest of epoch") == 2
 
 
 def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_on_there(
@@ -132,6 +142,8 @@ def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_o
     monkeypatch.setattr(Job, "samples", 1000)
     monkeypatch.setattr(Job, "done", lambda _, **about: told.append(about))
     again = process(tmp_path / "cut", monkeypatch, None, "module", asks=False)
-    assert again.seen == [] and told == [{"step": 10, "samples": EPOCHS * LENGTH, "epoch": EPOCHS}]
+    assert again.seen == [] and told == [
+        {"step": EPOCHS * LENGTH // BATCH, "samples": EPOCHS * LENGTH, "epoch": EPOCHS}
+    ]
     more = process(tmp_path / "cut", monkeypatch, None, "module", asks=False, epochs=2 * EPOCHS)
     assert first.seen + more.seen == whole.seen and first.logged + more.logged == whole.logged
