@@ -21,7 +21,7 @@ from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.lightning_counts import counters_of, figures, recount, whole_training
 from bftrainer.elastic.note import begun, note
-from bftrainer.elastic.own_model import AsAtStart, Counters
+from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
@@ -78,6 +78,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._at_start: AsAtStart | None = None
         self._counters: dict[str, Counters] = {}
         self._loss_is_known = False
+        self._restored: Restored | None = None
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
@@ -152,6 +153,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
+        self._restored = Restored(checkpoint.get("state_dict", {}))
         self._figures = before.get("figures", {})
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)
@@ -211,6 +213,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
                 "numbers in place of metrics of torchmetrics, or follow figures of the validation"
             )
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Refuse weights that have been changed since they were restored, by a `ValueError`."""
+        if self._restored is not None:
+            self._restored.require_unchanged(pl_module)
+        self._restored = None
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """Tell, once, of a loss that is a sum over the batch."""

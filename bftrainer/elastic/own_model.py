@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
+
+LOOKED_AT = 16
+"""So many elements of each tensor."""
 
 
 class AsAtStart:
@@ -38,6 +44,33 @@ class Counters:
         before, now = self._numbers, _numbers(self._of)
         self._numbers = {name: value for name, value in before.items() if now.get(name) == value}
         return sorted(name for name, value in before.items() if now.get(name) != value)
+
+
+class Restored:
+    """A few elements of each weight in a checkpoint, which the model has when the training goes on."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self._some = {name: _some(value).clone() for name, value in state.items() if torch.is_tensor(value)}
+
+    def require_unchanged(self, model: torch.nn.Module) -> None:
+        """Refuse a model that has been changed since it was restored.
+
+        Raises:
+            ValueError: the first weight that differs, and what to do instead.
+        """
+        for name, value in model.named_parameters():
+            before = self._some.get(name)
+            is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
+            if before is not None and is_whole and not torch.equal(before, _some(value)):
+                raise ValueError(
+                    f"{name} is not what the checkpoint has: on_fit_start or on_train_start of the module or "
+                    "of a callback changes it, and they are called again after every change of nodes. Do "
+                    "that in __init__, or only where self.trainer.ckpt_path is None"
+                )
+
+
+def _some(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().reshape(-1)[:LOOKED_AT].cpu()
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:

@@ -147,3 +147,13 @@ def test_all_epochs_are_saved_so_that_nothing_is_done_twice_and_more_epochs_go_o
     ]
     more = process(tmp_path / "cut", monkeypatch, None, "module", asks=False, epochs=2 * EPOCHS)
     assert first.seen + more.seen == whole.seen and first.logged + more.logged == whole.logged
+
+
+def test_a_hook_that_sets_weights_at_every_start_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, 2, "loader", asks=False)
+    monkeypatch.setattr(Seeing, "on_train_start", lambda self: self.layer.bias.data.fill_(0.5))
+    with pytest.raises(ValueError, match=r"layer\.bias is not what the checkpoint has"):
+        process(tmp_path, monkeypatch, None, "loader", asks=False)

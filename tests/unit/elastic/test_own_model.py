@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bftrainer.elastic.own_model import AsAtStart, Counters
+from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
 
 
 class Ignores(torch.nn.Module):
@@ -43,3 +43,13 @@ def test_numbers_that_change_are_named_once() -> None:
     assert start.lost() == ["seen"]
     model.seen += 1
     assert start.lost() == []
+
+
+def test_weights_that_change_after_they_were_restored_are_named() -> None:
+    model = torch.nn.BatchNorm1d(3)
+    restored = Restored({**model.state_dict(), "extra": "a text"})
+    restored.require_unchanged(model)
+    with torch.no_grad():
+        model.bias.fill_(0.5)
+    with pytest.raises(ValueError, match="bias is not what the checkpoint has: on_fit_start"):
+        restored.require_unchanged(model)
