@@ -31,6 +31,7 @@ try:
 
     from bftrainer.elastic.lightning_refused import (
         require_arguments,
+        require_data,
         require_goes_on,
         require_no_finder,
         require_resumed,
@@ -87,13 +88,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             ValueError: the data has not enough samples for two steps.
-            TypeError: it has no length.
+            TypeError: it has no length, or options say which samples a batch has.
         """
-        if not hasattr(data, "__len__"):
-            raise TypeError(
-                f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
-                "For a stream, take elastic.Run, or Hugging Face's Trainer"
-            )
+        require_data(data, options)
         self._batches = EvenBatches(
             len(data), self._batch, self._cut, self._job.rank, shuffle=shuffle, seed=seed
         )

@@ -26,6 +26,23 @@ def require_no_finder(trainer: Any) -> None:
         )
 
 
+def require_data(data: Any, options: Mapping[str, Any]) -> None:
+    """Refuse data without a length, and a loader's options that say which samples a batch has.
+
+    Raises:
+        TypeError: then, with what to do instead.
+    """
+    if own := {"batch_size", "batch_sampler", "drop_last", "sampler"} & options.keys():
+        raise TypeError(
+            f"leave {', '.join(sorted(own))} out: the nodes share the data in an order of the run's own"
+        )
+    if not hasattr(data, "__len__"):
+        raise TypeError(
+            f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
+            "For a stream, take elastic.Run, or Hugging Face's Trainer"
+        )
+
+
 def require_arguments(trainer: Any, arguments: Mapping[str, Any], *, accumulates: bool) -> None:
     """Refuse a Trainer without the callback's arguments, or with others that count what nodes change.
 

@@ -233,8 +233,9 @@ class Run(Steps):
 
         Returns whether the step was taken: False after a micro-batch that others follow, and where a
         node was lost during the step. Nothing was changed then, and the loop yields the same samples
-        again, shared out anew. (With several optimisers, those that had their step keep it.) `metrics` go to
-        `bftrainer show` like those of `report`, but only with the next report of progress.
+        again, shared out anew. (With several optimisers, those that had their step keep it, and this is
+        False for them then.) `metrics` go to `bftrainer show` like those of `report`, but only with the
+        next report of progress.
 
         Raises:
             RuntimeError: called outside of the loop or twice for one batch, or without `backward` where a

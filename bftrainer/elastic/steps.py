@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from bftrainer.elastic import warned
 from bftrainer.elastic.evaluation import Measure, evaluated, evaluating
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import GroupBroken
@@ -30,6 +31,13 @@ IN_EVALUATION = (
     "the model is in evaluation mode (model.eval()), and the loop began in training mode: dropout would be "
     "off here and on in nodes that come. Say model.train() where the evaluation ends, in the loop's body or "
     "in the function given to run.after_epoch; or evaluate by run.evaluate, which sees to it"
+)
+
+SEVERAL_IN_PARTS = (
+    "a step has several micro-batches, and the run several optimisers: each is stepped with the last "
+    "micro-batch, so that gradients of the earlier ones are of models before the step of another optimiser "
+    "in the same turn. What comes out depends on the number of nodes. Give a batch_size that is as large as "
+    "a node's share of the step, or fewer samples a step"
 )
 
 
@@ -55,6 +63,7 @@ class Steps(RunView):
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
         self._own_gradients, self._own_weights = own_gradients, OwnWeights()
+        self._has_told_of_parts = False
         self._pauses = 0  # under way, one within the other
         self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
 
@@ -139,11 +148,14 @@ class Steps(RunView):
             raise RuntimeError(f"with several micro-batches a step, call run.step({name!r}) once for each")
         turn.asked.add(name)
         if not part.last:
+            if not self._has_told_of_parts:
+                self._has_told_of_parts = True
+                warned.warn(SEVERAL_IN_PARTS, stacklevel=3)
             return False
         turn.calls += 1
         if turn.calls <= len(self._stepped.names):  # it was, before a node was lost in this very step
             self._update.clear(name)
-            return turn.broken is None
+            return False  # what the script does after a step, it has done, or a member has for it
         if not self._average_and_step(name):
             return False
         self._stepped.names.append(name)
@@ -241,6 +253,7 @@ class Steps(RunView):
         turn.is_torn = True
         self._update.take(name, turn.before.step)
         turn.is_torn = False
+        self._own_weights.stepped(self._trained.parameters(name))
         return True
 
     def _advance(self, stepped: list[str]) -> bool:

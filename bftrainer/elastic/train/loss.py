@@ -42,7 +42,7 @@ def _number(node: Any) -> float:
     for name in ("_saved_other", "_saved_self"):
         value = getattr(node, name, None)
         if isinstance(value, torch.Tensor) and value.numel() == 1:
-            return float(value)
+            return float(value.detach())
     return 0.0
 
 

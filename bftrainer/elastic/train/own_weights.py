@@ -36,6 +36,12 @@ class OwnWeights:
         for p in there[:: len(there) // LOOKED_AT + 1]:
             self._seen[id(p)] = _some(p).clone()
 
+    def stepped(self, parameters: Sequence[torch.Tensor]) -> None:
+        """The run itself has changed these."""
+        for p in parameters:
+            if id(p) in self._seen:
+                self._seen[id(p)] = _some(p).clone()
+
     def check(self, parameters: Sequence[torch.Tensor]) -> None:
         """The step of these is to be taken: warn, once, if the script has changed them."""
         if self._seen and any(

@@ -66,6 +66,8 @@ def test_what_would_go_wrong_is_refused_before_the_first_step(callback: Any, tmp
         elastic.on_train_start(trainer(), None)
     with pytest.raises(ValueError, match="23 samples are not enough for two steps of 12"):
         elastic.loader(range(23))
+    with pytest.raises(TypeError, match="leave batch_size, sampler out"):
+        elastic.loader(range(24), sampler=None, batch_size=3)
     with pytest.raises(TypeError, match="range_iterator has no length"):
         elastic.loader(iter(range(24)))
     elastic.loader(range(24))

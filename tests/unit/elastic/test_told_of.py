@@ -133,3 +133,28 @@ def test_what_cannot_be_trained_is_refused_with_what_to_do() -> None:
 
     with pytest.raises(TypeError, match="Wrapper is no torch"):
         elastic.Run(torch.nn.Linear(1, 1), Wrapper(), torch.ones(16, 1), batch_size=4)  # type: ignore[arg-type]
+
+
+def several(**options: Any) -> elastic.Run:
+    nets = {name: torch.nn.Linear(1, 1) for name in ("G", "D")}
+    steps = {name: torch.optim.SGD(net.parameters(), lr=0.1) for name, net in nets.items()}
+    return elastic.Run(nets, steps, torch.ones(16, 1), **options)
+
+
+def told_of_several(run: elastic.Run, names: str) -> str:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what tests before have left open
+        for x in run:
+            for name in names:
+                run.backward(run.model[name](x).mean(), name)  # type: ignore[index]
+                run.step(name)
+    return "\n".join(str(one.message) for one in found)
+
+
+def test_steps_of_the_runs_own_are_no_change_by_the_body() -> None:
+    assert not told_of_several(several(batch_size=4), "DG")
+
+
+def test_several_optimisers_with_micro_batches_are_told_of_once() -> None:
+    assert told_of_several(several(batch_size=4, accumulate=2), "DG").count("several micro-batches") == 1
