@@ -10,6 +10,7 @@ SHOWN = 10
 """So many rescales of a trainer are shown."""
 MOST_ROWS = 1000
 """So many pauses are read for that."""
+NUMBERS = ("time", "generation", "size", "step", "pause_s", "lost_steps")
 
 
 class RescaleView(TypedDict):
@@ -36,11 +37,13 @@ def rescales(pauses: Sequence[dict[str, Any]], asked: int) -> list[RescaleView]:
     were read: then members of the first rescale may be missing, and it is left out.
 
     A node that tells a further pause of the same membership, as where its runtime met twice in it, tells of a
-    further rescale.
+    further rescale. Rows of a damaged database that hold no numbers are left out.
     """
     told: Counter[tuple[int, str]] = Counter()
     found: dict[tuple[int, int], RescaleView] = {}
     for row in pauses:
+        if not all(isinstance(row[name], int | float) for name in NUMBERS):
+            continue
         told[row["generation"], row["node"]] += 1
         key = row["generation"], told[row["generation"], row["node"]]
         before = found.get(key)

@@ -42,3 +42,10 @@ def test_the_last_ones_are_shown_though_many_members_tell_of_each() -> None:
     (partly,) = rescales(rows[-50:], 50)
     assert (partly["generation"], partly["told"]) == (29, 40), "of the one before members may be missing"
     assert len(rescales(rows[-30:], 30)) == 1, "the only one is shown in any case"
+
+
+def test_rows_that_hold_no_numbers_are_left_out() -> None:
+    odd = [row(3, "b", **{name: "long"}) for name in ("pause_s", "lost_steps", "time")] + [
+        row(3, "c", step=None)
+    ]
+    assert [r["told"] for r in rescales([row(3, "a"), *odd], asked=9)] == [1]
