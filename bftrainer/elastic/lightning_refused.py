@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
 
-from bftrainer.elastic.train.loss import is_sum
+from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.warned import note_warning
 
 
@@ -114,11 +114,7 @@ def tell_of_sum(loss: Any, samples: int, *, is_divided: bool) -> None:
     if is_divided and type(node).__name__ == "DivBackward0":
         node = node.next_functions[0][0]
     if is_sum(SimpleNamespace(grad_fn=node), samples):
-        note_warning(
-            "the loss is a sum over the batch. Gradients are averages over the nodes, as if it were a mean: "
-            "on n nodes each has an n-th of the samples, and the step is an n-th as large. Divide the sum by "
-            "the batch's samples, and multiply the learning rate by them to get the same steps"
-        )
+        note_warning(TOLD)
 
 
 def require_resumed(trainer: Any, checkpoint: str | None) -> None:

@@ -250,7 +250,7 @@ class Run(Steps):
             raise RuntimeError("with several micro-batches a step, say run.backward(loss): it weighs them")
         if self._own_gradients.changed(self._trained.parameters(name)):
             raise RuntimeError(CHANGED)
-        self._own_weights.check(self._trained.parameters(name))
+        self._own_weights.check(name)
         self._peers.report(figures(metrics, more), now=False)
         if self._trained.is_several:
             return self._step_one_of_several(part, name)

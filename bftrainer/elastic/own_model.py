@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-LOOKED_AT = 16
-"""So many elements of each tensor."""
+from bftrainer.elastic.train.own_weights import some
 
 
 class AsAtStart:
@@ -50,7 +49,9 @@ class Restored:
     """A few elements of each weight in a checkpoint, which the model has when the training goes on."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
-        self._some = {name: _some(value).clone() for name, value in state.items() if torch.is_tensor(value)}
+        self._some = {
+            name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
+        }
 
     def require_unchanged(self, model: torch.nn.Module) -> None:
         """Refuse a model that has been changed since it was restored.
@@ -61,16 +62,12 @@ class Restored:
         for name, value in model.named_parameters():
             before = self._some.get(name)
             is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
-            if before is not None and is_whole and not torch.equal(before, _some(value)):
+            if before is not None and is_whole and not torch.equal(before, some(value).cpu()):
                 raise ValueError(
                     f"{name} is not what the checkpoint has: on_fit_start or on_train_start of the module or "
                     "of a callback changes it, and they are called again after every change of nodes. Do "
                     "that in __init__, or only where self.trainer.ckpt_path is None"
                 )
-
-
-def _some(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().reshape(-1)[:LOOKED_AT].cpu()
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:

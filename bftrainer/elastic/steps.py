@@ -62,7 +62,7 @@ class Steps(RunView):
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
-        self._own_gradients, self._own_weights = own_gradients, OwnWeights()
+        self._own_gradients, self._own_weights = own_gradients, OwnWeights(trained)
         self._has_told_of_parts = False
         self._pauses = 0  # under way, one within the other
         self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
@@ -173,8 +173,8 @@ class Steps(RunView):
             if self._trains.setdefault(name, model.training) and not model.training:
                 raise RuntimeError(IN_EVALUATION)
 
-    def _stepped_parameters(self) -> list[torch.Tensor]:
-        return [p for name in self._trained.optimizers for p in self._trained.parameters(name)]
+    def _stepped_parameters(self) -> Iterator[torch.Tensor]:
+        return (p for name in self._trained.optimizers for p in self._trained.parameters(name))
 
     def _is_over(self) -> bool:
         return self._peers.is_stopped or self._batches.complete(self.position)
@@ -189,7 +189,7 @@ class Steps(RunView):
         if len(self._peers.working) == self._peers.group.size:
             self._trainable.renew()
         self._own_gradients.begin(self._stepped_parameters())
-        self._own_weights.begin(self._stepped_parameters())
+        self._own_weights.begin()
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)
@@ -253,7 +253,7 @@ class Steps(RunView):
         turn.is_torn = True
         self._update.take(name, turn.before.step)
         turn.is_torn = False
-        self._own_weights.stepped(self._trained.parameters(name))
+        self._own_weights.stepped(name)
         return True
 
     def _advance(self, stepped: list[str]) -> bool:

@@ -60,12 +60,9 @@ class AbortableGroup(Group):
 class _Polled(Pending):
     """A collective that is polled, because to wait for it might never end."""
 
-    def __init__(self, work: Any, group: AbortableGroup) -> None:
-        super().__init__(work, group)
-        self._aborted = group
-
     def wait(self) -> None:
-        began, group = time.monotonic(), self._aborted
+        began, group = time.monotonic(), self._group
+        assert group is not None  # noqa: S101  see `AbortableGroup._start`
         while group.failure is None and not self._work.is_completed():
             time.sleep(POLL_S)
             if group.patience.is_over(began):

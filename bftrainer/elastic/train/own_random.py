@@ -11,10 +11,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from bftrainer.elastic import warned
+from bftrainer.elastic.train.same_data import DEPTH
 
 KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
-DEPTH = 4
-"""Data sets within data sets are followed so far."""
 
 
 def warn_of_generators(data: Any) -> None:

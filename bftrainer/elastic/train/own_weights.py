@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import torch
 
 from bftrainer.elastic import warned
+from bftrainer.elastic.train.trained import Trained
 
 TURNS = 3
 """In so many turns of the loop weights are looked at: a script that does it does so from the beginning."""
@@ -22,36 +21,38 @@ TOLD = (
 class OwnWeights:
     """Looks at a few weights when a turn of the loop begins, and again when its step is to be taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, trained: Trained) -> None:
+        self._trained = trained
         self._left = TURNS
         self._seen: dict[int, torch.Tensor] = {}
 
-    def begin(self, parameters: Iterable[torch.Tensor]) -> None:
-        """A turn begins. Parameters of lazy modules have no weights yet."""
+    def begin(self) -> None:
+        """A turn begins."""
         self._seen.clear()
         if not self._left:
             return
         self._left -= 1
-        there = [p for p in parameters if not isinstance(p, torch.nn.parameter.UninitializedParameter)]
+        there = [p for name in self._trained.optimizers for p in self._trained.parameters(name)]
         for p in there[:: len(there) // LOOKED_AT + 1]:
-            self._seen[id(p)] = _some(p).clone()
+            self._seen[id(p)] = some(p).clone()
 
-    def stepped(self, parameters: Sequence[torch.Tensor]) -> None:
-        """The run itself has changed these."""
-        for p in parameters:
+    def stepped(self, name: str) -> None:
+        """The run itself has stepped the optimiser of this name."""
+        for p in self._trained.parameters(name) if self._seen else ():
             if id(p) in self._seen:
-                self._seen[id(p)] = _some(p).clone()
+                self._seen[id(p)] = some(p).clone()
 
-    def check(self, parameters: Sequence[torch.Tensor]) -> None:
-        """The step of these is to be taken: warn, once, if the script has changed them."""
+    def check(self, name: str) -> None:
+        """This optimiser is to be stepped: warn, once, if the script has changed its weights."""
         if self._seen and any(
-            (before := self._seen.get(id(p))) is not None and not torch.equal(before, _some(p))
-            for p in parameters
+            (before := self._seen.get(id(p))) is not None and not torch.equal(before, some(p))
+            for p in self._trained.parameters(name)
         ):
             self._left = 0
             self._seen.clear()
             warned.warn(TOLD, stacklevel=3)
 
 
-def _some(parameter: torch.Tensor) -> torch.Tensor:
-    return parameter.detach().reshape(-1)[:LOOKED_AT]
+def some(tensor: torch.Tensor) -> torch.Tensor:
+    """A few elements of a tensor, which share its memory."""
+    return tensor.detach().reshape(-1)[:LOOKED_AT]
