@@ -30,13 +30,15 @@ from bftrainer.elastic.loss_by_items import (
     watch_first_loss,
 )
 from bftrainer.elastic.note import begun, note
-from bftrainer.elastic.own_model import AsAtStart
+from bftrainer.elastic.own_model import AsAtStart, Restored
 from bftrainer.elastic.together import highest
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
 
 try:
     from transformers import Trainer, TrainerCallback
+
+    from bftrainer.elastic import huggingface_resumed as resumed
 except ImportError as error:
     raise ImportError(
         f"bftrainer.elastic.huggingface needs transformers and accelerate ({error}): "
@@ -68,6 +70,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._figures: dict[str, float] = {}
         self._leaving = self._ours = False
         self._at_start: AsAtStart | None = None
+        self._restored: Restored | None = None
 
     def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
         """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
@@ -121,8 +124,17 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             # the Trainer restores them on as many nodes only; it has all ranks begin with the same
             reseed_here(state.global_step, rank=0)
             args.eval_on_start = False  # it was, and an early stopping would count each start
+        self._restored = resumed.restored(self.checkpoint)
         if self._job.rank == 0:
             note(begun(state.global_step))
+            if resumed.order_differs(given.get("train_dataloader")):
+                note_warning(resumed.TOLD)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse weights that have been changed since they were restored, by a `ValueError`."""
+        if self._restored is not None and "model" in given:
+            self._restored.require_unchanged(given["model"])
+        self._restored = None
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """From a checkpoint of the very end, where `max_steps` is within an epoch, Hugging Face takes a step

@@ -47,6 +47,11 @@ except ImportError as error:
 
 from torch.utils.data import DataLoader
 
+HOOKS = (
+    "on_fit_start or on_train_start of the module or of a callback",
+    "Do that in __init__, or only where self.trainer.ckpt_path is None",
+)
+
 
 class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be installed
     """Give it to the Trainer, with its `arguments`, `loader` and `checkpoint`.
@@ -150,7 +155,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
-        self._restored = Restored(checkpoint.get("state_dict", {}))
+        self._restored = Restored(checkpoint.get("state_dict", {}), *HOOKS)
         self._figures = before.get("figures", {})
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)

@@ -33,7 +33,8 @@ class AsAtStart:
 
 
 class Counters:
-    """Numbers of an object's own, such as a count of steps, which no checkpoint has."""
+    """Numbers of an object's own and of a module's modules, such as a count of steps, which no checkpoint
+    has."""
 
     def __init__(self, of: object) -> None:
         self._of, self._numbers = of, _numbers(of)
@@ -46,9 +47,16 @@ class Counters:
 
 
 class Restored:
-    """A few elements of each weight in a checkpoint, which the model has when the training goes on."""
+    """A few elements of each weight in a checkpoint, which the model has when the training goes on.
 
-    def __init__(self, state: Mapping[str, Any]) -> None:
+    Args:
+        state: tensors by the names of the model's parameters; other values are left out.
+        hooks: what of the framework's may have changed weights since.
+        remedy: what to do instead.
+    """
+
+    def __init__(self, state: Mapping[str, Any], hooks: str, remedy: str) -> None:
+        self._hooks, self._remedy = hooks, remedy
         self._some = {
             name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
         }
@@ -64,9 +72,8 @@ class Restored:
             is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
             if before is not None and is_whole and not torch.equal(before, some(value).cpu()):
                 raise ValueError(
-                    f"{name} is not what the checkpoint has: on_fit_start or on_train_start of the module or "
-                    "of a callback changes it, and they are called again after every change of nodes. Do "
-                    "that in __init__, or only where self.trainer.ckpt_path is None"
+                    f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
+                    f"after every change of nodes. {self._remedy}"
                 )
 
 
@@ -75,4 +82,9 @@ def _frozen(model: torch.nn.Module) -> frozenset[str]:
 
 
 def _numbers(of: object) -> dict[str, float]:
-    return {name: value for name, value in vars(of).items() if type(value) in (int, float)}
+    inner = of.named_modules() if isinstance(of, torch.nn.Module) else ()
+    found = {name: value for name, value in vars(of).items() if type(value) in (int, float)}
+    for where, module in inner:
+        own = vars(module).items() if where else ()  # private ones are a library's, as in torchmetrics
+        found |= {f"{where}.{name}": v for name, v in own if type(v) in (int, float) and name[0] != "_"}
+    return found

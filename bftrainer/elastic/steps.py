@@ -18,6 +18,7 @@ from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.kept_buffers import KeptBuffers
 from bftrainer.elastic.train.own_gradients import OwnGradients
 from bftrainer.elastic.train.own_weights import OwnWeights
 from bftrainer.elastic.train.rng import reseed
@@ -63,6 +64,7 @@ class Steps(RunView):
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
         self._own_gradients, self._own_weights = own_gradients, OwnWeights(trained)
+        self._kept_buffers = KeptBuffers(trained)
         self._has_told_of_parts = False
         self._pauses = 0  # under way, one within the other
         self._trains: dict[str, bool] = {}  # whether a model was in training mode when the loop began
@@ -190,11 +192,13 @@ class Steps(RunView):
             self._trainable.renew()
         self._own_gradients.begin(self._stepped_parameters())
         self._own_weights.begin()
+        self._kept_buffers.begin(may_be_lost=self._peers.group.size > 1)
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)
         self._turn = None
         if turn.broken is not None:
+            self._kept_buffers.restore()
             self._peers.lost(turn.broken)
         else:
             self._peers.taken(turn.before)

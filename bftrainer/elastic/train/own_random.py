@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from bftrainer.elastic import warned
-from bftrainer.elastic.train.same_data import DEPTH
+from bftrainer.elastic.train.same_data import data_sets
 
 KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
@@ -24,7 +23,13 @@ def warn_of_generators(data: Any) -> None:
     data = data.dataset if isinstance(data, DataLoader) else data
     if isinstance(data, IterableDataset):
         return
-    for called in _generators(data, "data set", 0):
+    own = (
+        f"{name}.{attribute}"
+        for name, one in data_sets(data)
+        for attribute, value in getattr(one, "__dict__", {}).items()
+        if isinstance(value, KINDS)
+    )
+    for called in own:
         warned.warn(
             f"the data set has a random generator of its own ({called}). If it draws from that while the "
             "script trains, as for augmentation, every node draws the same numbers, and a node that joins "
@@ -33,11 +38,3 @@ def warn_of_generators(data: Any) -> None:
             stacklevel=5,
         )
         return
-
-
-def _generators(data: Any, called: str, depth: int) -> Iterator[str]:
-    for attribute, value in getattr(data, "__dict__", {}).items():
-        if isinstance(value, KINDS):
-            yield f"{called}.{attribute}"
-        elif isinstance(value, Dataset) and depth < DEPTH:
-            yield from _generators(value, f"{called}.{attribute}", depth + 1)

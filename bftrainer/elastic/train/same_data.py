@@ -78,26 +78,38 @@ class SameData:
         )
 
 
-def _entries(data: Any, name: str = PART, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """What is compared of a data set, by name: plain values."""
-    if isinstance(data, list | tuple | torch.Tensor | np.ndarray):
-        yield name, _some(data)
-        return
-    if hasattr(data, "__len__"):
-        yield f"{name}'s length", [len(data)]
-    for attribute, value in getattr(data, "__dict__", {}).items():
-        if attribute.startswith("_") or "cache" in attribute:
-            continue
+def data_sets(data: Any, name: str = PART, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """A data set and those within it, which it keeps in attributes, or in lists there; by name."""
+    yield name, data
+    for attribute, value in getattr(data, "__dict__", {}).items() if depth < DEPTH else ():
         called = f"{name}.{attribute}"
-        inner = value if isinstance(value, list | tuple) else [value]
-        if any(isinstance(one, Dataset) for one in inner):
-            for number, one in enumerate(inner if depth < DEPTH else ()):
-                inside = f"{called}[{number}]" if inner is value else called
-                yield from _entries(one, inside, depth + 1)
-        elif isinstance(value, tuple) and all(isinstance(one, torch.Tensor) for one in value):
-            yield from ((f"{called}[{number}]", _some(one)) for number, one in enumerate(value))
-        elif isinstance(value, list | tuple | torch.Tensor | np.ndarray):
-            yield called, _some(value)
+        if isinstance(value, Dataset):
+            yield from data_sets(value, called, depth + 1)
+        elif isinstance(value, list | tuple) and any(isinstance(one, Dataset) for one in value):
+            for number, one in enumerate(value):
+                yield from data_sets(one, f"{called}[{number}]", depth + 1)
+
+
+def _entries(data: Any) -> Iterator[tuple[str, Any]]:
+    """What is compared of a data set, by name: plain values."""
+    for name, one in data_sets(data):
+        if isinstance(one, list | tuple | torch.Tensor | np.ndarray):
+            yield name, _some(one)
+            continue
+        if hasattr(one, "__len__"):
+            yield f"{name}'s length", [len(one)]
+        for attribute, value in getattr(one, "__dict__", {}).items():
+            if not attribute.startswith("_") and "cache" not in attribute:
+                yield from _sequences(value, f"{name}.{attribute}")
+
+
+def _sequences(value: Any, called: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list | tuple) and any(isinstance(one, Dataset) for one in value):
+        return
+    if isinstance(value, tuple) and all(isinstance(one, torch.Tensor) for one in value):
+        yield from ((f"{called}[{number}]", _some(one)) for number, one in enumerate(value))
+    elif isinstance(value, list | tuple | torch.Tensor | np.ndarray):
+        yield called, _some(value)
 
 
 def _some(values: Any) -> list[Any]:

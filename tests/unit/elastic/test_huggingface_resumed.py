@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from bftrainer.elastic import once
 from bftrainer.elastic.attach import Job
 
 transformers = pytest.importorskip("transformers")
+accelerate = pytest.importorskip("accelerate")
+safetensors_torch = pytest.importorskip("safetensors.torch")
+resumed = importlib.import_module("bftrainer.elastic.huggingface_resumed")
 huggingface = importlib.import_module("bftrainer.elastic.huggingface")
 
 
@@ -29,7 +34,12 @@ class NeverBetter(torch.nn.Module):
 
 
 def process(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, leave_after: int | None, every: str, kind: Any = None
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leave_after: int | None,
+    every: str,
+    kind: Any = None,
+    also: Sequence[Any] = (),
 ) -> int:
     """Train as one process does, which is told to leave after a step. Returns how far it came."""
     job = Job(None, folder)
@@ -53,7 +63,7 @@ def process(
     )
     patience = transformers.EarlyStoppingCallback(early_stopping_patience=3)
     trainer = (kind or transformers.Trainer)(
-        NeverBetter(), args, train_dataset=data, eval_dataset=data, callbacks=[patience, elastic]
+        NeverBetter(), args, train_dataset=data, eval_dataset=data, callbacks=[patience, elastic, *also]
     )
     leaves = leave_after or 1000
     for asked in ("should_stop", "should_save"):
@@ -91,3 +101,64 @@ def test_early_stopping_keeps_its_patience(
     assert process(tmp_path, monkeypatch, None, every) == stops_at, (
         "the first after step 0, and three no better"
     )
+
+
+class Begins(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
+    """Sets a weight when training begins."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Set it."""
+        torch.nn.init.ones_(given["model"].weight)
+
+
+def test_weights_set_when_training_begins_are_refused_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    assert process(tmp_path, monkeypatch, 2, "steps", also=[Begins()]) == 2
+    weights = next(tmp_path.glob("checkpoint-2/model*.safetensors"))
+    tensors = safetensors_torch.load_file(weights)
+    safetensors_torch.save_file({"weight": tensors["weight"] - 0.5}, weights)  # as if it had been trained
+    with pytest.raises(ValueError, match="weight is not what the checkpoint has: on_train_begin"):
+        process(tmp_path, monkeypatch, None, "steps", also=[Begins()])
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    """Numbers in an order of its own."""
+
+    def __init__(self, order: str) -> None:
+        self.order, self.passes = order, 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        numbers = list(range(100))
+        self.passes += 1
+        if self.order == "global":
+            random.shuffle(numbers)
+        elif self.order == "count":
+            random.Random(self.passes).shuffle(numbers)
+        return ({"x": torch.tensor([one])} for one in numbers)
+
+
+class Shuffled(Stream):
+    """Follows the Trainer's epochs."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take over the epoch."""
+
+
+@pytest.mark.parametrize(
+    ("data", "differs"),
+    [
+        (Stream("fixed"), False),
+        (Stream("global"), True),
+        (Stream("count"), True),
+        (Shuffled("count"), False),
+        ([{"x": torch.zeros(1)}] * 3, False),
+    ],
+)
+def test_a_stream_in_another_order_each_time_is_told_of(data: Any, differs: bool) -> None:
+    before = random.getstate(), torch.random.get_rng_state()
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    assert resumed.order_differs(accelerate.Accelerator(cpu=True).prepare(loader)) == differs
+    assert random.getstate() == before[0]
+    assert torch.equal(torch.random.get_rng_state(), before[1])

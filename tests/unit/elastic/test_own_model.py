@@ -27,6 +27,7 @@ def test_numbers_that_change_are_named_once() -> None:
     start = Counters(model)
     model.eval()
     assert start.lost() == []
+    model.add_module("criterion", torch.nn.Softplus(beta=1.0))
     model.seen += 1
     model.name = "b"
     assert start.lost() == ["seen"]
@@ -36,9 +37,11 @@ def test_numbers_that_change_are_named_once() -> None:
 
 def test_weights_that_change_after_they_were_restored_are_named() -> None:
     model = torch.nn.BatchNorm1d(3)
-    restored = Restored({**model.state_dict(), "extra": "a text"})
+    restored = Restored({**model.state_dict(), "extra": "a text"}, "on_fit_start", "Do that in __init__")
     restored.require_unchanged(model)
     with torch.no_grad():
         model.bias.fill_(0.5)
-    with pytest.raises(ValueError, match="bias is not what the checkpoint has: on_fit_start"):
+    with pytest.raises(
+        ValueError, match=r"bias is not what the checkpoint has: on_fit_start .*Do that in __init__"
+    ):
         restored.require_unchanged(model)

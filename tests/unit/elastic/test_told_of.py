@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
 
 from bftrainer import elastic
 
@@ -107,6 +107,8 @@ def test_a_data_sets_own_generator_is_told_of(rng: Any) -> None:
     assert told(data=Crops(rng)).count("own (data set.rng)") == 1
     with pytest.warns(UserWarning, match=r"own \(data set\.dataset\.rng\)"):
         run_of(DataLoader(Subset(Crops(rng), range(16)), batch_size=4))
+    with pytest.warns(UserWarning, match=r"own \(data set\.datasets\[1\]\.rng\)"):
+        run_of(ConcatDataset([Crops(0), Crops(rng)]))
     assert not told(data=Crops(0))
 
 

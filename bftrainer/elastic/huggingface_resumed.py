@@ -1,0 +1,74 @@
+"""What Hugging Face's Trainer finds when it goes on from a checkpoint: its weights, and a stream's order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from torch.utils.data import IterableDataset
+
+from bftrainer.elastic.own_model import Restored
+
+FIRST = 8
+"""So many samples of a stream are looked at."""
+TOLD = (
+    "the first samples of this stream are others each time it is read. If __iter__ draws their order, every "
+    "start of a process within an epoch uses samples twice, and others never: draw the order from a seed and "
+    "the epoch alone, which set_epoch(epoch) tells the data set. If it draws only what is done to each "
+    "sample, such as a random crop, all is well"
+)
+HOOKS = (
+    "on_train_begin of a callback, or the Trainer itself,",
+    "Do that before trainer.train(), whose checkpoint comes after it, or only where "
+    "elastic.checkpoint is None",
+)
+
+
+def restored(checkpoint: str | None) -> Restored | None:
+    """What a checkpoint has of the model's weights; None without a checkpoint, or where others than
+    Hugging Face wrote its weights."""
+    files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
+    return Restored(_tensors(files), *HOOKS) if files else None
+
+
+def order_differs(loader: Any) -> bool:
+    """Whether a stream without `set_epoch` begins with other samples when it is read again.
+
+    It is read from its beginning, and random numbers are as before afterwards.
+    """
+    data: Any = getattr(loader, "dataset", None)
+    while type(data).__module__.partition(".")[0] in ("accelerate", "transformers"):  # a rank's part of it
+        data = data.dataset
+    if not isinstance(data, IterableDataset) or hasattr(data, "set_epoch"):
+        return False
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        streams = iter(data), iter(data)
+        is_read_once = streams[0] is streams[1]  # it cannot be looked at without being used up
+        once, again = ([] if is_read_once else [_plain(one) for one in islice(s, FIRST)] for s in streams)
+        differs = once != again
+    random.setstate(python)
+    np.random.set_state(numpy)
+    return differs
+
+
+def _tensors(files: list[Path]) -> Mapping[str, torch.Tensor]:
+    found = {}
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            found.update({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  no mapping
+    return found
+
+
+def _plain(sample: Any) -> Any:
+    if isinstance(sample, torch.Tensor | np.ndarray | np.generic):
+        return sample.tolist()
+    if isinstance(sample, Mapping):
+        return {name: _plain(value) for name, value in sample.items()}
+    return [_plain(one) for one in sample] if isinstance(sample, list | tuple) else sample

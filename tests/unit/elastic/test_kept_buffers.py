@@ -1,0 +1,104 @@
+"""A forward pass whose step is lost leaves no trace in the buffers of the models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from bftrainer import elastic
+from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.peers import SingleProcess
+from bftrainer.elastic.train import kept_buffers
+from bftrainer.elastic.train.kept_buffers import KeptBuffers
+from bftrainer.elastic.train.trained import trained
+
+
+class Counting(nn.Module):
+    """Its forward pass counts, averages and replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(2, 1), nn.BatchNorm1d(1)
+        self.register_buffer("passes", torch.tensor(0))
+        self.register_buffer("last", torch.zeros(1), persistent=False)
+        self.register_buffer("mask", torch.ones(1).expand(4))
+        self.passes: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return one figure for each sample."""
+        self.passes += 1
+        self.last = x.mean(0)  # of another shape at first
+        out: torch.Tensor = self.norm(self.linear(x))
+        return out
+
+
+def kept(model: nn.Module) -> KeptBuffers:
+    return KeptBuffers(trained(model, torch.optim.SGD(model.parameters(), lr=0.1), None))
+
+
+def buffers(model: nn.Module) -> dict[str, list[Any]]:
+    return {name: buffer.tolist() for name, buffer in model.named_buffers()}
+
+
+def test_buffers_come_back_as_they_were_when_the_turn_began() -> None:
+    model = Counting()
+    keeper = kept(model)
+    for _ in range(2):  # the second time into the copies of the first
+        keeper.begin(may_be_lost=True)
+        before = buffers(model)
+        model(torch.randn(5, 2))
+        assert buffers(model) != before
+        keeper.restore()
+        assert buffers(model) == before
+        model(torch.randn(5, 2))
+
+
+def test_alone_nothing_is_kept() -> None:
+    model = Counting()
+    keeper = kept(model)
+    keeper.begin(may_be_lost=False)
+    model(torch.randn(5, 2))
+    keeper.restore()
+    assert model.passes == 1
+
+
+def test_buffers_that_are_too_large_are_told_of_when_a_step_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_buffers, "SMALL", 2**20)
+    model = Counting()
+    model.register_buffer("queue", torch.zeros(2**20))
+    keeper = kept(model)
+    keeper.begin(may_be_lost=True)
+    model(torch.randn(5, 2))
+    with pytest.warns(UserWarning, match="buffers have 4 MiB, more than their parameters"):
+        keeper.restore()
+    assert model.passes == 1
+
+
+@pytest.mark.parametrize("lost_at", [None, 0, 2])
+def test_a_run_counts_the_passes_of_its_steps_only(
+    monkeypatch: pytest.MonkeyPatch, lost_at: int | None
+) -> None:
+    torch.manual_seed(0)
+    model = Counting()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = elastic.Run(model, optimizer, TensorDataset(torch.randn(16, 2)), batch_size=4, epochs=1)
+    steps = iter(range(100))
+
+    def finish(self: object, name: str) -> None:
+        if next(steps) == lost_at:
+            raise GroupBroken("a peer has gone")
+
+    monkeypatch.setattr(type(run._averaging), "finish", finish)
+    monkeypatch.setattr(SingleProcess, "lost", lambda self, error: None)
+    monkeypatch.setattr(run._peers.group, "size", 2)
+    turns = 0
+    for (x,) in run:
+        turns += 1
+        run.backward(model(x).square().mean())
+        run.step()
+    assert turns == (4 if lost_at is None else 5)
+    assert model.passes == 4 and model.norm.num_batches_tracked == 4
