@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler, Sampler, SequentialSampl
 from bftrainer.elastic.attach import Job
 
 pytest.importorskip("transformers")
+safetensors_torch = pytest.importorskip("safetensors.torch")
 huggingface = importlib.import_module("bftrainer.elastic.huggingface")
 
 
@@ -58,7 +59,7 @@ def saved(folder: Path, step: int, *, batch: int = 12, ours: bool = True, whole:
     """A checkpoint of the Trainer."""
     path = folder / f"checkpoint-{step}"
     path.mkdir()
-    (path / "model.safetensors").touch()
+    safetensors_torch.save_file({"weight": torch.zeros(1)}, path / "model.safetensors")
     if whole:
         (path / huggingface.WHOLE).write_text(json.dumps({"global_batch": batch, "ours": ours}))
     return path
