@@ -18,6 +18,7 @@ from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
+from bftrainer.elastic.train.hyperparameters import follow
 from bftrainer.elastic.train.kept_buffers import KeptBuffers
 from bftrainer.elastic.train.own_gradients import OwnGradients
 from bftrainer.elastic.train.own_weights import OwnWeights
@@ -249,6 +250,8 @@ class Steps(RunView):
         try:
             self._peers.group.check()
             self._averaging.finish(name)
+            if turn.share.total < len(self._peers.working) and not self._averaging.needs_batch:
+                follow(self._peers.group, self._trained.optimizers[name], self._peers.working[0])
             self._peers.settle()
         except GroupBroken as error:
             self._update.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=LR, momentum=0.9)
 
 
+def own_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
+    """The learning rate that some scripts set for the step after `step` others, as many do in their loops."""
+    for group in optimizer.param_groups:
+        group["lr"] = LR / (1 + step % 7)
+
+
 class Notes:
     """One line per micro-batch whose step was taken, and the weights after the last."""
 
@@ -69,12 +76,18 @@ class Notes:
         torch.save({"model": model.state_dict(), **more}, self._folder / f"{os.getpid()}.pt")
 
 
-def _train(folder: Path, **options: Any) -> None:
+def _train(
+    folder: Path,
+    before_step: Callable[[torch.optim.Optimizer, int], None] = lambda optimizer, step: None,
+    **options: Any,
+) -> None:
     model = network()
+    optimizer = sgd(model)
     options = {"data": Points(), "batch_size": BATCH, "policy": elastic.FixedGlobal(BATCH), **options}
-    run = elastic.Run(model, sgd(model), **options)
+    run = elastic.Run(model, optimizer, **options)
     notes = Notes(folder)
     for x, y, indices in run:
+        before_step(optimizer, run.position.step)
         run.backward((run.model(x) - y).square().mean())
         notes.used(run, indices)
         if notes.over(run, run.step()):
@@ -147,8 +160,12 @@ def mixed(folder: Path) -> None:
 
 
 def few(folder: Path) -> None:
-    """Fewer samples than ranks at every step."""
-    _train(folder, policy=elastic.FixedGlobal(2), ddp=True)
+    """Fewer samples than ranks at every step, and a learning rate that the loop's body sets."""
+    _train(folder, own_rate, policy=elastic.FixedGlobal(2), ddp=True)
+
+
+def few_flat(folder: Path) -> None:
+    _train(folder, own_rate, policy=elastic.FixedGlobal(2))
 
 
 def few_by_hand(folder: Path) -> None:

@@ -116,8 +116,9 @@ def _nested(name: str, value: Any, *, is_bulk: bool = False) -> Iterator[Leaf]:
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     count = tensor.numel()
-    if tensor.is_sparse or tensor.is_complex() or not count:
+    if tensor.is_sparse or not count:
         return torch.zeros(1, dtype=torch.float64)
     apart = max(1, count // SAMPLED)
     if tensor.is_contiguous():

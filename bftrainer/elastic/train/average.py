@@ -62,7 +62,7 @@ class Flat:
             for each in model.modules()
             if isinstance(each, torch.nn.Embedding | torch.nn.EmbeddingBag) and each.sparse
         }
-        double = any(p.dtype is torch.float64 for p in self._parameters)
+        double = any(p.dtype in (torch.float64, torch.complex128) for p in self._parameters)
         self._kind = torch.float64 if double else torch.float32
         self._group = Group(0, 0, 1)
         self._weight = 1.0
@@ -95,8 +95,9 @@ class Flat:
         present = flat[-len(self._parameters) :]
         start = 0
         for p, there in zip(self._parameters, present.tolist(), strict=True):
-            mean = flat[start : start + p.numel()].view_as(p).to(p.device, p.dtype)
-            start += p.numel()
+            size = _real(p).numel()
+            mean = _as(p, flat[start : start + size]).to(p.device, p.dtype)
+            start += size
             if id(p) in self._sparse:
                 mean = _sparse_again(mean, flat[start : start + len(p)].to(p.device))
                 start += len(p)
@@ -108,14 +109,25 @@ class Flat:
         parts = []
         for p in self._parameters:
             if p.grad is None:
-                size = p.numel() + (len(p) if id(p) in self._sparse else 0)
+                size = _real(p).numel() + (len(p) if id(p) in self._sparse else 0)
                 parts.append(torch.zeros(size, dtype=self._kind, device=device))
                 continue
-            parts.append(p.grad.detach().to_dense().reshape(-1).to(device, self._kind) * self._weight)
+            dense = _real(p.grad.detach().to_dense())
+            parts.append(dense.reshape(-1).to(device, self._kind) * self._weight)
             if id(p) in self._sparse:
                 parts.append(_rows(p.grad).to(device, self._kind))
         present = [float(p.grad is not None) for p in self._parameters]
         return torch.cat([*parts, torch.tensor(present, dtype=self._kind, device=device)])
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Its numbers as real ones: a complex one is two."""
+    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _as(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """The inverse of `_real`: a tensor of the shape of `like`."""
+    return torch.view_as_complex(numbers.view(*like.shape, 2)) if like.is_complex() else numbers.view_as(like)
 
 
 def _rows(gradient: torch.Tensor) -> torch.Tensor:

@@ -81,7 +81,8 @@ class Overlapped:
         buffer.mul_(self._weight) if self._weight else buffer.zero_()
         moved, pending = buffer.to(self._group.device), Pending(None)
         with self._noted():
-            pending = self._group.begin_all_reduce(moved)
+            real = torch.view_as_real(moved) if moved.is_complex() else moved
+            pending = self._group.begin_all_reduce(real)
         self._under_way.append((buffer, moved, pending, future))
         if bucket.is_last():
             self._wait()

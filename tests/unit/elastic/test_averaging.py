@@ -70,6 +70,41 @@ def test_two_ranks_have_the_gradient_of_one(ddp: bool, batch: int) -> None:
                 torch.testing.assert_close(got, expected)
 
 
+class Complex(torch.nn.Module):
+    """Complex weights, as of a Fourier neural operator, one without a gradient, and a real one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spectrum = torch.nn.Parameter(torch.tensor([[1 + 2j, 0.5 - 1j], [3j, 2 + 0j]]))
+        self.unused = torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+        self.scale = torch.nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a real figure for each sample."""
+        return torch.view_as_real((x * (1 - 2j)) @ self.spectrum[:1]).sum(-1).sin() * self.scale
+
+
+@pytest.mark.parametrize("ddp", [False, True])
+def test_complex_gradients_are_averaged_whole(ddp: bool) -> None:
+    def gradients(group: Group) -> list[torch.Tensor | None]:
+        net = Complex()
+        sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+        averaging = average.chosen(trained(net, sgd, None), ddp, True, Trainable({"": net}, 0))
+        averaging.begin(group, 0.5)
+        with averaging.micro_batch(last=True):
+            averaging.model(DATA[group.rank :: 2] / 20).square().mean().backward()
+        averaging.finish(ONE)
+        return [p.grad for p in net.parameters()]
+
+    alone = Complex()
+    alone(DATA / 20).square().mean().backward()
+    expected = [p.grad for p in alone.parameters()]
+    assert expected[0] is not None and expected[0].imag.any()
+    for found in on_two_ranks(gradients):
+        assert found[1] is None
+        torch.testing.assert_close([found[0], found[2]], [expected[0], expected[2]])
+
+
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_weights_of_micro_batches_make_a_mean_of_the_share(place: int) -> None:
     own = batches(FixedGlobal(BATCH * 3), place, 3)

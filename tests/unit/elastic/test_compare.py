@@ -36,6 +36,7 @@ def made() -> TrainingState:
     model = torch.nn.Sequential(conv, torch.nn.BatchNorm2d(8), torch.nn.Linear(40, 50))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model.register_buffer("scale", torch.ones(3))
+    model.register_buffer("spectrum", torch.ones(3, dtype=torch.complex64))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for p in model.parameters():
         with torch.no_grad():
@@ -87,6 +88,7 @@ def edit(part: str, name: str, by: Callable[[torch.Tensor], Any]) -> Callable[[A
         (edit("model", "2.weight", lambda x: x + 1.0), "model.2.weight is "),
         (edit("model", "scale", lambda x: x * 1.1), "model.scale is 1 on rank 0, 1.1"),
         (edit("model", "2.bias", lambda x: float("nan")), "model.2.bias is "),
+        (edit("model", "spectrum", lambda x: x + 2j), "model.spectrum is 0 on rank 0, 2 on"),
         (lambda s: s.parts["optimizer"].param_groups[0].update(lr=0.1), "lr is 0.01 on rank 0, 0.1 on"),
         (
             lambda s: setattr(s.parts["scheduler"], "last_epoch", 1),
