@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
 
 def require_data(args: Any, loader: Any, batch: int) -> None:
@@ -64,6 +64,8 @@ def require_arguments(args: Any, *, is_fixed: bool) -> None:
 
 def _sampler(loader: Any) -> Any:
     """What chooses the samples; None for a stream."""
+    if isinstance(getattr(loader, "dataset", None), IterableDataset):
+        return None
     batches = getattr(loader, "batch_sampler", None)
     return getattr(getattr(batches, "batch_sampler", batches), "sampler", None)  # accelerate's, on ranks
 

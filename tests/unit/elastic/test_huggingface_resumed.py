@@ -40,6 +40,7 @@ def process(
     every: str,
     kind: Any = None,
     also: Sequence[Any] = (),
+    stream: Any = None,
 ) -> int:
     """Train as one process does, which is told to leave after a step. Returns how far it came."""
     job = Job(None, folder)
@@ -60,10 +61,15 @@ def process(
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
+        max_steps=-1 if stream is None else 8,
     )
     patience = transformers.EarlyStoppingCallback(early_stopping_patience=3)
     trainer = (kind or transformers.Trainer)(
-        NeverBetter(), args, train_dataset=data, eval_dataset=data, callbacks=[patience, elastic, *also]
+        NeverBetter(),
+        args,
+        train_dataset=stream or data,
+        eval_dataset=data,
+        callbacks=[patience, elastic, *also],
     )
     leaves = leave_after or 1000
     for asked in ("should_stop", "should_save"):
@@ -136,7 +142,7 @@ class Stream(torch.utils.data.IterableDataset[Any]):
             random.shuffle(numbers)
         elif self.order == "count":
             random.Random(self.passes).shuffle(numbers)
-        return ({"x": torch.tensor([one])} for one in numbers)
+        return ({"x": torch.ones(1) * one, "labels": torch.ones(1)} for one in numbers)
 
 
 class Shuffled(Stream):
@@ -162,3 +168,25 @@ def test_a_stream_in_another_order_each_time_is_told_of(data: Any, differs: bool
     assert resumed.order_differs(accelerate.Accelerator(cpu=True).prepare(loader)) == differs
     assert random.getstate() == before[0]
     assert torch.equal(torch.random.get_rng_state(), before[1])
+
+
+@pytest.mark.parametrize("kind", [Stream, Shuffled])
+def test_a_stream_goes_on_where_it_was(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    seen: list[float] = []
+    monkeypatch.setattr(NeverBetter, "forward", noting(seen))
+    assert process(tmp_path, monkeypatch, 2, "steps", stream=kind("fixed")) == 2
+    assert process(tmp_path, monkeypatch, None, "steps", stream=kind("fixed")) == 4, "no better than at first"
+    assert seen == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def noting(seen: list[float]) -> Any:
+    """A forward pass that notes what it sees in training."""
+    forward = NeverBetter.forward
+
+    def noted(model: NeverBetter, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        if model.training:
+            seen.extend(x[:, 0].tolist())
+        return forward(model, x, labels)
+
+    return noted
