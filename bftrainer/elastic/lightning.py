@@ -20,6 +20,7 @@ from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.lightning_counts import counters_of, figures, recount, whole_training
+from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
 from bftrainer.elastic.together import highest
@@ -155,7 +156,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 f"the checkpoint was written with {before['batch'] if before else 'unknown'} samples a step, "
                 f"this run has {self._batch}: keep the batch, or begin anew in another folder"
             )
-        self._restored = Restored(checkpoint.get("state_dict", {}), *HOOKS)
+        weights = checkpoint.get("current_model_state", checkpoint.get("state_dict", {}))  # beside an average
+        self._restored = Restored(weights, *HOOKS)
         self._figures = before.get("figures", {})
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)
@@ -201,6 +203,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
+        after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Forget figures of the epoch before."""
@@ -228,10 +231,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             self._loss_is_known = True
             tell_of_sum(loss, self._cut.samples, is_divided=pl_module.automatic_optimization)
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """After a step: report, and agree with all ranks whether to save and to stop.
+    def after_batch(self, trainer: Any, pl_module: Any, batch_idx: int) -> None:
+        """After a step and all hooks at its end: report, and agree with all ranks whether to save and stop.
 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
@@ -275,6 +276,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Save where all epochs are done: with more of them a run goes on there, and a start after that
         leaves `fit` at once. Where something else ended the training, such as an early stopping, Lightning
         would train for a further epoch."""
+        forget(pl_module)
         self._job.report(figures(trainer))
         epoch = trainer.current_epoch
         if self._batches is not None and epoch == trainer.max_epochs and trainer.max_steps == -1:

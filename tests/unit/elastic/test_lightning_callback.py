@@ -232,7 +232,7 @@ def test_how_many_samples_there_are_in_all_is_told(
     elastic, module = callback(batch=12), SimpleNamespace(automatic_optimization=ends.pop("automatic", True))
     elastic.loader(range(65))
     own = {"max_epochs": -1, "max_steps": -1, "current_epoch": 0, "callback_metrics": {}, **ends}
-    elastic.on_train_batch_end(trainer(**own), module, None, None, 0)
+    elastic.after_batch(trainer(**own), module, 0)
     assert told == [of]
 
 
@@ -336,4 +336,4 @@ def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     assert "the checkpoint lacks what Module changes while it trains: seen." in capsys.readouterr().err
     module.linear.bias.requires_grad = False
     with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
-        elastic.on_train_batch_end(trainer(), module, None, None, 0)
+        elastic.after_batch(trainer(), module, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         self.seen: list[int] = []
         self.logged: list[dict[str, float]] = []
         self.rates: list[float] = []
+        self.register_buffer("average", torch.zeros(1))
+        self.average: torch.Tensor
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         """Note them."""
@@ -48,6 +51,10 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         found = self.trainer.callback_metrics
         names = ("mean", "sum", "max", "both_epoch")
         self.logged.append({name: round(float(found[name]), 3) for name in names})
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Average a weight by oneself, as many modules do."""
+        self.average = 0.5 * self.average + 0.5 * self.layer.weight.detach()[0]
 
     def configure_optimizers(self) -> Any:
         """Lightning reads the data for the number of steps. Both schedulers count epochs."""
@@ -81,16 +88,19 @@ def process(
     *,
     asks: bool,
     epochs: int = EPOCHS,
+    before: Sequence[Any] = (),
+    after: Sequence[Any] = (),
 ) -> Seeing:
     """Train as one process does, which is told to leave after a step. Returns what it has seen."""
     job = Job(None, folder)
     monkeypatch.setattr(lightning, "attach", lambda _: job)
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
     elastic = lightning.ElasticCallback(batch=BATCH)
+    torch.manual_seed(0)
     model = Seeing(asks)
     trainer = pl.Trainer(
         **elastic.arguments(),
-        callbacks=[elastic],
+        callbacks=[*before, elastic, *after],
         max_epochs=epochs,
         accelerator="cpu",
         logger=False,
@@ -125,6 +135,7 @@ def test_every_sample_once(
     parts = [process(tmp_path / "cut", monkeypatch, at, way, asks=asks) for at in (2, 7, None)]
     assert [sample for part in parts for sample in part.seen] == whole.seen
     assert [figures for part in parts for figures in part.logged] == whole.logged
+    torch.testing.assert_close(parts[-1].average, whole.average)
     assert [rate for part in parts for rate in part.rates] == whole.rates and len({*whole.rates}) == EPOCHS
     told = capsys.readouterr().err
     assert "counts: of epoch 0, only what came after its step 2 counts" in told
@@ -157,3 +168,20 @@ def test_a_hook_that_sets_weights_at_every_start_is_refused(
     monkeypatch.setattr(Seeing, "on_train_start", lambda self: self.layer.bias.data.fill_(0.5))
     with pytest.raises(ValueError, match=r"layer\.bias is not what the checkpoint has"):
         process(tmp_path, monkeypatch, None, "loader", asks=False)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_average_of_the_weights_goes_on(
+    is_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+
+    def trained(folder: str, leave_after: int | None) -> Seeing:
+        average = [pl.callbacks.EMAWeightAveraging(decay=0.5)]
+        where = {"before": average} if is_first else {"after": average}
+        return process(tmp_path / folder, monkeypatch, leave_after, "loader", asks=False, **where)
+
+    whole = trained("whole", None)
+    for at in (2, 7, None):
+        part = trained("cut", at)
+    torch.testing.assert_close(part.state_dict(), whole.state_dict())
