@@ -19,7 +19,7 @@ from bftrainer.elastic import epoch_figures, once, step_files
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
-from bftrainer.elastic.lightning_counts import counters_of, figures, recount, whole_training
+from bftrainer.elastic.lightning_counts import counters_of, figures, recount, validates_next, whole_training
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
@@ -261,7 +261,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         stop = self._job.should_stop()
         if self._job.complete(samples):
             trainer.should_stop = True
-        elif self._job.should_save() and done < self._batches.steps:  # else after the epoch's validation
+        elif self._job.should_save() and not validates_next(
+            trainer, batch_idx, self._batches.steps, self._cut.micro_batches
+        ):
             self._save(trainer, step)
             if stop:
                 self._job.saved(step=step, samples=samples, epoch=epoch)

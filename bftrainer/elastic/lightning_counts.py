@@ -39,6 +39,21 @@ def whole_training(trainer: Any, module: Any, steps_of_epoch: int) -> int | None
     return int(min(known)) if known else None
 
 
+def validates_next(trainer: Any, batch_idx: int, steps: int, micro_batches: int) -> bool:
+    """Whether a validation comes before the next step: it belongs to what is saved after this one. Where one
+    comes after every step there is no better moment.
+
+    `steps`: of an epoch.
+    """
+    if batch_idx + 1 == steps * micro_batches:
+        return True
+    epochs, apart = trainer.check_val_every_n_epoch, trainer.val_check_batch
+    if not trainer.enable_validation or (epochs is not None and (trainer.current_epoch + 1) % epochs):
+        return False
+    at = trainer.fit_loop.total_batch_idx if epochs is None else batch_idx
+    return bool(apart > micro_batches and (at + 1) % apart == 0)
+
+
 def figures(trainer: Any) -> dict[str, float]:
     """What has been logged, where it is one number."""
     found = trainer.callback_metrics.items()

@@ -90,6 +90,7 @@ def process(
     epochs: int = EPOCHS,
     before: Sequence[Any] = (),
     after: Sequence[Any] = (),
+    **options: Any,
 ) -> Seeing:
     """Train as one process does, which is told to leave after a step. Returns what it has seen."""
     job = Job(None, folder)
@@ -107,9 +108,11 @@ def process(
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        **options,
     )
-    monkeypatch.setattr(job, "should_stop", lambda: trainer.global_step == leave_after)
-    monkeypatch.setattr(job, "should_save", lambda: trainer.global_step == leave_after)
+    leaves = leave_after or 1000
+    for asked in ("should_stop", "should_save"):
+        monkeypatch.setattr(job, asked, lambda: trainer.global_step >= leaves)
     module = Module(elastic)
     data = {"datamodule": module} if way == "module" else {"train_dataloaders": module.train_dataloader()}
     try:
@@ -185,3 +188,29 @@ def test_an_average_of_the_weights_goes_on(
     for at in (2, 7, None):
         part = trained("cut", at)
     torch.testing.assert_close(part.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"val_check_interval": 0.4},
+        {"val_check_interval": 2, "check_val_every_n_epoch": None},
+        {"val_check_interval": 2, "check_val_every_n_epoch": 2},
+    ],
+)
+def test_a_validation_within_an_epoch_comes_before_the_process_leaves(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    at: list[int] = []
+    monkeypatch.setattr(Seeing, "validation_step", lambda m, *_: at.append(m.trainer.global_step))
+    monkeypatch.setattr(Seeing, "val_dataloader", lambda _: torch.utils.data.DataLoader(torch.ones(1, 1)))
+    options |= {"num_sanity_val_steps": 0}
+    process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, **options)
+    whole = at[:]
+    for leave_after in (2, 4, 5, 7):
+        at.clear()
+        folder = tmp_path / f"cut-{leave_after}"
+        for leaves in (leave_after, None):
+            process(folder, monkeypatch, leaves, "loader", asks=False, **options)
+        assert at == whole, leave_after
