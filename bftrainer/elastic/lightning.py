@@ -38,8 +38,10 @@ try:
         require_resumed,
         require_schedulers,
         tell_of_hooks,
+        tell_of_last,
         tell_of_lengths,
         tell_of_sum,
+        tell_of_validations,
     )
 except ImportError as error:
     raise ImportError(
@@ -201,6 +203,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         require_schedulers(trainer, accumulates=self._accumulates)
         tell_of_hooks(trainer, pl_module, self._resumed)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
+        tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
+        tell_of_last(trainer)
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))

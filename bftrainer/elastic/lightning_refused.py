@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,28 @@ def tell_of_lengths(trainer: Any, steps: int | None) -> None:
                 f"{type(each.scheduler).__name__} is made for {length} steps, and the training has {steps}: "
                 "len(loader) counts this node's micro-batches, of which there are fewer on more nodes. Take "
                 "self.trainer.estimated_stepping_batches"
+            )
+
+
+def tell_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
+    """Tell of validations within an epoch of `steps` whose step depends on the number of nodes."""
+    part = getattr(trainer, "val_check_interval", 1.0)
+    if accumulates and isinstance(part, float) and not (steps * part).is_integer():
+        note_warning(
+            f"val_check_interval={part} of {steps} steps is no whole number of steps: on another number of "
+            "nodes the validation comes after another step. Give a part of which an epoch has whole steps, "
+            f"such as {math.floor(steps * part)}/{steps}"
+        )
+
+
+def tell_of_last(trainer: Any) -> None:
+    """Tell of a ModelCheckpoint whose last.ckpt may be an old one after a loss of nodes."""
+    for each in getattr(trainer, "checkpoint_callbacks", ()):
+        if getattr(each, "save_last", None) and getattr(each, "_enable_version_counter", False):
+            note_warning(
+                "ModelCheckpoint(save_last=True): where all nodes are lost, last.ckpt stays as it was then, "
+                "and the newest is last-v1.ckpt: give enable_version_counter=False as well, or take "
+                "last_model_path"
             )
 
 

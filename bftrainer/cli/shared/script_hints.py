@@ -32,8 +32,9 @@ def hint(spec: TrainerSpec) -> str:
     script = next((word for word in spec.command[1:] if word.endswith(".py")), "")
     if spec.launcher != "torchrun" or spec.n_min == spec.n_max or not script:
         return ""
-    found = imports_of(Path(spec.workdir, script))
-    if any(name.partition(".")[0] == "bftrainer" for name in found):
+    path = Path(spec.workdir, script)
+    found = imports_of(path)
+    if any(name.partition(".")[0] == "bftrainer" for name in found) or _names_us(path):
         return ""
     framework = _framework(found)
     if not framework:
@@ -42,6 +43,15 @@ def hint(spec: TrainerSpec) -> str:
         f"{script} uses {framework} without bftrainer's callback: {_WITHOUT[framework]}. Add "
         f"bftrainer.elastic.{MODULE[framework]}.ElasticCallback (docs/your-script.md)"
     )
+
+
+def _names_us(script: Path) -> bool:
+    """Whether a script imports something of bftrainer anywhere, such as under an `if`."""
+    try:
+        with script.open(errors="replace") as file:
+            return "bftrainer.elastic" in file.read(READ)
+    except OSError:
+        return False
 
 
 def _starter_in_shell_script(spec: TrainerSpec) -> str:

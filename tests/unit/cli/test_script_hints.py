@@ -28,6 +28,7 @@ def told(folder: Path, text: str, **changed: Any) -> str:
         ("import lightning as L\n", "elastic.lightning.ElasticCallback"),
         ("from pytorch_lightning import Trainer\n", "not at the sample"),
         (OURS + HF, ""),
+        (HF + "if True:\n    " + OURS, ""),
         ("from transformers import AutoModel\n", ""),
         ("from lightning.fabric import Fabric\n", ""),
         ("import torch\n", ""),

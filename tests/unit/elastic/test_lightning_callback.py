@@ -337,3 +337,34 @@ def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     module.linear.bias.requires_grad = False
     with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
         elastic.after_batch(trainer(), module, 0)
+
+
+@pytest.mark.parametrize(
+    ("at_most", "part", "told"), [(6, 0.5, "such as 2/5"), (6, 0.4, ""), (None, 0.5, ""), (6, 1.0, "")]
+)
+def test_validations_after_other_steps_on_other_nodes_are_told_of(
+    callback: Any, capsys: pytest.CaptureFixture[str], at_most: int | None, part: float, told: str
+) -> None:
+    elastic = callback(batch=12, at_most=at_most)
+    own = elastic.loader(range(60))
+    elastic.on_train_start(trainer(train_dataloader=own, val_check_interval=part), pl.LightningModule())
+    said = capsys.readouterr().err
+    assert told in said and ("val_check_interval" in said) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ({"save_last": True}, True),
+        ({"save_last": True, "enable_version_counter": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_last_checkpoint_that_is_an_old_one_is_told_of(
+    callback: Any, capsys: pytest.CaptureFixture[str], options: dict[str, Any], is_told: bool
+) -> None:
+    elastic = callback(batch=12)
+    own = elastic.loader(range(60))
+    saving = [pl.callbacks.ModelCheckpoint(**options)]
+    elastic.on_train_start(trainer(train_dataloader=own, checkpoint_callbacks=saving), pl.LightningModule())
+    assert ("last-v1.ckpt" in capsys.readouterr().err) == is_told
