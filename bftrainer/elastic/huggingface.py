@@ -31,7 +31,7 @@ from bftrainer.elastic.loss_by_items import (
 )
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Restored
-from bftrainer.elastic.together import highest
+from bftrainer.elastic.together import highest, require_same_start
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
 
@@ -113,12 +113,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                     "self.model_accepts_loss_kwargs = False in the Trainer's __init__, or divide the sum by "
                     "num_items_in_batch"
                 )
-        steps = [state.global_step, -state.global_step]
-        if (found := highest(steps)) != steps:
-            raise ValueError(
-                f"this rank resumes from step {state.global_step}, others from {-found[1]} to {found[0]}: "
-                "a shared file system shows them different checkpoints"
-            )
+        require_same_start(state.global_step)
         once.begin(self._job)
         if state.global_step:
             # the Trainer restores them on as many nodes only; it has all ranks begin with the same
@@ -282,8 +277,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
 def _global_batch(args: Any, size: int) -> int:
     """The samples of a step, over all nodes."""
-    shared = args.accelerator_config.split_batches
-    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * (1 if shared else size))
+    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * size)
 
 
 def _mark(folder: Path) -> Mapping[str, Any]:

@@ -45,6 +45,11 @@ def require_arguments(args: Any, *, is_fixed: bool) -> None:
             "samples in groups come in another order on another number of nodes: "
             "leave train_sampling_strategy and group_by_length out"
         )
+    if args.accelerator_config.split_batches:
+        raise ValueError(
+            "with split_batches each node has a part of per_device_train_batch_size: leave it out of "
+            "accelerator_config, elastic.batch(...) gives each node its part"
+        )
     if args.save_only_model or args.save_total_limit == 1:
         raise ValueError(
             "a training goes on from whole checkpoints: leave save_only_model out, and give "

@@ -20,10 +20,11 @@ from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.lightning_counts import counters_of, figures, recount, validates_next, whole_training
+from bftrainer.elastic.lightning_files import CheckpointFiles
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
-from bftrainer.elastic.together import highest
+from bftrainer.elastic.together import require_same_start
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
 
@@ -85,6 +86,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
+        self._files = CheckpointFiles(self._job)
         self._counters: dict[str, Counters] = {}
         self._loss_is_known = False
         self._restored: Restored | None = None
@@ -141,7 +143,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                     "state_dict, make it a buffer (register_buffer), or take global_step"
                 )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
-        checkpoint["bftrainer"] = {**counts, "figures": self._figures}
+        files = {"files": self._files.noted(trainer)}
+        checkpoint["bftrainer"] = {**counts, **files, "figures": self._figures}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on at the same sample, and count batches as this number of nodes does.
@@ -161,6 +164,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         weights = checkpoint.get("current_model_state", checkpoint.get("state_dict", {}))  # beside an average
         self._restored = Restored(weights, *HOOKS)
         self._figures = before.get("figures", {})
+        self._files.resume(before.get("files"))
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)
         if self._batches is not None:  # before the first iterator, whose workers fetch ahead
@@ -175,12 +179,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         require_arguments(trainer, self.arguments(), accumulates=self._accumulates)
         require_resumed(trainer, self.checkpoint)
         at = step_files.step_of(self.checkpoint)
-        if highest([at, -at]) != [at, -at]:
-            raise ValueError(
-                f"this rank resumes from step {at}, others from another: a shared file system shows them "
-                "different checkpoints"
-            )
+        require_same_start(at)
         once.begin(self._job)
+        self._files.begin(trainer)
         if at:
             reseed_here(at, self._job.rank)
         if self._job.rank == 0:
@@ -204,7 +205,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_hooks(trainer, pl_module, self._resumed)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
-        tell_of_last(trainer)
+        tell_of_last(trainer, self._folder)
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
@@ -265,7 +266,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         stop = self._job.should_stop()
         if self._job.complete(samples):
             trainer.should_stop = True
-        elif self._job.should_save() and not validates_next(
+        elif (self._job.should_save() or self._files.are_many) and not validates_next(
             trainer, batch_idx, self._batches.steps, self._cut.micro_batches
         ):
             self._save(trainer, step)
@@ -291,6 +292,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Tell that the work of the spec is done, also where a start finds nothing left to do; with
         `until_exit`, the script's end does."""
+        self._files.end(trainer)
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)
@@ -304,6 +306,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._job.checkpointed()
         if self._job.rank == 0:
             step_files.finish(self._folder, step)
+        self._files.saved(trainer)
 
 
 class _Loader(DataLoader[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,14 +120,20 @@ def tell_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
         )
 
 
-def tell_of_last(trainer: Any) -> None:
-    """Tell of a ModelCheckpoint whose last.ckpt may be an old one after a loss of nodes."""
+def tell_of_last(trainer: Any, own: Path) -> None:
+    """Tell of a ModelCheckpoint outside of the trainer's `own` folder, where files stay, whose last.ckpt may
+    be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
-        if getattr(each, "save_last", None) and getattr(each, "_enable_version_counter", False):
+        is_own = Path(each.dirpath or "").is_relative_to(own)
+        if (
+            not is_own
+            and getattr(each, "save_last", None)
+            and getattr(each, "_enable_version_counter", False)
+        ):
             note_warning(
                 "ModelCheckpoint(save_last=True): where all nodes are lost, last.ckpt stays as it was then, "
-                "and the newest is last-v1.ckpt: give enable_version_counter=False as well, or take "
-                "last_model_path"
+                "and the newest is last-v1.ckpt: give it a dirpath in job.checkpoint_dir, where that is seen "
+                "to, or enable_version_counter=False"
             )
 
 

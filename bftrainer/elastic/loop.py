@@ -22,6 +22,8 @@ from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
 from bftrainer.elastic.train import same_data, same_settings
 from bftrainer.elastic.train.loss import TOLD, is_sum
+from bftrainer.elastic.train.modes import PART as MODES
+from bftrainer.elastic.train.modes import Modes
 from bftrainer.elastic.train.own_gradients import CHANGED, LEFT, OwnGradients
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
@@ -109,14 +111,14 @@ class Run(Steps):
         state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
         state |= {"scaler": scaler} if scaler is not None else {}
         state |= {STEPPED: stepped} if what.is_several else {}
-        freezing = Trainable(what.models, orders.trainer if orders else 0)
+        number = orders.trainer if orders else 0
+        freezing, modes = Trainable(what.models, number), Modes(what.models, number)
         state |= {TRAINABLE: freezing} if ddp is False else {}
-        state |= {same_data.PART: same_data.SameData(data, orders.trainer if orders else 0, may_differ)}
+        state |= {MODES: modes, same_data.PART: same_data.SameData(data, number, may_differ)}
         given = {"epochs": epochs, "seed": seed, "scheduler_every": scheduler_every, "clip_norm": clip_norm}
         state |= same_settings.part_of(orders, policy, **given, average=average, ddp=ddp is not False)
         ways = averaging.chosen(what, ddp, average, freezing)
         training = TrainingState(state)
-        streams = not ways.needs_batch  # else a rank without samples cannot follow the others
         comparison = Comparison(training, compare_every, may_differ)
         batches = batches_of(
             source,
@@ -129,14 +131,13 @@ class Run(Steps):
             orders,
             training,
             self._joined,
-            streams=streams,
+            streams=not ways.needs_batch,  # else a rank without samples cannot follow the others
             comparison=comparison,
             patience=Patience(timeout_s),
             of=batches.samples,
         )
         schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
         self._passes, self._loss_is_known = epochs, not average
-        own_gradients = OwnGradients(is_watching=average and ddp is False, are_averaged=average)
         super().__init__(
             ways,
             training,
@@ -147,7 +148,8 @@ class Run(Steps):
             stepped=stepped,
             batches=batches,
             trainable=freezing,
-            own_gradients=own_gradients,
+            modes=modes,
+            own_gradients=OwnGradients(is_watching=average and ddp is False, are_averaged=average),
             seed=seed,
         )
 

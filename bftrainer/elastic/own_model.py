@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic.train.modes import evaluating
 from bftrainer.elastic.train.own_weights import some
 
 
@@ -25,10 +26,10 @@ class AsAtStart:
         changed = sorted(_frozen(model) ^ self._frozen)
         if changed:
             raise ValueError(
-                f"{changed[0]} and {len(changed) - 1} more parameters were frozen or unfrozen while the "
-                "script trains. After a restart they would be as at the beginning, and gradients of other "
-                "nodes are not averaged: make a trainer of each phase, which begins with the weights of the "
-                "one before"
+                f"{changed[0]} and {len(changed) - 1} more parameters or layers were frozen or unfrozen "
+                "while the script trains. After a restart they would be as at the beginning, and gradients "
+                "of other nodes are not averaged: make a trainer of each phase, which begins with the "
+                "weights of the one before"
             )
 
 
@@ -78,7 +79,9 @@ class Restored:
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:
-    return frozenset(name for name, p in model.named_parameters() if not p.requires_grad)
+    modes = evaluating(model) if model.training else ()
+    frozen = (name for name, p in model.named_parameters() if not p.requires_grad)
+    return frozenset((*frozen, *(f"{name} (evaluation mode)" for name in modes)))
 
 
 def _numbers(of: object) -> dict[str, float]:

@@ -16,6 +16,11 @@ def whole(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*.ckpt") if _NAME.fullmatch(path.name))
 
 
+def is_own(path: Path) -> bool:
+    """Whether a file has the name of one of these, whole or not."""
+    return bool(_NAME.fullmatch(path.name)) or path.name.endswith(PARTIAL)
+
+
 def step_of(checkpoint: str | None) -> int:
     """The step at which a checkpoint was written; 0 where there is none, or it has another name."""
     found = _NAME.fullmatch(Path(checkpoint).name) if checkpoint else None

@@ -20,6 +20,7 @@ from bftrainer.elastic.train.batches import Batches, MicroBatch
 from bftrainer.elastic.train.data import Source
 from bftrainer.elastic.train.hyperparameters import follow
 from bftrainer.elastic.train.kept_buffers import KeptBuffers
+from bftrainer.elastic.train.modes import Modes
 from bftrainer.elastic.train.own_gradients import OwnGradients
 from bftrainer.elastic.train.own_weights import OwnWeights
 from bftrainer.elastic.train.rng import reseed
@@ -58,12 +59,14 @@ class Steps(RunView):
         stepped: Stepped,
         batches: Batches,
         trainable: Trainable,
+        modes: Modes,
         own_gradients: OwnGradients,
         seed: int,
     ) -> None:
         super().__init__(averaging, state, peers, orders)
         self._trained, self._update, self._stepped = trained, update, stepped
         self._batches, self._trainable, self._seed = batches, trainable, seed
+        self._modes = modes
         self._own_gradients, self._own_weights = own_gradients, OwnWeights(trained)
         self._kept_buffers = KeptBuffers(trained)
         self._has_told_of_parts = False
@@ -184,6 +187,7 @@ class Steps(RunView):
 
     def _one_step(self) -> Iterator[Any]:
         """Yield this rank's micro-batches of the next step; then other members may come or go."""
+        self._modes.begin()
         self._check_mode()
         if not self._peers.begin_step():
             return

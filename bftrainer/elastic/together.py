@@ -25,3 +25,17 @@ def highest(values: Sequence[int]) -> list[int]:
     found = torch.tensor(list(values), dtype=torch.int64, device=device)
     dist.all_reduce(found, dist.ReduceOp.MAX)
     return [int(value) for value in found]
+
+
+def require_same_start(step: int) -> None:
+    """Refuse to begin where ranks go on from the checkpoints of different steps. All ranks have to call it.
+
+    Raises:
+        ValueError: they do.
+    """
+    found = highest([step, -step])
+    if found != [step, -step]:
+        raise ValueError(
+            f"this rank resumes from step {step}, others from {-found[1]} to {found[0]}: a shared file "
+            "system shows them different checkpoints"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -160,4 +160,9 @@ class RunView(Identity):
 
 def figures(metrics: Mapping[str, float] | None, more: Mapping[str, float]) -> dict[str, float]:
     """What a script reports, as one mapping."""
-    return {name: float(value) for name, value in {**(metrics or {}), **more}.items()}
+    return {name: _number(value) for name, value in {**(metrics or {}), **more}.items()}
+
+
+def _number(value: Any) -> float:
+    """It may be a loss as it is, which has a gradient."""
+    return float(value.detach() if isinstance(value, torch.Tensor) else value)

@@ -101,14 +101,18 @@ def _check_call(scheduler: Any) -> None:
 
 
 def _courses(scheduler: Any) -> Iterator[int]:
-    """After how many steps a scheduler has done what it is for, or done it once, as far as it says."""
+    """After how many steps a scheduler has done what it is for, or done it once, as far as it says. One made
+    of others has no end where one of them has none."""
+    inner = getattr(scheduler, "_schedulers", None) or ()
+    if any(next(_courses(one), None) is None for one in inner):
+        return
     for name in ("total_steps", "T_max", "total_iters", "step_size", "T_0"):
         value = getattr(scheduler, name, None)
         if isinstance(value, int):
             yield value
     for name in ("milestones", "_milestones"):
         yield from (int(at) for at in getattr(scheduler, name, None) or ())
-    for one in getattr(scheduler, "_schedulers", None) or ():
+    for one in inner:
         yield from _courses(one)
 
 

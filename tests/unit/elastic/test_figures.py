@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
+import torch
 
 from bftrainer.elastic.figures import Figures
+from bftrainer.elastic.view import figures
 
 
 def test_the_first_names_stay_with_their_latest_values_and_the_log_says_what_is_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    figures = Figures(3)
+    kept = Figures(3)
     for step in range(50):
-        figures.keep({"loss": step, f"acc_{step}": 0.5})
-    assert figures == {"loss": 49.0, "acc_0": 0.5, "acc_1": 0.5}
+        kept.keep({"loss": step, f"acc_{step}": 0.5})
+    assert kept == {"loss": 49.0, "acc_0": 0.5, "acc_1": 0.5}
     (line,) = capsys.readouterr().err.splitlines()
-    figures = Figures(3)
-    figures.keep({"n" * 1000: 1.0})
-    assert list(figures) == ["n" * 100]
+    kept = Figures(3)
+    kept.keep({"n" * 1000: 1.0})
+    assert list(kept) == ["n" * 100]
     assert "'acc_2'" in line and "3 at most (max_metrics)" in line and "one name" in line
+
+
+def test_a_loss_may_be_reported_as_it_is() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert figures({"loss": (torch.ones(1, requires_grad=True) * 2.0).sum()}, {}) == {"loss": 2.0}

@@ -135,7 +135,7 @@ def test_layers_that_are_unfrozen_while_a_script_trains_are_refused(callback: An
     loader = SimpleNamespace(dataset=range(60))
     elastic.on_step_end(None, state, SimpleNamespace(should_save=False), model=model, train_dataloader=loader)
     model.bias.requires_grad = True
-    with pytest.raises(ValueError, match=r"bias and 0 more parameters were frozen or unfrozen"):
+    with pytest.raises(ValueError, match=r"bias and 0 more parameters or layers were frozen or unfrozen"):
         elastic.on_step_end(None, state, None, model=model, train_dataloader=loader)
 
 
@@ -179,6 +179,7 @@ def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
         ({"enable_jit_checkpoint": True}, "leave enable_jit_checkpoint out"),
         ({"ignore_data_skip": True}, "leave ignore_data_skip and"),
         ({"auto_find_batch_size": True}, "auto_find_batch_size out"),
+        ({"accelerator_config": SimpleNamespace(split_batches=True)}, "split_batches each node"),
         ({"restore_callback_states_from_checkpoint": False}, r"Trainer\(..., callbacks=\[elastic\]\)"),
         ({"output_dir": "elsewhere"}, r"output_dir=elastic.output_dir"),
     ],

@@ -36,6 +36,8 @@ def trainer(**changed: Any) -> SimpleNamespace:
         "ckpt_path": None,
         "state": SimpleNamespace(fn="fit"),
         "fit_loop": SimpleNamespace(),
+        "strategy": SimpleNamespace(),
+        "checkpoint_callbacks": [],
         "max_epochs": 1,
         "max_steps": -1,
     }
@@ -329,13 +331,13 @@ def test_what_of_a_module_a_restart_would_lose_is_refused_or_told(
     elastic, module = callback(batch=12), Module()
     loader = elastic.loader(range(60))
     elastic.on_train_start(trainer(train_dataloader=loader), module)
-    elastic.on_save_checkpoint(None, module, {})
+    elastic.on_save_checkpoint(trainer(), module, {})
     assert "lacks" not in capsys.readouterr().err
     module.seen += 1
-    elastic.on_save_checkpoint(None, module, {})
+    elastic.on_save_checkpoint(trainer(), module, {})
     assert "the checkpoint lacks what Module changes while it trains: seen." in capsys.readouterr().err
     module.linear.bias.requires_grad = False
-    with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters were frozen or unfrozen"):
+    with pytest.raises(ValueError, match=r"linear\.bias and 0 more parameters or layers were frozen"):
         elastic.after_batch(trainer(), module, 0)
 
 
@@ -356,6 +358,7 @@ def test_validations_after_other_steps_on_other_nodes_are_told_of(
     ("options", "is_told"),
     [
         ({"save_last": True}, True),
+        ({"save_last": True, "dirpath": "own"}, False),
         ({"save_last": True, "enable_version_counter": False}, False),
         ({}, False),
     ],
@@ -365,6 +368,7 @@ def test_a_last_checkpoint_that_is_an_old_one_is_told_of(
 ) -> None:
     elastic = callback(batch=12)
     own = elastic.loader(range(60))
+    options |= {"dirpath": Path(elastic._folder, "best")} if "dirpath" in options else {}
     saving = [pl.callbacks.ModelCheckpoint(**options)]
     elastic.on_train_start(trainer(train_dataloader=own, checkpoint_callbacks=saving), pl.LightningModule())
     assert ("last-v1.ckpt" in capsys.readouterr().err) == is_told

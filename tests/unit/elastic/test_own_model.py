@@ -17,7 +17,7 @@ def test_layers_that_are_unfrozen_are_named() -> None:
     start.require_frozen(model)
     model.bias.requires_grad = True
     model.weight.requires_grad = False
-    with pytest.raises(ValueError, match="bias and 1 more parameters were frozen or unfrozen"):
+    with pytest.raises(ValueError, match="bias and 1 more parameters or layers were frozen or unfrozen"):
         start.require_frozen(model)
 
 

@@ -76,6 +76,9 @@ def test_a_scheduler_that_seems_to_count_epochs_is_told(make: Callable[[Any], An
         lambda sgd: schedulers.StepLR(sgd, 30),
         lambda sgd: schedulers.ExponentialLR(sgd, 0.99),
         lambda sgd: schedulers.LambdaLR(sgd, lambda step: 1.0),
+        lambda sgd: schedulers.ChainedScheduler(
+            [schedulers.LinearLR(sgd, total_iters=2), schedulers.ExponentialLR(sgd, 0.99)]
+        ),
     ],
 )
 def test_a_scheduler_of_steps_is_not(make: Callable[[Any], Any]) -> None:

@@ -1,0 +1,48 @@
+"""Layers in evaluation mode within a model that trains: a script may put some there while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+PART = "layers in evaluation mode"
+"""The name of its part of the training state; no part of a script can have it."""
+
+
+class Modes:
+    """The layers in evaluation mode, such as frozen batch normalisation; a part of the training state.
+
+    Args:
+        models: by name.
+        trainer: its number; another trainer that goes on from the checkpoints has its own way.
+    """
+
+    def __init__(self, models: Mapping[str, torch.nn.Module], trainer: int) -> None:
+        self._models, self._trainer = models, trainer
+        self._coming: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its part of the training state, of the models that are in training mode as a whole."""
+        layers = {name: evaluating(model) for name, model in self._models.items() if model.training}
+        count = sum(len(each) for each in layers.values())  # a number, as nodes compare numbers
+        return {"trainer": str(self._trainer), "count": count, "layers": layers}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the modes when the next turn begins: until then the script may say `model.train()`."""
+        self._coming = state_dict if state_dict["trainer"] == str(self._trainer) else None
+
+    def begin(self) -> None:
+        """A turn of the loop begins."""
+        coming, self._coming = self._coming, None
+        for name, layers in coming["layers"].items() if coming is not None else ():
+            model = self._models.get(name)
+            for inner, module in model.named_modules() if model is not None and model.training else ():
+                if inner:
+                    module.training = inner not in layers
+
+
+def evaluating(model: torch.nn.Module) -> list[str]:
+    """The layers of a model that are in evaluation mode."""
+    return [name for name, module in model.named_modules() if not module.training]
