@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,13 @@ MeanMetric = pytest.importorskip("torchmetrics").MeanMetric
 pl = importlib.import_module("lightning.pytorch")
 lightning = importlib.import_module("bftrainer.elastic.lightning")
 LENGTH, BATCH, EPOCHS = 20, 4, 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Runs of other tests would tell of an average of the weights that they do not have."""
+    yield
+    gc.collect()
 
 
 class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightning need not be installed
@@ -189,7 +196,6 @@ def test_an_average_of_the_weights_goes_on(
     for at in (2, 7, None):
         part = trained("cut", at).state_dict()
     torch.testing.assert_close(part, whole)
-    gc.collect()  # other tests' runs would tell of an average that they do not have
 
 
 @pytest.mark.parametrize(
