@@ -202,7 +202,8 @@ class AgentLauncher(Ends[T]):
 
     def _heard(self, launched: T, node: str, view: WorkerView, what: said.FromWorker) -> None:
         """A worker that has not been told to leave has reported something."""
-        view.heard = max(view.heard, what.generation)
+        if not isinstance(what, said.Kv):  # which a thread of its own says, also where the script hangs
+            view.heard = max(view.heard, what.generation)
         current = what.generation >= launched.confirmed
         match what:
             case said.Ready():

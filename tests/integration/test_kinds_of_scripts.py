@@ -99,7 +99,7 @@ def test_nobody_takes_a_long_evaluation_for_a_node_that_hangs(
 
 @pytest.mark.nightly
 def test_a_long_evaluation_that_nobody_is_told_of_is_lost(site: Site, tmp_path: Path) -> None:
-    kind = long_evaluation(10)
+    kind = long_evaluation(30)
     with pytest.raises(AssertionError, match=f"^({kind.without})") as told:
         ended = disturbed_while_evaluating(site, kind, tmp_path, 1, "unchanged")
         compare(kind, tmp_path, ended, on={3})

@@ -182,6 +182,7 @@ def test_who_stays_silent_when_a_broken_membership_is_tried_again_is_killed() ->
     assert isinstance(world.events[-1], Resync)
     world.launcher.perform(Regroup(trainer=1, generation=3, members=("n", "m")))
     assert ("m", "kill") not in world.kinds()
+    world.said("m", "kv", generation=3, key="rank 1", value="")  # a thread, while the script hangs
     world.said("n", "broken", generation=3, reason="m did not come")
     world.launcher.perform(Regroup(trainer=1, generation=4, members=("n", "m")))
     assert ("m", "kill") in world.kinds() and ("n", "kill") not in world.kinds()
