@@ -33,13 +33,14 @@ try:
 
     from bftrainer.elastic.lightning_refused import (
         require_arguments,
+        require_averaged,
         require_data,
         require_goes_on,
         require_no_finder,
         require_resumed,
         require_schedulers,
+        tell_of_files,
         tell_of_hooks,
-        tell_of_last,
         tell_of_lengths,
         tell_of_sum,
         tell_of_validations,
@@ -205,7 +206,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_hooks(trainer, pl_module, self._resumed)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
-        tell_of_last(trainer, self._folder)
+        tell_of_files(trainer, self._folder)
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
@@ -241,8 +242,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
-            ValueError: layers were frozen or unfrozen while the script trained.
+            ValueError: layers were frozen or unfrozen while the script trained, or gradients not averaged.
         """
+        require_averaged(trainer.strategy.model, pl_module)
         if self._at_start is not None and pl_module.automatic_optimization:
             self._at_start.require_frozen(pl_module)
         trainer.fit_loop._restarting = False  # else it steps no scheduler at the end of an epoch that goes on
@@ -252,8 +254,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
         if rest:
             return
-        epoch = trainer.current_epoch
-        step = epoch * self._batches.steps + done
+        step = (epoch := trainer.current_epoch) * self._batches.steps + done
         samples = step * self._batch
         steps = whole_training(trainer, pl_module, self._batches.steps)
         self._job.progress(

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
 
 from bftrainer.elastic.train.loss import TOLD, is_sum
@@ -120,10 +121,36 @@ def tell_of_validations(trainer: Any, steps: int, *, accumulates: bool) -> None:
         )
 
 
-def tell_of_last(trainer: Any, own: Path) -> None:
-    """Tell of a ModelCheckpoint outside of the trainer's `own` folder, where files stay, whose last.ckpt may
-    be an old one after a loss of nodes."""
+def require_averaged(model: Any, module: torch.nn.Module) -> None:
+    """Refuse a step whose gradients DistributedDataParallel has not averaged, as it was not told of unused
+    parameters. It would say so in the next step only, when this one may be saved.
+
+    Raises:
+        ValueError: parameters without a gradient, and what to give.
+    """
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return
+    try:
+        model._check_reducer_finalized()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        unused = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
+        raise ValueError(
+            f"gradients were not averaged over the nodes, as {len(unused) or 'some'} parameters got none "
+            f"({', '.join(unused[:3])}): freeze them (requires_grad_(False)), or say "
+            'Trainer(strategy="ddp_find_unused_parameters_true", **elastic.arguments())'
+        ) from error
+
+
+def tell_of_files(trainer: Any, own: Path) -> None:
+    """Tell of a ModelCheckpoint whose folder is another after every start; and, outside of the trainer's
+    `own` folder, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
+        if any(part.startswith("version_") for part in Path(each.dirpath or "").parts):
+            note_warning(
+                f"ModelCheckpoint writes to {each.dirpath}, which is another folder after every start: the "
+                "best score begins anew there. Give it a dirpath that stays, such as "
+                'job.checkpoint_dir / "best" with job = elastic.attach()'
+            )
         is_own = Path(each.dirpath or "").is_relative_to(own)
         if (
             not is_own

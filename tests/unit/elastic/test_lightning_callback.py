@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +38,7 @@ def trainer(**changed: Any) -> SimpleNamespace:
         "ckpt_path": None,
         "state": SimpleNamespace(fn="fit"),
         "fit_loop": SimpleNamespace(),
-        "strategy": SimpleNamespace(),
+        "strategy": SimpleNamespace(model=None),
         "checkpoint_callbacks": [],
         "max_epochs": 1,
         "max_steps": -1,
@@ -372,3 +374,47 @@ def test_a_last_checkpoint_that_is_an_old_one_is_told_of(
     saving = [pl.callbacks.ModelCheckpoint(**options)]
     elastic.on_train_start(trainer(train_dataloader=own, checkpoint_callbacks=saving), pl.LightningModule())
     assert ("last-v1.ckpt" in capsys.readouterr().err) == is_told
+
+
+@pytest.fixture
+def default_group() -> Iterator[None]:
+    """PyTorch's default group, of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("default_group")
+@pytest.mark.parametrize("unused", [True, False])
+def test_a_step_whose_gradients_were_not_averaged_is_refused(unused: bool) -> None:
+    refused = importlib.import_module("bftrainer.elastic.lightning_refused")
+    module = torch.nn.ModuleDict({"used": torch.nn.Linear(1, 1), "unused": torch.nn.Linear(1, 1)})
+    module["unused"].requires_grad_(unused)
+    wrapped = torch.nn.parallel.DistributedDataParallel(Through(module))
+    wrapped(torch.ones(1, 1)).sum().backward()
+    told = r"as 2 parameters got none \(unused.weight, unused.bias\).*ddp_find_unused_parameters_true"
+    with pytest.raises(ValueError, match=told) if unused else contextlib.nullcontext():
+        refused.require_averaged(wrapped, module)
+
+
+class Through(torch.nn.Module):
+    """Uses one of its layers."""
+
+    def __init__(self, layers: torch.nn.ModuleDict) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Of one layer."""
+        out: torch.Tensor = self.layers["used"](x)
+        return out
+
+
+def test_a_folder_that_is_another_after_every_start_is_told_of(
+    callback: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elastic = callback(batch=12)
+    own = elastic.loader(range(60))
+    saving = [pl.callbacks.ModelCheckpoint(dirpath="lightning_logs/version_0/checkpoints")]
+    elastic.on_train_start(trainer(train_dataloader=own, checkpoint_callbacks=saving), pl.LightningModule())
+    assert "which is another folder after every start" in capsys.readouterr().err
