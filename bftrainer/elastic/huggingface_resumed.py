@@ -43,7 +43,7 @@ def order_differs(loader: Any) -> bool:
     It is read from its beginning, and random numbers are as before afterwards.
     """
     data: Any = getattr(loader, "dataset", None)
-    while type(data).__module__.partition(".")[0] in ("accelerate", "transformers"):  # a rank's part of it
+    while type(data).__module__.startswith("accelerate.") and hasattr(data, "dataset"):  # a rank's part
         data = data.dataset
     if not isinstance(data, IterableDataset) or hasattr(data, "set_epoch"):
         return False

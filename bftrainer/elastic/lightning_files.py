@@ -39,7 +39,7 @@ class CheckpointFiles:
     def begin(self, trainer: Any) -> None:
         """The training begins: remove files of a course that a loss of nodes has ended."""
         self._strategy = trainer.strategy
-        self._strategy.remove_checkpoint = self._removed.append
+        self._strategy.remove_checkpoint = lambda path: self._removed.append(str(path))
         if self._job.rank == 0 and math.isfinite(self._job.checkpoint_every_s) and self._known is not None:
             for folder in self._folders(trainer):
                 known = self._known.get(str(folder)) if self._known else []
@@ -70,11 +70,11 @@ class CheckpointFiles:
             vars(self._strategy).pop("remove_checkpoint", None)
 
     def _folders(self, trainer: Any) -> list[Path]:
-        own = self._job.checkpoint_dir
+        own = Path(self._job.folder).resolve()
         found = {
             Path(each.dirpath) for each in trainer.checkpoint_callbacks if getattr(each, "dirpath", None)
         }
-        return [folder for folder in sorted(found) if own is not None and folder.is_relative_to(own)]
+        return [folder for folder in sorted(found) if folder.is_relative_to(own)]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -16,6 +16,7 @@ class AsAtStart:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._frozen = _frozen(model)
+        self._evaluating: list[str] | None = None  # from when the model first trains
 
     def require_frozen(self, model: torch.nn.Module) -> None:
         """Refuse layers that are frozen or unfrozen while a script trains.
@@ -23,7 +24,12 @@ class AsAtStart:
         Raises:
             ValueError: the first of them, and what to do instead.
         """
+        modes = evaluating(model)
+        before = modes if self._evaluating is None else self._evaluating
+        if model.training:
+            self._evaluating = before
         changed = sorted(_frozen(model) ^ self._frozen)
+        changed += sorted({*modes} ^ {*before}) if model.training else []
         if changed:
             raise ValueError(
                 f"{changed[0]} and {len(changed) - 1} more parameters or layers were frozen or unfrozen "
@@ -71,7 +77,9 @@ class Restored:
         for name, value in model.named_parameters():
             before = self._some.get(name)
             is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
-            if before is not None and is_whole and not torch.equal(before, some(value).cpu()):
+            if before is None or before.dtype != value.dtype:
+                continue
+            if is_whole and not torch.equal(before, some(value).cpu()):
                 raise ValueError(
                     f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
                     f"after every change of nodes. {self._remedy}"
@@ -79,9 +87,7 @@ class Restored:
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:
-    modes = evaluating(model) if model.training else ()
-    frozen = (name for name, p in model.named_parameters() if not p.requires_grad)
-    return frozenset((*frozen, *(f"{name} (evaluation mode)" for name in modes)))
+    return frozenset(name for name, p in model.named_parameters() if not p.requires_grad)
 
 
 def _numbers(of: object) -> dict[str, float]:

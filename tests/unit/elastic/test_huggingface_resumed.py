@@ -152,6 +152,21 @@ class Shuffled(Stream):
         """Take over the epoch."""
 
 
+class Itself(Stream):
+    """Is its own iterator, which is used up by reading."""
+
+    def __init__(self) -> None:
+        super().__init__("fixed")
+        self.left = 100
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self  # type: ignore[return-value]
+
+    def __next__(self) -> dict[str, Any]:
+        self.left -= 1
+        return {"x": torch.tensor([self.left])}
+
+
 @pytest.mark.parametrize(
     ("data", "differs"),
     [
@@ -160,6 +175,7 @@ class Shuffled(Stream):
         (Stream("count"), True),
         (Shuffled("count"), False),
         ([{"x": torch.zeros(1)}] * 3, False),
+        (Itself(), False),
     ],
 )
 def test_a_stream_in_another_order_each_time_is_told_of(data: Any, differs: bool) -> None:

@@ -59,6 +59,7 @@ def process(
     """Train to the end, or until the process is killed. Returns its ModelCheckpoint."""
     job = Job(None, folder)
     monkeypatch.setattr(Job, "checkpoint_every_s", 5.0)  # as under the daemon
+    monkeypatch.setattr(Job, "folder", folder)
     monkeypatch.setattr(lightning, "attach", lambda _: job)
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
     monkeypatch.setattr(job, "should_stop", lambda: False)
@@ -135,6 +136,7 @@ def test_files_elsewhere_and_all_without_a_note_are_left_alone(
     other.parent.mkdir()
     other.touch()
     monkeypatch.setattr(Job, "checkpoint_every_s", 5.0)
+    monkeypatch.setattr(Job, "folder", tmp_path / "own")
     elastic_files = importlib.import_module("bftrainer.elastic.lightning_files")
     kept = elastic_files.CheckpointFiles(Job(None, tmp_path / "own"))
     trainer = type("T", (), {})()

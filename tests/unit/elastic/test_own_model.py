@@ -21,6 +21,21 @@ def test_layers_that_are_unfrozen_are_named() -> None:
         start.require_frozen(model)
 
 
+def test_layers_that_are_put_into_evaluation_mode_while_a_model_trains_are_named() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1))
+    model.eval()  # as many libraries give it
+    start = AsAtStart(model)
+    start.require_frozen(model)
+    model.train()
+    model[1].eval()  # a class of the script's own may do so whenever it trains
+    start.require_frozen(model)
+    model.eval()  # an evaluation
+    start.require_frozen(model)
+    model.train()
+    with pytest.raises(ValueError, match="1 and 0 more parameters or layers"):
+        start.require_frozen(model)
+
+
 def test_numbers_that_change_are_named_once() -> None:
     model: Any = torch.nn.Linear(1, 1)
     model.seen, model.scale, model.name = 0, 0.5, "a"
