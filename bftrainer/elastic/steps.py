@@ -197,7 +197,8 @@ class Steps(RunView):
             self._trainable.renew()
         self._own_gradients.begin(self._stepped_parameters())
         self._own_weights.begin()
-        self._kept_buffers.begin(may_be_lost=self._peers.group.size > 1)
+        works = self._peers.place is not None  # others receive the state meanwhile, buffers included
+        self._kept_buffers.begin(may_be_lost=works and self._peers.group.size > 1)
         self._averaging.begin(self._peers.group, turn.share.weight)
         with self._update.turn():
             yield from self._parts_of(turn)
