@@ -135,7 +135,8 @@ def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
     compared = {"data set", "settings of the run"}
-    assert set(saved["parts"]) == {"model", "optimizer", "pace", "trainable parameters"} | compared
+    modes = {"trainable parameters", "layers in evaluation mode"}
+    assert set(saved["parts"]) == {"model", "optimizer", "pace"} | modes | compared
     assert site.trainer("cancelled")["ended_at"]
 
 

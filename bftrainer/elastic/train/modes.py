@@ -25,6 +25,8 @@ class Modes:
 
     def state_dict(self) -> dict[str, Any]:
         """Its part of the training state, of the models that are in training mode as a whole."""
+        if self._coming is not None:
+            return self._coming
         layers = {name: evaluating(model) for name, model in self._models.items() if model.training}
         count = sum(len(each) for each in layers.values())  # a number, as nodes compare numbers
         return {"trainer": str(self._trainer), "count": count, "layers": layers}

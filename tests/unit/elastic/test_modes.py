@@ -24,6 +24,7 @@ def test_a_newcomer_has_the_modes_of_the_members_when_its_next_turn_begins() -> 
     told = of_member.state_dict()
     found = Modes({"": newcomer}, 1)
     found.load_state_dict(told)
+    assert found.state_dict() == told, "states are compared before the turn begins"
     newcomer.train()  # what stands before the loop
     found.begin()
     assert evaluating(newcomer) == evaluating(member) == ["1", "1.0", "1.1"]
