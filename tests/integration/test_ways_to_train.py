@@ -17,7 +17,7 @@ import torch
 from bftrainer.elastic.train.data import Source
 from tests.support import stage_parts, stage_scripts
 from tests.support.stage import Stage, staged
-from tests.support.stage_scripts import BATCH, LENGTH, Points, network, own_rate, sgd
+from tests.support.stage_scripts import BATCH, FROZEN_AT, LENGTH, Points, network, own_rate, sgd
 from tests.support.waiting import until
 
 WAYS = ["plain", "ddp", "accumulate", "ddp_accumulate", "workers", "by_hand"]
@@ -123,6 +123,15 @@ def test_ranks_without_a_sample_take_part(way: str, tmp_path: Path) -> None:
             for name, expected in reference(steps, 2, own=way != "few_by_hand").items():
                 torch.testing.assert_close(torch.load(path)["model"][name], expected, rtol=1e-6, atol=1e-9)
         used_once(tmp_path, steps, 2)
+
+
+def test_newcomers_have_layers_in_the_mode_that_the_members_gave_them(tmp_path: Path) -> None:
+    with staged("frozen_norm", tmp_path) as stage:
+        through_changes(stage, tmp_path)
+        found = [torch.load(path) for path in tmp_path.glob("*.pt")]
+        assert [each["trains"] for each in found] == [False, False]
+        joined = [m for m in stage.heard("joined") if m["node"] == "d"]
+        assert min(m["step"] for m in joined) > FROZEN_AT, "d came when it was frozen"
 
 
 def test_mixed_precision_decides_alike_on_all_ranks(tmp_path: Path) -> None:

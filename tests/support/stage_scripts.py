@@ -115,6 +115,29 @@ def workers(folder: Path) -> None:
     _train(folder, data=DataLoader(Points(), batch_size=BATCH, shuffle=True, num_workers=2), batch_size=None)
 
 
+FROZEN_AT = 1
+"""The step after which `frozen_norm` has its normalisation frozen."""
+
+
+def frozen_norm(folder: Path) -> None:
+    """Batch normalisation that a hook puts into evaluation mode."""
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2, dtype=torch.float64), *network())
+    run = elastic.Run(model, sgd(model), Points(), batch_size=BATCH, policy=elastic.FixedGlobal(BATCH))
+
+    @run.after_step
+    def freeze() -> None:
+        if run.position.step == FROZEN_AT:
+            model[0].eval()
+
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((model(x) - y).square().mean())
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model, trains=model[0].training)
+
+
 def by_hand(folder: Path) -> None:
     """All-reduce by the script, as in a program that has never heard of elasticity."""
     model = network()
