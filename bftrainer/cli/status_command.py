@@ -28,6 +28,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
         "daemon": f"bftrainer {s['version']}, pid {s['pid']}, up {timedelta(seconds=int(s['up_s']))}",
         "state": [s["state"], *s["problems"]],
         "pool": f"{s['pool']} nodes, {s['unused']} unused, {s['pilots']} pilots",
+        **({"headroom": _headroom(room)} if (room := s.get("headroom")) else {}),
         "trainers": ", ".join(f"{n} {status}" for status, n in s["trainers"].items()) or "none",
         **({"bounds hit": ["in the last hour", *hit]} if (hit := s.get("bounds_hit")) else {}),
         "last plan": "none yet" if plan is None else _plan(plan),
@@ -51,6 +52,11 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
                 say(f"{t['name']}: {t['note']}")
         if s.get("running_left_out"):
             say(f"{s['running_left_out']:,} more run; bftrainer list has them")
+
+
+def _headroom(room: dict[str, Any]) -> str:
+    free = f"{room['free']} of {room['usable']} idle nodes are left to main jobs"
+    return f"{free}, {room['wanted']} in any case ({room['setting']})"
 
 
 def _plan(plan: dict[str, Any]) -> list[str]:

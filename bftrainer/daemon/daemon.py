@@ -161,6 +161,7 @@ class Daemon:
             runner=self.runner,
             launcher=self.launcher,
             nodes=self.nodes.state,
+            reserve=self.nodes.reserve,
             pilots=self.pilots,
             connected=self.hub.connected,
             orders=self.orders,

@@ -17,6 +17,7 @@ from bftrainer.api.listing import encoded, joined
 from bftrainer.daemon.earlier import Earlier
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
+from bftrainer.daemon.impact_views import headroom_view
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.rescales import rescales, rows_for
@@ -38,6 +39,7 @@ from bftrainer.engine.waiting import why_queued
 from bftrainer.model.machine import Node, NodeState, Operation
 from bftrainer.model.reports import StoredTrainer
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.reserve import Reserve
 from bftrainer.nodes.state import NodesState
 from bftrainer.ports import Clock, Launcher, Store
 from bftrainer.settings.live import LiveSettings
@@ -75,6 +77,7 @@ class DaemonService:
     runner: Runner
     launcher: Launcher
     nodes: NodesState
+    reserve: Reserve
     pilots: Pilots
     connected: Callable[[str], bool]
     orders: Orders
@@ -239,6 +242,7 @@ class DaemonService:
             "pool": len(state.pool),
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),
+            "headroom": headroom_view(self.settings.current.headroom, self.reserve.spared),
             "trainers": self.known.counts(caller),
             "running": [],
             "running_left_out": 0,

@@ -8,6 +8,7 @@ from itertools import islice
 from statistics import median
 from typing import Any, TypedDict
 
+from bftrainer.daemon.impact_views import HeadroomView
 from bftrainer.daemon.rescales import RescaleView
 from bftrainer.model.machine import Node
 from bftrainer.model.problem import Plan
@@ -190,6 +191,7 @@ class StatusView(TypedDict):
     pool: int
     unused: int
     pilots: int
+    headroom: HeadroomView
     trainers: dict[str, int]
     running: list[RunningView]
     running_left_out: int

@@ -68,6 +68,11 @@ class Clearing:
         took = sorted(took for _, took in self._took)
         return took[math.ceil(SHARE * len(took)) - 1] if took else 0.0
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Those whose last pilot was ours, and which are not clear yet."""
+        return frozenset(self._ended)
+
     def begins(self, pilots: Iterable[Pilot], now: float) -> None:
         """These pilots are cancelled."""
         for pilot in pilots:

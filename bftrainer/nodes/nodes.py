@@ -11,6 +11,7 @@ from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.hold import Hold
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
+from bftrainer.nodes.reserve import Reserve
 from bftrainer.nodes.state import NodesState, with_our_nodes_idle
 from bftrainer.nodes.watch import Watch
 from bftrainer.ports import Clock, Emit, Link, Scheduler, Workers
@@ -21,8 +22,8 @@ from bftrainer.telemetry.telemetry import Telemetry
 class Nodes:
     """Puts the parts of this folder together; what each poll shows goes through `_take_in`.
 
-    `state` is what is seen and ours, `watch` polls, `release` gives nodes back, `hold` has pilots submitted;
-    `background` is the work that they have under way.
+    `state` is what is seen and ours, `reserve` what is left to main jobs. `watch` polls, `release` gives
+    nodes back, `hold` has pilots submitted; `background` is the work that they have under way.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Nodes:
         self.background = Background()
         self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
+        self.reserve = Reserve(settings, pilots, self.state)
         self.watch = Watch(
             settings=settings,
             clock=clock,
@@ -105,10 +107,14 @@ class Nodes:
         # before any pilot is dropped below: that cancels it
         strays = self._pilots.strays(snapshot.pilots, snapshot.time)
         self.background.start(self._pilots.cancel(strays))
-        change = self.state.observe(snapshot, self.release.to_give_up(snapshot, claimed))
+        gone = self.release.to_give_up(snapshot, claimed)
+        spared = self.reserve.observe(snapshot, claimed, gone)
+        change = self.state.observe(snapshot, gone, spared.nodes)
         if change is not None:
             self.release.vacate(change.vacated, [claim.job for claim in snapshot.claims])
             self.release.drop(change.left - change.vacated)
         self.release.lost(snapshot)
         self.hold.wake()
+        if spared.claims:  # main jobs that are there already do not wait for that
+            await self.release.make_room(spared.claims)
         return change is not None

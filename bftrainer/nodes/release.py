@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from bftrainer.errors import SchedulerError
-from bftrainer.model.machine import Operation, Pilot, Snapshot
+from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.pilots import GONE, Held, Pilots
@@ -23,6 +23,7 @@ MAX_POLL_AGAIN_S = 1.0
 LEAD_S = 5.0
 """Workers let go this long before their node is expected to leave, or their pilot's time is over."""
 EXIT = {"type": "exit"}
+MAKES_ROOM = "left to main jobs that are yet to come (headroom)"
 
 
 class Release:
@@ -153,6 +154,15 @@ class Release:
         self._pilots.releasing |= dict.fromkeys(nodes, self._clock.now())
         if nodes:
             self._background.start(self._vacate(nodes, jobs))
+
+    async def make_room(self, claims: Sequence[Claim]) -> None:
+        """Give back nodes for main jobs that are yet to come: too few are idle."""
+        releasing = frozenset(self._pilots.releasing)
+        held = frozenset(self._pilots.held) & self._state.nodes - releasing
+        chosen = await self._claimed.choose(claims, held, frozenset())
+        chosen &= self._state.nodes
+        self._state.lose(chosen, MAKES_ROOM, vacated=True)
+        self.vacate(chosen, ())
 
     async def _vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
         began = self._clock.now()

@@ -19,6 +19,9 @@ STILL_OURS = frozenset({"completing", "unknown", "not responding"})
 """What the scheduler may say of a node between two pilots of ours, or when it has just been restarted."""
 
 
+KEPT = "left to main jobs (headroom)"
+
+
 class NodesState:
     """The nodes as last seen, and those of the pool.
 
@@ -31,6 +34,7 @@ class NodesState:
         self._pool = pool.Pool()
         self.seen: tuple[Node, ...] = ()
         self.clearing = Clearing()
+        self._kept: frozenset[str] = frozenset()  # for main jobs that are yet to come
         self._counted: Counter[str] | None = None  # what the engine has been told
         self._barred: Mapping[str, str] = {}  # likewise
         self._kept_off: Mapping[str, frozenset[str]] = {}  # likewise
@@ -46,8 +50,12 @@ class NodesState:
         """Begin with these nodes in the pool; the engine has been told of them."""
         self._pool = pool.Pool(nodes=present)
 
-    def observe(self, snapshot: Snapshot, given_up: frozenset[str]) -> NodesChanged | None:
-        """Take a poll in; nodes of `given_up` leave the pool or do not join. Emits and returns the change."""
+    def observe(
+        self, snapshot: Snapshot, given_up: frozenset[str], kept: frozenset[str] = frozenset()
+    ) -> NodesChanged | None:
+        """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join.
+        Emits and returns the change."""
+        self._kept = kept
         own = self._settings.current
         self._count(own.engine)
         self._pool, change = pool.observe(
@@ -56,7 +64,7 @@ class NodesState:
             own.debounce_s,
             min_hole_s=own.min_hole_s,
             closed=self.operation is not Operation.RUNNING,
-            given_up=given_up,
+            given_up=given_up | kept,
         )
         if change is not None:
             self._emit(change)
@@ -109,7 +117,7 @@ class NodesState:
         if node.until is not None and node.until - self._clock.now() < self._settings.current.min_hole_s:
             return "its hole ends soon"
         if node.name not in refused:
-            return ""
+            return KEPT if node.name in self._kept else ""
         return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, field_validator
 
 from bftrainer.settings.checks import check_placeholders, host_and_port, nodeset
+from bftrainer.settings.headroom import Headroom, as_text, headroom_of
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Positive, Seconds, Section, Setting
 
@@ -65,6 +66,17 @@ class NodeSettings(Section):
             help="nodes whose hole is expected to end within this time are left alone", unit="s", live=True
         ),
     ] = 30.0
+    headroom: Annotated[
+        str,
+        Setting(
+            help="idle nodes that are left to main jobs, of each kind: a number, a share of those that are "
+            "idle or ours such as 10%, or auto",
+            more="A kind is what has the same partitions and GRES. `auto`: as many as main jobs have been "
+            "seen to ask for at once, 10% at most. See [Headroom](admin.md#headroom).",
+            live=True,
+            commands=("daemon",),
+        ),
+    ] = "auto"
     exclude_nodes: Annotated[
         str, Setting(help="nodes never to use, such as n[01-08],gpu3; empty: none", live=True)
     ] = ""
@@ -146,6 +158,17 @@ class NodeSettings(Section):
         ),
     ] = ".bftrainer"
 
+    @field_validator("headroom", mode="before")
+    @classmethod
+    def _number_as_text(cls, value: object) -> object:
+        return as_text(value)
+
+    @field_validator("headroom")
+    @classmethod
+    def _known_headroom(cls, text: str) -> str:
+        headroom_of(text)
+        return text
+
     @field_validator("exclude_nodes", mode="before")
     @classmethod
     def _joined(cls, nodes: object) -> object:
@@ -170,6 +193,11 @@ class NodeSettings(Section):
     def _only_user_is_filled_in(cls, folder: str) -> str:
         check_placeholders(folder)
         return folder
+
+    @cached_property
+    def left_to_main_jobs(self) -> Headroom:
+        """What `headroom` says."""
+        return headroom_of(self.headroom)
 
     @cached_property
     def excluded(self) -> frozenset[str]:

@@ -100,6 +100,12 @@ class _Snapshot(Collector):
         pool.add_metric(["unused"], status["unused"])
         yield pool
         yield GaugeMetricFamily("bftrainer_pilots", "Nodes that pilots of ours hold.", status["pilots"])
+        room = GaugeMetricFamily(
+            "bftrainer_headroom_nodes", "Idle nodes left to main jobs.", labels=["state"]
+        )
+        for name in ("wanted", "free", "usable"):
+            room.add_metric([name], status["headroom"][name])
+        yield room
         yield GaugeMetricFamily(
             "bftrainer_degraded", "1 where something is not as it should be.", status["state"] == "degraded"
         )

@@ -1,0 +1,135 @@
+"""How many idle nodes are left to main jobs, and which ones. Pure.
+
+Nodes count by their kind: those of the same partitions and with the same GRES, as a main job that waits for
+one kind is not helped by another. Idle nodes without a pilot of ours are left alone first. Where they are too
+few, nodes of ours are given back: those that trainers lose least with, as for a main job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor
+
+from bftrainer.model.machine import Claim, Node
+from bftrainer.settings.headroom import Headroom
+
+Kind = tuple[tuple[str, ...], str]
+"""The partitions and the GRES of nodes."""
+AUTO_SHARE = 0.1
+"""`headroom: auto` leaves at most this share of what is idle or ours."""
+SETTLE_S = 30.0
+"""Less is left only when less has been enough for so long: every change costs trainers a rescale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spared:
+    """What is left to main jobs as of a poll.
+
+    `nodes` are idle and no pilot of ours goes there. `claims` ask for what is missing, one node each, of the
+    nodes that we hold. `wanted` is how many are to be left of each kind, `lower_since` since when fewer would
+    do. Of the `usable` nodes, which are idle or ours, `free` have no pilot of ours.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    claims: tuple[Claim, ...] = ()
+    wanted: Mapping[Kind, int] = field(default_factory=dict)
+    lower_since: Mapping[Kind, float] = field(default_factory=dict)
+    usable: int = 0
+    free: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many nodes are to be left, of all kinds."""
+        return sum(self.wanted.values())
+
+
+def kind_of(node: Node) -> Kind:
+    """The kind of a node."""
+    return node.partitions, node.gres
+
+
+def by_kind(nodes: Iterable[Node], usable: Collection[str]) -> dict[Kind, set[str]]:
+    """The names of the usable nodes, by kind."""
+    found: defaultdict[Kind, set[str]] = defaultdict(set)
+    for node in nodes:
+        if node.name in usable:
+            found[kind_of(node)].add(node.name)
+    return dict(found)
+
+
+def wanted(
+    headroom: Headroom, usable: Mapping[Kind, int], learnt: Mapping[Kind, int], extra: float = 0.0
+) -> dict[Kind, int]:
+    """How many nodes of each kind are to be left, of so many that are `usable`: idle, or ours.
+
+    `learnt` is how many main jobs have been seen to need, which counts with `auto`. `extra` is a share that
+    is left in any case.
+    """
+    return {
+        kind: min(
+            count,
+            max(
+                headroom.nodes,
+                _part(headroom.share, count),
+                min(learnt.get(kind, 0), floor(AUTO_SHARE * count + 1e-9)) if headroom.auto else 0,
+                _part(extra, count),
+            ),
+        )
+        for kind, count in usable.items()
+    }
+
+
+def _part(share: float, count: int) -> int:
+    return ceil(share * count - 1e-9)
+
+
+def keep(
+    before: Spared,
+    fresh: Mapping[Kind, int],
+    usable: Mapping[Kind, Collection[str]],
+    *,
+    now: float,
+    held: Collection[str],
+    pool: Collection[str],
+) -> Spared:
+    """What is left to main jobs, where `fresh` says how many of each kind are to be.
+
+    `held` are the nodes of ours that are not being given back, `pool` those that trainers may be about to
+    use. What was left before is left again rather than others.
+    """
+    settled, lower = _settled(before, fresh, {kind: len(names) for kind, names in usable.items()}, now)
+    left: set[str] = set()
+    claims: list[Claim] = []
+    idle = 0
+    for kind, names in usable.items():
+        ours = frozenset(names).intersection(held)
+        free = sorted(set(names) - ours, key=lambda name: (name in pool, name not in before.nodes, name))
+        idle += len(free)
+        chosen = free[: settled[kind]]
+        left.update(chosen)
+        if missing := min(settled[kind] - len(chosen), len(ours)):
+            claims += [Claim(job="", nodes=ours, count=1)] * missing
+    return Spared(
+        nodes=frozenset(left),
+        claims=tuple(claims),
+        wanted=settled,
+        lower_since=lower,
+        usable=sum(len(names) for names in usable.values()),
+        free=idle,
+    )
+
+
+def _settled(
+    before: Spared, fresh: Mapping[Kind, int], usable: Mapping[Kind, int], now: float
+) -> tuple[dict[Kind, int], dict[Kind, float]]:
+    """More is left at once, less only after `SETTLE_S`."""
+    found, lower = dict(fresh), dict[Kind, float]()
+    for kind, count in fresh.items():
+        last = min(before.wanted.get(kind, 0), usable[kind])
+        if count < last:
+            since = before.lower_since.get(kind, now)
+            if now - since < SETTLE_S:
+                found[kind], lower[kind] = last, since
+    return found, lower
