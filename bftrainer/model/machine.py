@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bftrainer.model.main_jobs import MainJob
+
 
 class NodeState(StrEnum):
     """What the main scheduler says of a node, reduced to whether bftrainer may use it."""
@@ -27,7 +29,7 @@ class Node:
     """One node at one poll, as far as its scheduler tells.
 
     `until` is when a planned job or a reservation will take it (Unix seconds). `why` says why a busy node is
-    not ours to use.
+    not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Node:
     gres: str = ""
     gpus: int = 0
     why: str = ""
+    cpus: int = 0
+    spare: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,8 @@ class Snapshot:
     `claims` are in the order in which the main scheduler would start the jobs. `pilots` are all of ours,
     including those whose submission was never confirmed. `asked_s`: for how long the scheduler worked for
     this poll; None: all the time that the poll took. `unseen`: what the poll leaves out, why, and what to do;
-    empty: nothing.
+    empty: nothing. `main` are main jobs that have started lately, and those that wait for nothing but the
+    scheduler and nodes that are idle or ours; `waiting` has all that wait.
     """
 
     time: float
@@ -81,6 +86,8 @@ class Snapshot:
     pilots: tuple[Pilot, ...] = ()
     asked_s: float | None = field(default=None, compare=False)
     unseen: str = field(default="", compare=False)
+    main: tuple[MainJob, ...] = field(default=(), compare=False)
+    waiting: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def idle(self) -> frozenset[str]:

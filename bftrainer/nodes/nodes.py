@@ -9,6 +9,7 @@ from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.hold import Hold
+from bftrainer.nodes.main_jobs import MainJobs
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
 from bftrainer.nodes.reserve import Reserve
@@ -41,11 +42,12 @@ class Nodes:
         emit: Emit,
         telemetry: Telemetry,
     ) -> None:
-        self._settings, self._pilots = settings, pilots
+        self._settings, self._pilots, self._telemetry = settings, pilots, telemetry
         self.background = Background()
         self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
         self.reserve = Reserve(settings, pilots, self.state)
+        self.main_jobs = MainJobs()
         self.watch = Watch(
             settings=settings,
             clock=clock,
@@ -65,6 +67,7 @@ class Nodes:
             claimed=self._claimed,
             telemetry=telemetry,
             state=self.state,
+            main_jobs=self.main_jobs,
             watch=self.watch,
             background=self.background,
         )
@@ -98,6 +101,7 @@ class Nodes:
 
     async def _take_in(self, snapshot: Snapshot) -> bool:
         """Act on what a poll has shown. Returns whether the pool has changed."""
+        self._note_main_jobs(snapshot)
         claimed = await self.release.claimed(snapshot)
         snapshot = with_our_nodes_idle(snapshot, self._pilots.held)
         self.state.seen = snapshot.nodes
@@ -118,3 +122,12 @@ class Nodes:
         if spared.claims:  # main jobs that are there already do not wait for that
             await self.release.make_room(spared.claims)
         return change is not None
+
+    def _note_main_jobs(self, snapshot: Snapshot) -> None:
+        """Note how long main jobs have waited that have started, and learn from it."""
+        clearing = self.state.clearing
+        ours = self._pilots.held.keys() | self._pilots.releasing.keys() | clearing.nodes
+        starts = self.main_jobs.observe(snapshot, ours, clearing.lead_s)
+        self.reserve.learn(starts, snapshot)
+        for start in starts:
+            self._telemetry.main_job(start)

@@ -11,6 +11,7 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
+from bftrainer.nodes.main_jobs import MainJobs
 from bftrainer.nodes.pilots import GONE, Held, Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.nodes.watch import Watch
@@ -41,12 +42,14 @@ class Release:
         claimed: ClaimedNodes,
         telemetry: Telemetry,
         state: NodesState,
+        main_jobs: MainJobs,
         watch: Watch,
         background: Background,
     ) -> None:
         self._settings, self._clock, self._scheduler, self._pilots = settings, clock, scheduler, pilots
         self._link, self._workers, self._claimed = link, workers, claimed
         self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
+        self._main_jobs = main_jobs
         self._asked: set[Pilot] = set()  # why they failed
 
     # which nodes must go
@@ -173,7 +176,9 @@ class Release:
             pilots = [pilot for pilot in forgotten if pilot is not None]
             self._state.clearing.begins(pilots, self._clock.now())
             await self._pilots.end(pilots)
-        self._telemetry.vacated(jobs, nodes, self._clock.now() - began)
+        took_s = self._clock.now() - began
+        self._main_jobs.given_back(jobs, took_s)
+        self._telemetry.vacated(jobs, nodes, took_s)
         self._watch.wake()
 
     async def _leave(self, nodes: Collection[str], began: float) -> None:

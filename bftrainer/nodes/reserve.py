@@ -1,16 +1,24 @@
-"""Leaves idle nodes to main jobs, poll by poll: how many the settings say, which ones `headroom.py` says."""
+"""Leaves idle nodes to main jobs, poll by poll: how many the settings and earlier jobs say."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import floor
 
 from bftrainer.model.machine import Operation, Snapshot
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.nodes import headroom
 from bftrainer.nodes.clearing import CLEARING
-from bftrainer.nodes.headroom import Kind, Spared
+from bftrainer.nodes.demand import Demand
+from bftrainer.nodes.headroom import AUTO_SHARE, Kind, Spared
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.settings.live import LiveSettings
+
+REPLACED_S = 5.0
+"""A node that a main job has taken is replaced within this time, and the time that nodes take to be
+cleared."""
 
 
 class Reserve:
@@ -18,8 +26,16 @@ class Reserve:
 
     def __init__(self, settings: LiveSettings, pilots: Pilots, state: NodesState) -> None:
         self._settings, self._pilots, self._state = settings, pilots, state
+        self._demand = Demand()
         self.spared = Spared()
-        self._learnt: Mapping[Kind, int] = {}
+
+    def learn(self, starts: Iterable[MainStart], snapshot: Snapshot) -> None:
+        """Take in main jobs that have started."""
+        if starts := list(starts):
+            kinds = {node.name: headroom.kind_of(node) for node in snapshot.nodes}
+            cores = {node.name: node.cpus for node in snapshot.nodes}
+            for start in starts:
+                self._demand.learn(start, kinds, cores)
 
     def observe(self, snapshot: Snapshot, claimed: frozenset[str], gone: frozenset[str]) -> Spared:
         """Take a poll in. `claimed` nodes are main jobs' already, those of `gone` are not ours for another
@@ -32,15 +48,27 @@ class Reserve:
         usable |= self._being_cleared(snapshot) - claimed
         kinds = headroom.by_kind(snapshot.nodes, usable)
         counts = {kind: len(names) for kind, names in kinds.items()}
+        said = self._settings.current.left_to_main_jobs
+        learnt = self._learnt(snapshot, counts) if said.auto else {}
         self.spared = headroom.keep(
             self.spared,
-            headroom.wanted(self._settings.current.left_to_main_jobs, counts, self._learnt),
+            headroom.wanted(said, counts, learnt),
             kinds,
             now=snapshot.time,
             held=held - releasing,
             pool=self._state.nodes,
         )
         return self.spared
+
+    def _learnt(self, snapshot: Snapshot, counts: Mapping[Kind, int]) -> dict[Kind, int]:
+        """How many nodes of each kind main jobs need, as far as is known."""
+        most = {kind: floor(AUTO_SHARE * count + 1e-9) for kind, count in counts.items()}
+        spare = defaultdict[Kind, float](float)
+        for node in snapshot.nodes:
+            if node.spare:
+                spare[headroom.kind_of(node)] += node.spare
+        within_s = REPLACED_S + self._state.clearing.lead_s
+        return self._demand.needs(most, spare, within_s, snapshot.time)
 
     def _being_cleared(self, snapshot: Snapshot) -> frozenset[str]:
         """Nodes that we have given back, and that are idle as soon as they are cleared."""

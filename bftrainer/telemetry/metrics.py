@@ -54,6 +54,14 @@ class Metrics:
         self.pilots = counter("pilot_events", "What became of pilots.", "event")
         self.claims = counter("claims", "Main jobs that nodes were given up for.")
         self.vacate = seconds("vacate", "From seeing a claim to its pilots' cancellation.", SLOW)
+        self.main_wait = seconds(
+            "main_job_wait",
+            "How long main jobs waited for the scheduler and us alone, by whether nodes of ours were in "
+            "their way.",
+            SLOW,
+            "affected",
+        )
+        self.in_vain = counter("in_vain", "Main jobs that nodes were given up for and that did not start.")
         self.store_failures = counter("store_failures", "Writes to the store that failed.")
         self.bound_hits = counter(
             "bound_hits", "How often users, clients or agents have hit a bound.", "bound"

@@ -25,6 +25,7 @@ from bftrainer import __version__
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event, Measured, PollFailed, TrainerSubmitted
 from bftrainer.model.machine import Pilot
+from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause
 from bftrainer.telemetry.bounds import Bounds
@@ -131,6 +132,26 @@ class Telemetry:
             self.metrics.vacate.observe(seconds)
         self.metrics.pilots.labels("vacated").inc(len(nodes))
         note(log, "vacated", jobs=names(jobs), count=len(nodes), nodes=names(nodes), seconds=seconds)
+
+    def main_job(self, start: MainStart) -> None:
+        """A main job has started, or nodes were given back for it in vain."""
+        if start.affected is Affected.IN_VAIN:
+            self.metrics.in_vain.inc()
+        else:
+            self.metrics.main_wait.labels("no" if start.affected is Affected.NO else "yes").observe(
+                start.wait_s
+            )
+        if start.affected is not Affected.NO:
+            note(
+                log,
+                "main_job_waited",
+                job=start.job,
+                nodes=start.nodes,
+                affected=start.affected,
+                wait_s=start.wait_s,
+                given=start.given or None,
+                vacate_s=start.vacate_s,
+            )
 
     def trouble(self, kind: str, reason: object, **more: object) -> None:
         """Something failed, and the daemon goes on."""

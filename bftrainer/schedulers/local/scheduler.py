@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 from pathlib import Path
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.model.main_jobs import MainJob
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.starting import start
 from bftrainer.threads import in_thread
@@ -74,6 +75,9 @@ class LocalScheduler:
         self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
         self._taken: frozenset[str] = frozenset()  # nodes whose pilots are yet to be killed
+        self._jobs = count(1)
+        self._took: list[MainJob] = []  # main jobs that wait until the pilots on their nodes are killed
+        self._main: list[MainJob] = []  # those that have started since the last poll
         self._starting: set[Pilot] = set()  # in threads, and still wanted
         self._doomed: set[Pilot] = set()  # not wanted any more when they had started
         self._next = next(self._changes, None)  # the change to come; None: the log is over
@@ -98,7 +102,15 @@ class LocalScheduler:
                 for name in sorted(self._nodes)
             ),
             pilots=await self.pilots(),
+            main=self._begun(),
+            waiting=frozenset(job.job for job in self._took),
         )
+
+    def _begun(self) -> tuple[MainJob, ...]:
+        """What the log takes nodes for: each of its changes stands for a main job, which starts when the
+        pilots there have been killed. Those that started since the last poll, and those that wait for it."""
+        begun, self._main = tuple(self._main), []
+        return begun + tuple(replace(job, on=frozenset()) for job in self._took)
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the process table."""
@@ -174,6 +186,9 @@ class LocalScheduler:
         while self._next is not None and self._next.time <= now:
             self._idle = (self._idle - self._next.left) | self._next.joined
             self._taken |= self._next.left
+            if self._next.left:
+                due = self._playback.wall_time(self._next.time)
+                self._took.append(_main_job(f"log-{next(self._jobs)}", due, self._next.left))
             self._starting = {pilot for pilot in self._starting if pilot.node not in self._next.left}
             self._next = next(self._changes, None)
         if self._taken or self._doomed:
@@ -182,6 +197,9 @@ class LocalScheduler:
                     _kill_session(pid)
             self._taken = frozenset()
             self._doomed.clear()
+        begun = self._clock.now()
+        self._main += [replace(job, started=max(begun, job.submitted or begun)) for job in self._took]
+        self._took.clear()
         self._reap()
 
     def _running(self) -> list[tuple[int, Pilot]]:
@@ -206,6 +224,10 @@ class LocalScheduler:
 
     def _reap(self) -> None:
         self._children = [entry for entry in self._children if entry[0].poll() is None]
+
+
+def _main_job(name: str, due: float, nodes: frozenset[str]) -> MainJob:
+    return MainJob(job=name, nodes=len(nodes), submitted=due, on=nodes)
 
 
 def _pids() -> list[int]:

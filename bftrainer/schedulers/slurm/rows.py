@@ -88,6 +88,7 @@ class JobRow:
     shares: bool  # whether it may be on a node with other jobs
     reason: str
     name: str  # the beginning of its first line
+    submitted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

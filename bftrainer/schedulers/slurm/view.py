@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
-from bftrainer.schedulers.slurm import claims, values
+from bftrainer.schedulers.slurm import claims, main_jobs, values
 from bftrainer.schedulers.slurm.pilot import NAME, TAG, job_name
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 from bftrainer.schedulers.slurm.values import TextError
@@ -60,7 +60,9 @@ class View:
         old = self.snapshot
         pilots = tuple(p if p.ends is None else replace(p, ends=p.ends + seconds) for p in old.pilots)
         nodes = tuple(n if n.until is None else replace(n, until=n.until + seconds) for n in old.nodes)
-        return replace(self, snapshot=replace(old, time=old.time + seconds, nodes=nodes, pilots=pilots))
+        main = main_jobs.later(old.main, seconds)
+        moved = replace(old, time=old.time + seconds, nodes=nodes, pilots=pilots, main=main)
+        return replace(self, snapshot=moved)
 
 
 def interpret(
@@ -103,7 +105,14 @@ def interpret(
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
     until = _until(machine, main, now)
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
-    snapshot = Snapshot(time=now, nodes=nodes, claims=wanted.claims, pilots=found)
+    snapshot = Snapshot(
+        time=now,
+        nodes=nodes,
+        claims=wanted.claims,
+        pilots=found,
+        main=main_jobs.shown(main, wanted, now),
+        waiting=main_jobs.waiting(main),
+    )
     return View(snapshot, wanted, machine.partitions[partition].max_s)
 
 
@@ -257,4 +266,6 @@ def _node(row: NodeRow, why: str, until: float | None) -> Node:
         gres=row.gres,
         gpus=row.gpus,
         why=why,
+        cpus=row.cpus,
+        spare=1.0 - row.cpus_used / row.cpus if row.base == "MIXED" and row.cpus else 0.0,
     )

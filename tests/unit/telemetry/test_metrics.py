@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bftrainer.model.actions import Ended, StartWorker
 from bftrainer.model.events import Event, Measured, NodesChanged, PollFailed
 from bftrainer.model.machine import Pilot
+from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause
 from bftrainer.model.trainer import TrainerStatus
@@ -119,6 +120,8 @@ def eventful() -> Telemetry:
         raise OSError("slow")
     telemetry.pilot("submitted", [Pilot(tag="a", node="n1"), Pilot(tag="b", node="n2")])
     telemetry.vacated(["17"], ["n1", "n2"], 0.04)
+    for affected in (Affected.NO, Affected.CLAIMED, Affected.IN_VAIN):
+        telemetry.main_job(MainStart(time=1.0, job="17", nodes=2, wait_s=0.4, affected=affected))
     telemetry.trouble("cancel", "slurmctld sleeps")
     telemetry.bounded("max_connections", "ann", times=3)
     return telemetry

@@ -1,0 +1,61 @@
+"""Jobs of the main scheduler: what a poll shows of them, and what is kept of their starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainJob:
+    """A main job that could start, or has just started, at one poll.
+
+    `on` are the nodes that it runs on; empty: it waits, for nothing but the scheduler itself and nodes that
+    are idle or ours. Times are Unix seconds as the scheduler tells them; each may be later than said by less
+    than `rounded_s`.
+    """
+
+    job: str
+    nodes: int  # that it has, or asks for
+    cores: int = 0  # in all, of a job that shares its nodes with others; 0: it has whole nodes
+    submitted: float | None = None
+    started: float | None = None
+    on: frozenset[str] = frozenset()
+    rounded_s: float = 0.0
+
+
+class Affected(StrEnum):
+    """Whether what we held can have kept a main job waiting."""
+
+    NO = "no"
+    """It started on nodes that were not ours while it waited."""
+    CLAIMED = "claimed"
+    """The daemon saw that it could start on nodes of ours, and gave them back."""
+    TAKEN = "taken"
+    """It started on nodes that were ours a moment before: the scheduler took them by itself."""
+    IN_VAIN = "in vain"
+    """Nodes were given back for it, and it did not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MainStart:
+    """The start of a main job at `time`; of one that got nodes in vain, when that was given up.
+
+    `wait_s` is how long it waited after nothing but the scheduler and we kept it from starting, `queued_s`
+    how long since its submission (None: not known). `given` nodes of ours were given back for it, within
+    `vacate_s` after the poll that showed it. `fresh`: it never waited for other main jobs. `requeued`: how
+    often it had started before and was put back into the queue.
+    """
+
+    time: float
+    job: str
+    nodes: int
+    cores: int = 0
+    wait_s: float
+    queued_s: float | None = None
+    affected: Affected = Affected.NO
+    given: int = 0
+    vacate_s: float | None = None
+    requeued: int = 0
+    fresh: bool = False
+    on: frozenset[str] = frozenset()

@@ -1,0 +1,178 @@
+"""How long main jobs wait, as polls show it, and whether nodes of ours can be the reason.
+
+A job's wait begins when nothing but the scheduler and we keep it from starting: at its submission, or at the
+last poll at which it still waited for other jobs, a date or a limit. It is affected by us if nodes that we
+held were claimed for it, or if it started on nodes that were ours while it waited. All others tell what the
+scheduler itself takes.
+
+Not known: jobs that start and end between two polls, jobs that give up waiting, and jobs that could start on
+nodes of ours without anybody seeing it; these count from the moment at which the scheduler takes the nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from bftrainer.model.machine import Snapshot
+from bftrainer.model.main_jobs import Affected, MainJob, MainStart
+
+IN_VAIN_S = 30.0
+"""A job that does not start so long after the last claim for it has got nodes in vain. Nodes that take long
+to be cleared add that time."""
+REMEMBERED_S = 3600.0
+"""For so long it is remembered that a node was ours."""
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A job that could start, and does not yet."""
+
+    since: float  # when its wait began, at the earliest
+    first_seen: float
+    fresh: bool
+    claimed_at: float | None = None  # the last poll with a claim for it
+    given: int = 0
+    vacate_s: float | None = None
+
+
+class MainJobs:
+    """The main jobs of the polls so far. One call of `observe` a poll; it bounds what it remembers by what
+    the poll shows."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None  # the last poll
+        self._queued: dict[str, _Queued] = {}
+        self._waiting: frozenset[str] = frozenset()
+        self._running: dict[str, float] = {}  # job -> the last poll that showed it running
+        self._requeued: Counter[str] = Counter()
+        self._held: dict[str, float] = {}  # node -> the last poll at which it was ours
+
+    def given_back(self, jobs: Collection[str], seconds: float) -> None:
+        """The nodes that were claimed for these jobs have been given back, so long after the poll."""
+        for job in jobs:
+            if job in self._queued:
+                self._queued[job].vacate_s = seconds
+
+    def observe(self, snapshot: Snapshot, held: Collection[str], clearing_s: float = 0.0) -> list[MainStart]:
+        """Take a poll in. `held` are the nodes of ours, also those that are being given back; nodes are
+        cleared within `clearing_s`. Returns the starts that it shows."""
+        now, last = snapshot.time, self._last
+        running = [job for job in snapshot.main if job.on]
+        found = [
+            self._start(job, now, last)
+            for job in running
+            if last is not None and job.job not in self._running
+        ]
+        starts = [start for start in found if start is not None]
+        self._note_requeued(snapshot)
+        self._running = {j: at for j, at in self._running.items() if now - at < REMEMBERED_S}
+        self._running |= dict.fromkeys((job.job for job in running), now)
+        starts += self._note_queued(snapshot, now, last, IN_VAIN_S + clearing_s)
+        self._held = {node: at for node, at in self._held.items() if now - at < REMEMBERED_S}
+        self._held |= dict.fromkeys(held, now)
+        self._waiting, self._last = snapshot.waiting, now
+        return starts
+
+    def _start(self, job: MainJob, now: float, last: float) -> MainStart | None:
+        """The start of a job that runs since the last poll; None if it is not known how long it waited."""
+        started = _between(job.started, job.rounded_s, last, now)
+        queued = self._queued.get(job.job) or self._queued.get(_array(job.job))
+        if queued is not None:
+            since, fresh = queued.since, queued.fresh
+        elif not self._waiting.isdisjoint((job.job, _array(job.job))):
+            since, fresh = last, False
+        elif job.submitted is not None and job.submitted + job.rounded_s >= last:
+            since, fresh = _between(job.submitted, job.rounded_s, last, started), True
+        else:  # it was in the queue, and we have not seen it
+            return None
+        affected = Affected.NO
+        if queued is not None and queued.claimed_at is not None:
+            affected = Affected.CLAIMED
+        elif any(self._held.get(node, -inf) >= min(since, last) for node in job.on):
+            affected = Affected.TAKEN
+        return MainStart(
+            time=started,
+            job=job.job,
+            nodes=job.nodes,
+            cores=job.cores,
+            wait_s=max(0.0, started - since),
+            queued_s=None if job.submitted is None else max(0.0, started - job.submitted),
+            affected=affected,
+            given=queued.given if queued else 0,
+            vacate_s=queued.vacate_s if queued else None,
+            requeued=self._requeued.pop(job.job, 0),
+            fresh=fresh,
+            on=job.on,
+        )
+
+    def _note_requeued(self, snapshot: Snapshot) -> None:
+        for job in self._running.keys() & snapshot.waiting:
+            del self._running[job]
+            self._requeued[job] += 1
+        for job in self._requeued.keys() - snapshot.waiting:
+            del self._requeued[job]
+
+    def _note_queued(
+        self, snapshot: Snapshot, now: float, last: float | None, patience_s: float
+    ) -> list[MainStart]:
+        """Keep account of the jobs that could start. Returns those that got nodes in vain."""
+        claimed: Counter[str] = Counter()
+        for claim in snapshot.claims:
+            claimed[claim.job] += claim.count
+        could = {job.job: job for job in snapshot.main if not job.on}
+        kept: dict[str, _Queued] = {}
+        in_vain = []
+        began = {_array(job.job) for job in snapshot.main if job.on and job.job not in could}
+        for job in sorted(could.keys() | claimed.keys() | self._queued.keys() & snapshot.waiting):
+            entry = self._queued.get(job)
+            if entry is None or (job in began and job in could):  # tasks of an array start one by one
+                entry = self._queue(could.get(job), job, now, last)
+            if job in claimed:
+                entry.claimed_at, entry.given = now, max(entry.given, claimed[job])
+            elif entry.claimed_at is not None and now - entry.claimed_at > patience_s:
+                in_vain.append(_in_vain(job, entry, now))
+                continue
+            elif entry.claimed_at is None and job not in could:
+                continue  # it waits for others again
+            kept[job] = entry
+        self._queued = kept
+        return in_vain
+
+    def _queue(self, shown: MainJob | None, job: str, now: float, last: float | None) -> _Queued:
+        if job in self._waiting or last is None or shown is None or shown.submitted is None:
+            return _Queued(since=now if last is None else last, first_seen=now, fresh=False)
+        submitted = _between(shown.submitted, shown.rounded_s, last, now)
+        return _Queued(since=submitted, first_seen=now, fresh=True)
+
+
+def _in_vain(job: str, entry: _Queued, now: float) -> MainStart:
+    return MainStart(
+        time=now,
+        job=job,
+        nodes=entry.given,
+        wait_s=now - entry.since,
+        affected=Affected.IN_VAIN,
+        given=entry.given,
+        vacate_s=entry.vacate_s,
+    )
+
+
+def _array(job: str) -> str:
+    """The array that a job is a task of, or the job itself."""
+    return job.partition("_")[0]
+
+
+def _between(told: float | None, rounded_s: float, after: float, before: float) -> float:
+    """A moment that was `told` rounded down, and that lies between two others: the middle of what is left."""
+    low, high = max(after, told if told is not None else after), before
+    if told is not None:
+        high = min(before, told + rounded_s)
+    return (low + high) / 2 if low <= high else min(max(after, told or after), before)
+
+
+def kinds_on(start: MainStart, kinds: Mapping[str, object]) -> list[object]:
+    """The kinds of the nodes that a job has started on, each once."""
+    return list(dict.fromkeys(kinds[node] for node in sorted(start.on) if node in kinds))

@@ -1,0 +1,38 @@
+"""What a poll of Slurm tells of main jobs whose waits are watched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bftrainer.model.machine import Claim
+from bftrainer.schedulers.slurm.main_jobs import LATELY_S, later, shown, waiting
+from bftrainer.schedulers.slurm.walk import Claims
+from tests.support.slurm_samples import MAIN_JOB
+
+NOW = 1000.0
+PENDING = replace(MAIN_JOB, id="1", submitted=990.0)
+RUNNING = replace(MAIN_JOB, id="2", state="RUNNING", start=995.0, nodes=("n1", "n2"), submitted=990.0)
+
+
+def test_jobs_that_could_start_and_those_that_just_have_are_shown() -> None:
+    old = replace(RUNNING, id="3", start=NOW - LATELY_S)
+    blocked = replace(PENDING, id="4")
+    claimed = replace(PENDING, id="5", count=3, shares=True, all_cpus=6)
+    found = shown(
+        [PENDING, RUNNING, old, blocked, claimed],
+        Claims(claims=(Claim(job="5", nodes=frozenset({"n9"}), count=1),), ready=frozenset({"1"})),
+        NOW,
+    )
+    assert [(job.job, job.nodes, job.cores, job.started, sorted(job.on)) for job in found] == [
+        ("1", 1, 0, None, []),
+        ("2", 2, 0, 995.0, ["n1", "n2"]),
+        ("5", 3, 6, None, []),
+    ]
+    assert waiting([PENDING, RUNNING, blocked]) == {"1", "4"}
+
+
+def test_times_move_with_the_clock() -> None:
+    (job,) = later(shown([RUNNING], Claims(), NOW), -5.0)
+    assert (job.started, job.submitted) == (990.0, 985.0)
+    (job,) = later(shown([PENDING], Claims(ready=frozenset({"1"})), NOW), 5.0)
+    assert (job.started, job.submitted) == (None, 995.0)
