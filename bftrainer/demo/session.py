@@ -105,9 +105,13 @@ class DemoSession:
             pauses=self._client.call("GET", "pauses", limit=60),
         )
 
+    def log(self) -> str:
+        """Return the daemon's log."""
+        return (self._state / "daemon.log").read_text("utf-8", "replace")
+
     def log_end(self) -> str:
         """Return the end of the daemon's log, at most 4000 characters."""
-        return (self._state / "daemon.log").read_text("utf-8", "replace")[-4000:]
+        return self.log()[-4000:]
 
     def finish(self) -> Summary:
         """Collect the figures, stop the daemon, and look for processes that it left behind.

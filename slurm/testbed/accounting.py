@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slurm.testbed.plan import FRAGMENTS, TestbedError
+from slurm.testbed.plan import FRAGMENTS, QOS, TestbedError
 
 DATABASE, SLURMDBD = "mariadbd", "slurmdbd"
 PROGRAMS = (DATABASE, "mariadb-install-db", SLURMDBD, "sacctmgr")
@@ -57,3 +57,12 @@ def associations(cluster: str, users: Sequence[str]) -> tuple[tuple[str, ...], .
 def qos(nodes: int, users: Sequence[str]) -> tuple[str, ...]:
     """What a site runs for bftrainer."""
     return (str(FRAGMENTS / "bftrainer-qos.sh"), str(nodes), *users)
+
+
+def higher(users: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Commands that make a QOS whose jobs come first, and let users choose it."""
+    change = ("sacctmgr", "-i")
+    return (
+        (*change, "add", "qos", QOS, "priority=100"),
+        *((*change, "modify", "user", "where", f"name={user}", "set", f"qos+={QOS}") for user in users),
+    )

@@ -60,6 +60,8 @@ class Testbed:
         directory: Path | None = None,
         preemption: bool = True,
         stock: bool = False,
+        shared: bool = False,
+        mixed: bool = False,
         slurmdbd: bool = False,
         users: Sequence[str] = (),
         features: Mapping[str, str] | None = None,
@@ -67,10 +69,12 @@ class Testbed:
     ) -> None:
         """Nothing happens before `up`. `directory` is made; None: a new temporary one.
 
-        `features` and `gres` map node sets to what these nodes have: {"n[1-2]": "gpu:2"}.
+        `features` and `gres` map node sets to what these nodes have: {"n[1-2]": "gpu:2"}. The others are
+        those of `Plan`.
         """
         self._wanted = (nodes, directory, tuple(users), features or {}, gres or {})
         self._preemption, self._stock, self._slurmdbd = preemption, stock, slurmdbd
+        self._shared, self._mixed = shared, mixed
 
     @classmethod
     def at(cls, directory: Path) -> Testbed:
@@ -121,6 +125,8 @@ class Testbed:
                         slurmdbd_port=dbd_port if self._slurmdbd else 0,
                         preemption=self._preemption,
                         stock=self._stock,
+                        shared=self._shared,
+                        mixed=self._mixed,
                     )
                 )
                 plans.write(self.plan)
@@ -206,6 +212,8 @@ class Testbed:
             for command in accounting.associations(self.plan.cluster, names):
                 self.run(command, check=False)  # the account may be there already: that is no success
             self.run(accounting.qos(len(self.plan.nodes), names))
+            for command in accounting.higher(names) if self.plan.mixed else ():
+                self.run(command, check=False)
 
     def _launch(
         self, name: str, *options: str, program: str | None = None, env: Mapping[str, str] | None = None

@@ -83,7 +83,7 @@ def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
     queue = Table("main job", "nodes", "waited", "", box=None)
     for run in scene.runs[-8:]:
         wait = "waits" if run.wait_s is None else f"{run.wait_s:.2f} s"
-        queue.add_row(f"main-{run.number}", str(run.size), wait, run.state.lower())
+        queue.add_row(f"main-{run.number}", f"{run.size:g}", wait, run.state.lower())
     begun = f"main jobs come for {seconds:.0f} s" if scene.runs else "trainers start on the idle machine"
     return Group(Text(f"bftrainer on Slurm: {begun}", "bold"), nodes, trainers, queue)
 

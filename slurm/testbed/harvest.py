@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,9 +29,9 @@ GONE_S = 30.0
 SETTINGS = {
     "scheduler": "slurm",
     "slurm_partition": "backfill",
-    "slurm_watch": "batch",
     "objective": "efficiency",  # trainers of different speed: all of them run
     "submissions_per_minute": 1000,  # time is compressed
+    "log_format": "text",  # with times
     "poll_s": 0.25,
     "spare_s": 2,
     "debounce_s": 2,  # many a node is taken again right after a main job
@@ -39,6 +41,15 @@ PYTHON = """\
 #!/bin/sh
 # Pilots share this machine's few cores with Slurm itself, which has a cluster's nodes to itself elsewhere
 exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
+"""
+POLLED = ("scontrol", "squeue")
+SLOW = """\
+#!/bin/sh
+sleep {seconds}
+{program} "$@"
+code=$?
+sleep {seconds}
+exit $code
 """
 
 
@@ -119,17 +130,23 @@ class Harvest:
     Use it as a context: iterate `scenes`, then call `finish`. The context ends all jobs and the daemon.
     """
 
-    def __init__(self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path]) -> None:
+    def __init__(
+        self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path], *, slow_polls_s: float = 0
+    ) -> None:
+        """With `slow_polls_s` Slurm takes so much longer to answer the two commands of each poll."""
         self._bed, self._jobs, self._specs = bed, jobs, specs
         self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
         self._after = contextlib.ExitStack()
+        self._slow_polls_s = slow_polls_s
 
     def __enter__(self) -> Harvest:
         with contextlib.ExitStack() as stack:
             if self._specs:
                 environ = {"SLURM_CONF": str(self._bed.plan.conf)}
+                if self._slow_polls_s:
+                    environ["PATH"] = f"{self._slow_commands()}:{os.environ.get('PATH', os.defpath)}"
                 self._demo = DemoSession([], settings=self._settings(), environ=environ)
                 stack.callback(self._demo.close)
                 self._demo.submit(self._specs)
@@ -141,12 +158,33 @@ class Harvest:
     ) -> None:
         self._after.close()
 
+    def _slow_commands(self) -> Path:
+        """A folder with scontrol and squeue that take longer: half before and half after they ask."""
+        place = self._bed.plan.directory / "slow"
+        place.mkdir()
+        for name in POLLED:
+            program = place / name
+            real = shutil.which(name, path=self._bed.env.get("PATH"))
+            program.write_text(
+                SLOW.format(program=real, seconds=self._slow_polls_s / len(POLLED) / 2), "utf-8"
+            )
+            program.chmod(0o755)
+        return place
+
+    def logs(self) -> dict[str, str]:
+        """What slurmctld and, if there is one, the daemon have logged so far."""
+        found = {
+            "slurmctld": (self._bed.plan.directory / "log" / "slurmctld.log").read_text("utf-8", "replace")
+        }
+        return found | ({} if self._demo is None else {"daemon": self._demo.log()})
+
     def _settings(self) -> dict[str, object]:
         python = self._bed.plan.directory / "pilot-python"
         python.write_text(PYTHON.format(python=sys.executable), "utf-8")
         python.chmod(0o755)
         mode = "preempt" if self._bed.plan.preemption else "window"
-        return {**SETTINGS, "pilot_python": str(python), "slurm_mode": mode}
+        watched = ",".join(self._bed.plan.partitions)
+        return {**SETTINGS, "pilot_python": str(python), "slurm_mode": mode, "slurm_watch": watched}
 
     def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:
         """Wait until trainers train, then let main jobs come; scenes until all of them have ended.

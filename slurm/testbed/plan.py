@@ -17,6 +17,11 @@ from bftrainer.errors import BftrainerError
 MOST_NODES = 1024
 LOOPBACK = "127.0.0.1"
 FRAGMENTS = Path(__file__).parent.parent
+CORES, MEMORY_MB, GPUS = 4, 1000, 2
+"""Of every node; GPUs only where they are asked for."""
+URGENT, QOS = "urgent", "high"
+"""A partition and a QOS whose jobs come before those of `batch`."""
+LICENCE, LICENCES = "tool", 4
 
 
 class TestbedError(BftrainerError):
@@ -52,6 +57,8 @@ class Plan:
         slurmdbd_port: 0 without accounting.
         preemption: Whether jobs of `batch` preempt those of `backfill`.
         stock: Slurm's own scheduler parameters, instead of ones that act at once.
+        shared: Whether main jobs share nodes: each has the cores and memory that it asks for.
+        mixed: With a second main partition of a higher tier, licences and, with slurmdbd, a second QOS.
         made_users: Those that were made for it and go with it.
     """
 
@@ -62,12 +69,19 @@ class Plan:
     slurmdbd_port: int = 0
     preemption: bool = True
     stock: bool = False
+    shared: bool = False
+    mixed: bool = False
     made_users: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> str:
         """Slurm's name for it; associations in slurmdbd carry it."""
         return "testbed"
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Those of main jobs."""
+        return ("batch", URGENT) if self.mixed else ("batch",)
 
     @property
     def conf(self) -> Path:
@@ -150,6 +164,8 @@ def files(plan: Plan) -> dict[str, str]:
     hostname = socket.gethostname().split(".")[0]
     loopback = own_address() == plan.address
     words = {"plan": plan, "hostname": hostname, "loopback": loopback, "gres_types": gres_types}
+    words |= {"cores": CORES, "memory_mb": MEMORY_MB, "urgent": URGENT}
+    words |= {"licences": f"{LICENCE}:{LICENCES}"}
     found = {
         name: templates.get_template(f"{name}.j2").render(words)
         for name in (

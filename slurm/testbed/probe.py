@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,29 +19,46 @@ ENDED = re.compile(r"^JobId=(\d+) .* JobState=(\S+) Partition=\S+ ", re.MULTILIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainRun:
-    """A main job that was submitted. Times in Unix seconds, as sbatch's caller and the job itself saw them.
+    """A main job that was submitted, or one task of an array. Times in Unix seconds, as the caller of sbatch
+    and the job itself saw them.
 
     Attributes:
-        id: Slurm's.
+        number, task: Of the load's job, and of its task; 0 if it is no array.
+        kind: What it is an example of.
+        id: Slurm's number of it; of an array's task that has not started, of the array.
+        job: Slurm's number, which sbatch printed.
+        size: Nodes' worth that it takes.
         run_s, limit_s: What it needs, and what it asked for.
+        submitted, accepted: When sbatch was called, and when it returned.
+        eligible: When it could start at the earliest: it may wait for another job's end or a reservation.
+            None: what it waits for has not come yet.
         started, ended: None if it has not; `ended` is None as well for a job that was killed.
         state: How it ended, as Slurm says it (COMPLETED, FAILED, NODE_FAIL, ...); "" before.
+        starts: How often it has started.
     """
 
     number: int
     id: int
-    size: int
+    size: float
     run_s: float
     limit_s: float
     submitted: float
     started: float | None
     ended: float | None
     state: str
+    task: int = 0
+    kind: str = "nodes"
+    job: int = 0
+    accepted: float | None = None
+    eligible: float | None = None
+    starts: int = 0
 
     @property
     def wait_s(self) -> float | None:
-        """From the call of sbatch to the first line of the script."""
-        return None if self.started is None else self.started - self.submitted
+        """From the call of sbatch, or when the job became eligible later, to the first line of the script."""
+        if self.started is None:
+            return None
+        return self.started - (self.submitted if self.eligible is None else self.eligible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +74,45 @@ class Spread:
 
 
 def measure(directory: Path, jobcomp: Path) -> tuple[MainRun, ...]:
-    """What is known of the jobs of a load, by number; `jobcomp` is Slurm's file of ended jobs."""
+    """What is known of the jobs of a load, by number and task; `jobcomp` is Slurm's file of ended jobs."""
     states: dict[int, str] = {}
     with contextlib.suppress(FileNotFoundError):  # no job has ended
         states = ended(jobcomp.read_text("utf-8", "replace"))
     lines: list[str] = []
     with contextlib.suppress(FileNotFoundError):  # none was submitted
         lines = (directory / "submitted.jsonl").read_text("utf-8").splitlines()
-    found = []
-    for row in map(json.loads, lines):
-        del row["submit_s"]
-        file = str(directory / str(row["number"]))
-        began, over = _first(Path(f"{file}.started")), _first(Path(f"{file}.ended"))
-        found.append(MainRun(**row, started=began, ended=over, state=states.get(row["id"], "")))
-    return tuple(sorted(found, key=lambda run: run.number))
+    rows = {row["number"]: row for row in map(json.loads, lines)}
+    found: dict[int, list[MainRun]] = {}
+    for number, row in sorted(rows.items()):
+        eligible = _eligible(row, found.get(row["after"]))
+        found[number] = [_run(directory, row, task, states, eligible) for task in range(row["tasks"])]
+    return tuple(run for runs in found.values() for run in runs)
+
+
+def _run(
+    directory: Path, row: Mapping[str, Any], task: int, states: Mapping[int, str], eligible: float | None
+) -> MainRun:
+    starts = _lines(directory / f"{row['number']}.{task}.started")
+    ends = _lines(directory / f"{row['number']}.{task}.ended")
+    own = int(starts[0][1]) if starts else row["job"]
+    same = ("number", "kind", "job", "size", "run_s", "limit_s", "submitted", "accepted")
+    return MainRun(
+        **{name: row[name] for name in same},
+        task=task,
+        id=own,
+        eligible=eligible,
+        started=float(starts[0][0]) if starts else None,
+        ended=float(ends[0][0]) if ends else None,
+        state=states.get(own, ""),
+        starts=len(starts),
+    )
+
+
+def _eligible(row: Mapping[str, Any], before: Sequence[MainRun] | None) -> float | None:
+    """When a job could start: after the end of the one before it, and with its reservation."""
+    ends = [_end(run) for run in before or ()]
+    moment: float = max(row["submitted"], row["begins"] or 0.0, *ends, 0.0)
+    return moment if moment < float("inf") else None
 
 
 def ended(jobcomp: str) -> dict[int, str]:
@@ -77,12 +120,13 @@ def ended(jobcomp: str) -> dict[int, str]:
     return {int(number): state for number, state in ENDED.findall(jobcomp)}
 
 
-def _first(path: Path) -> float | None:
-    """The first line: a job that was requeued has waited until its first start."""
+def _lines(path: Path) -> list[list[str]]:
+    """The words of each whole line; a job that was requeued has several."""
     try:
-        return float(path.read_text().split()[0])
-    except (FileNotFoundError, IndexError):
-        return None
+        text = path.read_text()
+    except FileNotFoundError:
+        return []
+    return [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def waits(runs: Iterable[MainRun]) -> list[float]:
@@ -106,7 +150,7 @@ def with_room(runs: Sequence[MainRun], nodes: int) -> list[MainRun]:
     return [run for run in runs if run.size + _wanted_before(run, runs) <= nodes]
 
 
-def _wanted_before(run: MainRun, runs: Sequence[MainRun]) -> int:
+def _wanted_before(run: MainRun, runs: Sequence[MainRun]) -> float:
     return sum(
         other.size
         for other in runs
@@ -121,9 +165,9 @@ def _end(run: MainRun) -> float:
     return run.ended if run.ended is not None else run.started + run.run_s
 
 
-def busy(runs: Iterable[MainRun], begin: float, end: float) -> list[tuple[float, int]]:
-    """How many nodes main jobs had: (since when, nodes), from `begin` to `end` (Unix s)."""
-    changes: dict[float, int] = {begin: 0, end: 0}
+def busy(runs: Iterable[MainRun], begin: float, end: float) -> list[tuple[float, float]]:
+    """How many nodes' worth main jobs had: (since when, nodes), from `begin` to `end` (Unix s)."""
+    changes: dict[float, float] = {begin: 0, end: 0}
     for run in runs:
         if run.started is None:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,17 +24,39 @@ DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class MainJob:
-    """A job for the testbed: submitted `submit_s` after the load's start, it runs `run_s` on `size` nodes.
+class Reserved:
+    """A reservation that is made when its job is submitted: `begins_s` later, of one node."""
 
-    `limit_s` is the time that it asks for; Slurm rounds it up to a minute.
+    begins_s: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MainJob:
+    """A job for the testbed.
+
+    Attributes:
+        submit_s: When it is submitted, after the load's start.
+        size: Nodes' worth that each of its tasks takes: 0.25 is one core of four.
+        run_s: How long each task runs.
+        limit_s: The time that it asks for; Slurm rounds it up to a minute.
+        kind: What it is an example of.
+        components: Options of sbatch, one set for each component of a heterogeneous job; (): `size` nodes.
+        tasks: Of an array; the options say so, too.
+        after: The number of the job whose end it waits for; 0: none.
+        reserved: The reservation that it waits for.
     """
 
     number: int
     submit_s: float
-    size: int
+    size: float
     run_s: float
     limit_s: float
+    kind: str = "nodes"
+    components: tuple[tuple[str, ...], ...] = ()
+    tasks: int = 1
+    after: int = 0
+    reserved: Reserved | None = None
 
 
 def of_log(path: Path, options: LogOptions, first: int, count: int) -> tuple[list[Request], int]:
@@ -84,19 +106,41 @@ def compressed(
     Raises:
         LogError: such short jobs are more than `load` already, or the longest ones are still less.
     """
+    sizes = [min(nodes, max(1, round(r.size / machine_nodes * nodes))) for r in requests]
+    return fitted(requests, sizes, room=load * nodes * seconds, seconds=seconds)
+
+
+def fitted(
+    requests: Sequence[Request],
+    sizes: Sequence[float],
+    *,
+    room: float,
+    seconds: float,
+    tasks: Sequence[int] = (),
+    fixed: Mapping[int, float] | None = None,
+) -> tuple[MainJob, ...]:
+    """Return jobs of these sizes within `seconds`, with run times that make `room` node-seconds in all.
+
+    `tasks` are those of each job (one, if it is empty); `fixed` has the run times (in s) of the jobs, by
+    their place, that keep theirs.
+
+    Raises:
+        LogError: the jobs cannot be that load.
+    """
     first, last = requests[0].submit, requests[-1].submit
     pace = seconds / ((last - first) or 1.0)
-    sizes = [min(nodes, max(1, round(r.size / machine_nodes * nodes))) for r in requests]
+    tasks, fixed = tasks or [1] * len(requests), fixed or {}
 
     def runs(factor: float) -> list[float]:
         """Return the run times in s, stretched by a factor and cut to sensible ones."""
-        return [min(max((r.end - r.start) * factor, SHORTEST_S), LONGEST * seconds) for r in requests]
+        stretched = (min(max((r.end - r.start) * factor, SHORTEST_S), LONGEST * seconds) for r in requests)
+        return [fixed.get(at, run) for at, run in enumerate(stretched)]
 
     def work(factor: float) -> float:
         """Return the node-seconds of all jobs for a factor."""
-        return sum(size * run for size, run in zip(sizes, runs(factor), strict=True))
+        return sum(size * count * run for size, count, run in zip(sizes, tasks, runs(factor), strict=True))
 
-    factor = _solve(work, load * nodes * seconds)
+    factor = _solve(work, room)
     return tuple(
         MainJob(
             number=number,
@@ -104,8 +148,11 @@ def compressed(
             size=size,
             run_s=round(run, 3),
             limit_s=max(r.limit_s * factor, run),
+            tasks=count,
         )
-        for number, (r, size, run) in enumerate(zip(requests, sizes, runs(factor), strict=True), 1)
+        for number, (r, size, run, count) in enumerate(
+            zip(requests, sizes, runs(factor), tasks, strict=True), 1
+        )
     )
 
 
@@ -128,16 +175,22 @@ def enough(nodes: int, seconds: float) -> int:
     return max(24, 3 * nodes, round(seconds / 4))
 
 
+def requests_for(count: int, seed: int, log: Path | None = None, first: int = 0) -> tuple[list[Request], int]:
+    """Jobs of an SWF log, or generated ones, and their machine's nodes.
+
+    Raises:
+        LogError: the log cannot be read.
+    """
+    return generated(count, seed) if log is None else of_log(log, LogOptions(), first, count)
+
+
 def jobs_for(
     nodes: int, seconds: float, load: float, *, count: int, seed: int, log: Path | None = None, first: int = 0
 ) -> tuple[MainJob, ...]:
-    """Main jobs for a testbed: from an SWF log, or generated.
+    """Main jobs of whole nodes for a testbed: from an SWF log, or generated.
 
     Raises:
         LogError: the log cannot be read, or these jobs cannot be that load.
     """
-    if log is None:
-        requests, machine = generated(count, seed)
-    else:
-        requests, machine = of_log(log, LogOptions(), first, count)
+    requests, machine = requests_for(count, seed, log, first)
     return compressed(requests, machine, nodes=nodes, seconds=seconds, load=load)

@@ -29,7 +29,7 @@ def test_jobs_of_a_user_run_as_planned(bed: Testbed, users: tuple[str, str]) -> 
         (2, 1, "COMPLETED"),
         (3, 2, "COMPLETED"),
     ]
-    assert {(load.directory / f"{n}.ended").stat().st_uid for n in (1, 2, 3)} == {
+    assert {(load.directory / f"{n}.0.ended").stat().st_uid for n in (1, 2, 3)} == {
         pwd.getpwnam(users[0]).pw_uid
     }
     first, second, third = runs

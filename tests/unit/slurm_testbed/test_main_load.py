@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import LogOptions
 from slurm.testbed import probe, workload
 from slurm.testbed.probe import MainRun
+from slurm.testbed.workload import MainJob
 
 SWF = """\
 ; UnixStartTime: 1000
@@ -88,23 +90,44 @@ def run(
     )
 
 
+TIMES = {"submitted": 100.5, "accepted": 100.6, "begins": None}
+
+
 def test_what_jobs_left_is_put_together(tmp_path: Path) -> None:
     jobcomp = tmp_path / "jobcomp.log"
     assert probe.measure(tmp_path, jobcomp) == ()
+    jobs = {
+        1: {},
+        2: {},
+        3: {"after": 1},
+        4: {"tasks": 2, "kind": "array"},
+        5: {"begins": 130.0},
+        6: {"after": 2},
+    }
     rows = [
-        {"number": n, "id": 10 + n, "size": 2, "run_s": 4, "limit_s": 60, "submit_s": 0, "submitted": 100.5}
-        for n in (2, 1, 3)
+        {**asdict(MainJob(n, 0, 2, 4, 60)), **TIMES, "job": 10 * n, **jobs[n]} for n in (2, 1, 3, 4, 5, 6)
     ]
     (tmp_path / "submitted.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "1.started").write_text("101.25\n150\n")  # requeued
-    (tmp_path / "1.ended").write_text("160\n")
-    (tmp_path / "2.started").write_text("")  # written to just now
+    (tmp_path / "1.0.started").write_text("101.25 10\n150 10\n")  # requeued
+    (tmp_path / "1.0.ended").write_text("160\n")
+    (tmp_path / "2.0.started").write_text("102.25 2")  # written to just now
+    (tmp_path / "4.1.started").write_text("103 41\n")
+    (tmp_path / "5.0.started").write_text("131.5 50\n")
     line = "JobId={} UserId=root(0) GroupId=root(0) Name=main JobState=1 x JobState={} Partition=batch \n"
-    jobcomp.write_text(line.format(11, "NODE_FAIL") + line.format(11, "COMPLETED") + line.format(7, "FAILED"))
-    one, two, three = probe.measure(tmp_path, jobcomp)
-    assert (one.wait_s, one.ended, one.state) == (0.75, 160, "COMPLETED")
-    assert (two.wait_s, two.state, three.wait_s) == (None, "", None)
-    assert probe.waits([one, two, three]) == [0.75]
+    ends = ((10, "NODE_FAIL"), (10, "COMPLETED"), (7, "FAILED"), (41, "COMPLETED"))
+    jobcomp.write_text("".join(line.format(*end) for end in ends))
+    runs = probe.measure(tmp_path, jobcomp)
+    assert [(run.number, run.task, run.job) for run in runs] == [
+        *((1, 0, 10), (2, 0, 20), (3, 0, 30), (4, 0, 40), (4, 1, 40), (5, 0, 50), (6, 0, 60))
+    ]
+    one, two, three, task, other, reserved, never = runs
+    assert (one.wait_s, one.ended, one.state, one.starts) == (0.75, 160, "COMPLETED", 2)
+    assert (two.wait_s, two.state, two.starts) == (None, "", 0)
+    assert (three.eligible, three.wait_s) == (160, None)  # from the end of the one before it
+    assert (task.id, task.state, other.id, other.state) == (40, "", 41, "COMPLETED")
+    assert (reserved.eligible, reserved.wait_s) == (130, 1.5)
+    assert never.eligible is None  # what it waits for has not come
+    assert probe.waits(runs) == [0.75, 2.5, 1.5]
 
 
 def test_utilisation_counts_nodes_over_time() -> None:

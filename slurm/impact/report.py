@@ -1,0 +1,124 @@
+"""What pairs of runs show, in words and tables, with the reasons of late jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slurm.impact import tables
+from slurm.impact.differences import MODES, WITH, Pair, compare
+from slurm.impact.reasons import Late, explain, requeued
+from slurm.impact.tables import Runs
+from slurm.impact.taking import Condition, Taken
+from slurm.testbed.probe import MainRun
+
+GOOD = "COMPLETED"
+SHOWN = 12
+"""So many late jobs of all pairs are told with their reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The comparison in Markdown, and whether every goal is kept."""
+
+    text: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one pair shows: late jobs, and those of the run with bftrainer that failed or were requeued."""
+
+    pair: Pair
+    late: list[Late]
+    failed: list[MainRun]
+    requeued: list[MainRun]
+
+
+def runs_of(pairs: Mapping[int, Mapping[str, Taken]]) -> list[Runs]:
+    """Return the runs of all pairs, for tables and pictures."""
+    return [
+        Runs({m: found[m].outcome for m in MODES}, {m: found[m].runs for m in MODES})
+        for found in pairs.values()
+    ]
+
+
+def _seen(seed: int, found: Mapping[str, Taken]) -> _Seen:
+    runs = {mode: found[mode].runs for mode in MODES}
+    pair, logs = compare(seed, runs), found[WITH].logs
+    failed = [run for run in runs[WITH] if run.state != GOOD]
+    return _Seen(pair, explain(pair, runs, logs), failed, requeued(logs, runs[WITH]))
+
+
+def of_pair(seed: int, found: Mapping[str, Taken]) -> str:
+    """Return a pair in few lines."""
+    seen = _seen(seed, found)
+    figures = ", ".join(f"{name} {part.later.value:+.2f} s" for name, part in seen.pair.figures.items())
+    noise = ", ".join(f"{part.noise.value:+.2f} s" for part in seen.pair.figures.values())
+    head = f"seed {seed}: later by {figures}; between the runs without {noise}"
+    return "\n".join([head, *_bad(seen), *(_words(seed, late) for late in seen.late)])
+
+
+def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> Report:
+    """Return what all pairs of a condition show."""
+    every = [_seen(seed, found) for seed, found in pairs.items()]
+    runs, compared = runs_of(pairs), [seen.pair for seen in every]
+    failed, again = sum(len(s.failed) for s in every), sum(len(s.requeued) for s in every)
+    goals = tables.goals(compared, failed, again)
+    blocks = [
+        [_title(condition, pairs)],
+        tables.waits_table(runs),
+        tables.differences_table(compared),
+        tables.kinds_table(compared),
+        tables.utilisation_table(runs),
+        [f"Main jobs with bftrainer: {tables.states(runs)}; {again} requeued."],
+        [line for seen in every for line in _bad(seen)],
+        _late(every),
+        [f"- {'kept' if kept else '**missed**'}: {words}" for words, kept in goals.items()],
+    ]
+    return Report("\n\n".join("\n".join(block) for block in blocks if block), all(goals.values()))
+
+
+def _title(condition: Condition, pairs: Mapping[int, object]) -> str:
+    own = "main jobs share nodes" if condition.shared else "main jobs have whole nodes"
+    words = [f"Mix `{condition.mix}`, {own}, {condition.nodes} nodes of 4 cores"]
+    words += [
+        f"{condition.jobs} jobs in {condition.seconds:.0f} s that need {condition.load:.0%} of the node-time"
+    ]
+    words += ["Slurm's stock intervals"] if condition.stock else []
+    words += [f"each poll {condition.slow_polls_s:g} s longer"] if condition.slow_polls_s else []
+    return f"{'; '.join(words)}; {len(pairs)} pairs (seeds {', '.join(map(str, pairs))})."
+
+
+def _bad(seen: _Seen) -> list[str]:
+    """Jobs that failed, were requeued, or did not start in each run."""
+    seed = seen.pair.seed
+    found = [f"- seed {seed}: main-{run.number} ({run.kind}) ended {run.state or '?'}" for run in seen.failed]
+    found += [f"- seed {seed}: main-{run.number} ({run.kind}) was requeued" for run in seen.requeued]
+    return found + [
+        f"- seed {seed}: main-{n}.{task} did not start in each run" for n, task in seen.pair.missing
+    ]
+
+
+def _late(every: list[_Seen]) -> list[str]:
+    """The reasons of late jobs, counted, then the latest jobs with theirs."""
+    late = [(seen.pair.seed, job) for seen in every for job in seen.late]
+    if not late:
+        return ["No job started over a second later than in both runs without."]
+    counts = Counter(job.why[0].reason for _, job in late)
+    total = sum(len(seen.pair.jobs) for seen in every)
+    head = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+    late.sort(key=lambda item: -item[1].job.beyond)
+    return [
+        f"{len(late)} of {total} jobs started over a second later than in both runs without: {head}.",
+        *(_words(seed, job) for seed, job in late[:SHOWN]),
+    ]
+
+
+def _words(seed: int, late: Late) -> str:
+    job = late.job
+    task = f".{job.task}" if job.kind == "array" else ""
+    waited = f"{job.with_:.1f} s instead of {job.without:.1f} and {job.again:.1f} s"
+    why = "; ".join(f"{why.reason}: {why.words}" for why in late.why)
+    return f"- seed {seed}, main-{job.number}{task} (job {late.run.id}, {job.kind}) waited {waited}: {why}"
