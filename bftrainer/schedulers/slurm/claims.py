@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import Claims, Rooms, Walk
+from bftrainer.schedulers.slurm.walk import Walk
 
 DEPTH = 500
 """So many jobs of one user are tried: as many as Slurm's backfill looks at by default (bf_max_job_test)."""
@@ -85,6 +86,22 @@ def _tier(names: Sequence[str], partitions: Mapping[str, Partition]) -> int:
     return max((partitions[name].tier for name in names if name in partitions), default=0)
 
 
+def able(jobs: Collection[JobRow], now: float, lapsed: Collection[str]) -> list[JobRow]:
+    """The jobs that may start, without those for which nothing is kept. A heterogeneous job may if every part
+    of it may."""
+    halted = {name.partition("+")[0] for name in lapsed}
+    halted |= {job.whole for job in jobs if job.whole != job.id and not may_start(job, now)}
+    return [job for job in jobs if job.whole not in halted and may_start(job, now)]
+
+
+def together(jobs: Iterable[JobRow]) -> list[list[JobRow]]:
+    """Jobs in their order, each with all its parts: several if it is heterogeneous."""
+    found: dict[str, list[JobRow]] = {}
+    for job in jobs:
+        found.setdefault(job.whole, []).append(job)
+    return list(found.values())
+
+
 def claims(
     jobs: Sequence[JobRow],
     nodes: Mapping[str, NodeRow],
@@ -92,30 +109,35 @@ def claims(
     rooms: Rooms,
     now: float,
     ready: Mapping[str, float] | None = None,
+    *,
+    doubted: Collection[str] = (),
+    preempting: bool = False,
     clock: Callable[[], float] = time.thread_time,
 ) -> Claims:
     """Which of `jobs`, main jobs that may start, could, and where; they are tried in their order. `ready`
-    says since when jobs have had all nodes that they need, as far as we know. A user whose jobs have taken
-    too much time on the `clock` has the rest tried at a later poll."""
-    walk = Walk(nodes, partitions, rooms, now, ready or {})
+    says since when jobs have had all nodes that they need, as far as we know. Jobs of users that are
+    `doubted` only go where Slurm plans them. `preempting`: main jobs may preempt our pilots. A user whose
+    jobs have taken too much time on the `clock` has the rest tried at a later poll."""
+    walk = Walk(nodes, partitions, rooms, now, ready or {}, preempting=preempting)
     tried: Counter[str] = Counter()
     spent: defaultdict[str, float] = defaultdict(float)
     left, began, last, user = MOST_JOBS, clock(), clock(), ""
-    for job in jobs:
+    for parts in together(jobs):
+        job = parts[0]
         moment = clock()
         spent[user] += moment - last
         last, user = moment, job.user
         if spent[user] > max(LEAST_S, (WALK_S - (moment - began)) / 2):
             continue
-        if tried[user] >= DEPTH or walk.in_vain(job):
+        if tried[user] >= DEPTH or walk.in_vain(parts):
             continue
-        tried[user] += 1
-        left -= 1
-        placeable = waits_for_nodes(job, now, rooms.flexible)
+        tried[user] += len(parts)
+        left -= len(parts)
+        placeable = user not in doubted and all(waits_for_nodes(part, now, rooms.flexible) for part in parts)
         done = walk.start_many(job) if placeable and job.tasks > 1 else 0
         for _ in range(job.tasks - done):
-            if not walk.open or not walk.start(job, placeable=placeable):
+            if not walk.open or not walk.start(parts, placeable=placeable):
                 break
-        if not walk.open or not left:
+        if not walk.open or left <= 0:
             break
     return walk.found()

@@ -27,8 +27,9 @@ class Left:
 
 def wish(job: JobRow) -> object:
     """All that says where a job can start."""
-    what = (job.count, job.all_cpus, job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
-    return what, job.partitions, job.required, job.excluded, job.reservation, job.limit_s, job.reason
+    each = (job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
+    where = (job.partitions, job.required, job.excluded, job.reservation)
+    return job.count, job.all_cpus, job.contiguous, each, where, job.limit_s, job.reason
 
 
 def left_of(row: NodeRow) -> Left:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from bftrainer.model.main_jobs import MainJob
+from bftrainer.schedulers.slurm.rooms import Claims
 from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.walk import Claims
 
 LATELY_S = 120.0
 """A job that started longer ago has been seen at an earlier poll, or nobody knows how long it waited."""
@@ -23,7 +23,7 @@ def waiting(main: Iterable[JobRow]) -> frozenset[str]:
 def shown(main: Iterable[JobRow], found: Claims, now: float) -> tuple[MainJob, ...]:
     """Those that have started lately, and those that wait for nothing but Slurm and nodes that are idle or
     ours."""
-    ready = found.ready | {claim.job for claim in found.claims}
+    ready = (found.ready | {claim.job for claim in found.claims}) - found.ahead
     return tuple(
         _job(job) for job in main if (job.id in ready if job.state == "PENDING" else _has_begun(job, now))
     )

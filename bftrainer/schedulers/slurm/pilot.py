@@ -17,6 +17,8 @@ PREFIX = "bftrainer-"
 MINUTE_S = 60.0
 START_S = 15.0
 """A pilot's time limit ends so long before its hole does, as Slurm starts the job a little later."""
+SHORTEST_S = MINUTE_S + START_S
+"""No hole that is shorter has room for a pilot: Slurm's shortest limit is a minute."""
 TAG = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
 """The names of pilots, of any daemon: every other job is a main job."""

@@ -89,6 +89,12 @@ class JobRow:
     reason: str
     name: str  # the beginning of its first line
     submitted: float | None = None
+    contiguous: bool = False  # whether its nodes have to lie side by side
+
+    @property
+    def whole(self) -> str:
+        """The heterogeneous job that this is a part of, such as 12 of 12+1; any other is whole itself."""
+        return self.id.partition("+")[0]
 
 
 @dataclass(frozen=True, slots=True)

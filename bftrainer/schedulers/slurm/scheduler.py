@@ -88,6 +88,7 @@ class SlurmScheduler:
             watch,
             preempted=not job.window and not job.qos,
             cloud=cloud,
+            preempting=not job.window,
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
         self._ending = Ending(self._run, self._as)
@@ -114,13 +115,10 @@ class SlurmScheduler:
         # nodes first: a job that starts in between is seen twice, never not at all
         jobs, asked = await self._queue()
         now, behind_s = self._clock.now(), self._clock.behind_s()  # Slurm tells times of the machine's clock
-        lapsed = self._patience.lapsed(now)
-        ready = {job: since + behind_s for job, since in self._patience.ready.items()}
+        known = self._patience.known(now, behind_s)
         try:
             view = await self._apart(
-                lambda: slurm_view.interpret(
-                    machine, jobs, self._ours, now=now + behind_s, lapsed=lapsed, ready=ready
-                )
+                lambda: slurm_view.interpret(machine, jobs, self._ours, now=now + behind_s, known=known)
             )
         except TextError as error:
             raise SchedulerError(str(error)) from error

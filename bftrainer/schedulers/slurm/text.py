@@ -21,7 +21,7 @@ SHOW = "show node\nshow reservation\nshow partition\n"
 """What `scontrol -a -o` is told on its standard input."""
 
 SEPARATOR = "\x1f"
-FIELDS = (*(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChVr"), "%64j")
+FIELDS = (*(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChVOr"), "%64j")
 ORDER = "-t,-p"
 """Jobs that run first, then those that wait, by their priority: what is cut off a long list matters least."""
 MOST_OF_USER = 2000
@@ -184,7 +184,7 @@ def _job(line: str) -> JobRow:
         raise TextError(f"squeue: {len(fields)} fields instead of {len(FIELDS)}: {line[:160]!r}")
     identity, partitions, user, state, start, end, limit, count, planned, nodes = fields[:10]
     required, excluded, features, priority, reservation, cpus, memory, tres = fields[10:18]
-    all_cpus, shares, submitted, reason, name = fields[18:]
+    all_cpus, shares, submitted, contiguous, reason, name = fields[18:]
     return JobRow(
         identity.partition("_[")[0],
         values.tasks(identity),
@@ -210,6 +210,7 @@ def _job(line: str) -> JobRow:
         shown(reason),
         name.rstrip(" "),
         values.moment(submitted),
+        contiguous == "1",
     )
 
 

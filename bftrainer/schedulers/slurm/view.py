@@ -9,10 +9,11 @@ from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.slurm import claims, main_jobs, values
-from bftrainer.schedulers.slurm.pilot import NAME, TAG, job_name
+from bftrainer.schedulers.slurm.patience import Known
+from bftrainer.schedulers.slurm.pilot import NAME, SHORTEST_S, TAG, job_name
+from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 from bftrainer.schedulers.slurm.values import TextError
-from bftrainer.schedulers.slurm.walk import Claims, Rooms
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""
@@ -32,7 +33,8 @@ class Ours:
     `users` None: of any user. Pilots go to `partition`, "" the default one. Only nodes of the partitions in
     `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
     may take their nodes. `here`: agents reach the daemon only from this machine, which has these names;
-    empty: from everywhere. `cloud`: nodes of state CLOUD may be ours.
+    empty: from everywhere. `cloud`: nodes of state CLOUD may be ours. `preempting`: main jobs may preempt
+    pilots.
     """
 
     instance: str
@@ -43,6 +45,7 @@ class Ours:
     preempted: bool = False
     here: frozenset[str] = frozenset()
     cloud: bool = False
+    preempting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,9 @@ def interpret(
     ours: Ours,
     *,
     now: float,
-    lapsed: Collection[str] = (),
-    ready: Mapping[str, float] | None = None,
+    known: Known | None = None,
 ) -> View:
-    """The snapshot. Main jobs in `lapsed` are known not to start: nothing is kept for them. `ready`: since
-    when jobs have had all that they need, as far as we know.
+    """The snapshot. `known`: what earlier polls say of main jobs.
 
     Raises:
         TextError: a partition of the settings does not exist.
@@ -90,9 +91,12 @@ def interpret(
     others = [j for j in jobs if j.id not in own and j.state != "PENDING" and j.state not in GONE]
     running = {name: job.id for job in others for name in job.nodes}
     foreign = {name for job in others if NAME.fullmatch(job.name) for name in job.nodes}
-    why = _why_not(machine, main, found, running, partition, ours)
+    until = _until(machine, main, now)
+    later = {name for name, start in until.items() if start - now >= SHORTEST_S}
+    why = _why_not(machine, main, found, running, partition, ours, later)
     rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
-    waiting = [job for job in main if claims.may_start(job, now) and job.id not in lapsed]
+    known = known or Known()
+    waiting = claims.able(main, now, known.lapsed)
     held = {pilot.node: pilot.ends for pilot in found if not pilot.pending}
     wanted = claims.claims(
         claims.in_order(waiting, machine.partitions),
@@ -100,10 +104,11 @@ def interpret(
         machine.partitions,
         _rooms(machine, why, held, running, foreign),
         now,
-        ready,
+        known.ready,
+        doubted=known.doubted,
+        preempting=ours.preempting,
     )
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
-    until = _until(machine, main, now)
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
     snapshot = Snapshot(
         time=now,
@@ -163,8 +168,10 @@ def _why_not(
     running: Mapping[str, str],
     partition: str,
     ours: Ours,
+    later: Collection[str],
 ) -> dict[str, str]:
-    """Nodes that are not ours -> why."""
+    """Nodes that are not ours -> why. Those of `later` may be planned for main jobs: there is time for a
+    pilot before."""
     held = {pilot.node for pilot in found if not pilot.pending}
     coming = {pilot.node for pilot in found if pilot.pending}
     planned = set[str]().union(*{job.planned for job in main if job.state == "PENDING"})
@@ -173,7 +180,8 @@ def _why_not(
     shut = "" if known.up else f"partition {partition} is not up"
     why: dict[str, str] = {}
     for name, row in machine.nodes.items():
-        reason = unfit(row, held=name in held, only_we_plan=name in coming and name not in planned)
+        hole = name in later if name in planned else name in coming
+        reason = unfit(row, held=name in held, hole=hole)
         if not reason and not ours.cloud and CLOUD in row.flags:
             reason = KEPT_UP
         if not reason and name in running:  # it started between the two commands
@@ -191,9 +199,10 @@ def _why_not(
     return why
 
 
-def unfit(row: NodeRow, *, held: bool = False, only_we_plan: bool = False) -> str:
-    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use."""
-    harmless = HARMLESS | {"PLANNED"} if held or only_we_plan else HARMLESS
+def unfit(row: NodeRow, *, held: bool = False, hole: bool = False) -> str:
+    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use; one with a
+    `hole` may be planned."""
+    harmless = HARMLESS | {"PLANNED"} if held or hole else HARMLESS
     flags = sorted(row.flags - harmless)
     fit = USABLE if held or flags else {"IDLE"}
     words = flags if row.base in fit else [row.base or "no state", *flags]

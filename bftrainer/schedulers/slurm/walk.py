@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
-from math import ceil, inf
+from math import inf
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.slurm.constraints import UNREADABLE, Features, Part, ways
+from bftrainer.schedulers.slurm.contiguous import stretch
+from bftrainer.schedulers.slurm.course import Course
 from bftrainer.schedulers.slurm.fit import Fit
-from bftrainer.schedulers.slurm.left import Left, left_of, whole, wish
+from bftrainer.schedulers.slurm.left import wish
+from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.values import names
 
 PLANNED_SOON = ("None", "Priority", "Resources")
 """With another reason the nodes may never come, and Slurm lets the jobs behind it pass."""
+AHEAD_S = 300.0
+"""For a heterogeneous job that Slurm plans to start so soon nodes are cleared before, where it preempts."""
 OVERDUE_S = 5.0
 """A job that has had all its nodes for so long and has not started needs others: those of Slurm's plan."""
 HELPLESS_S = 60.0
@@ -32,52 +37,9 @@ Wish = tuple[set[str], Features | None]
 """Nodes that a job takes. Instead of ours among them any with these features will do; None: no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """Where a pending main job could start, in the order in which it should take nodes."""
-
-    free: frozenset[str]  # idle
-    coming: frozenset[str]  # its last job is being cleared away, or Slurm plans to use it
-    held: frozenset[str]  # by running pilots of ours
-    reserved: Mapping[str, float] = field(default_factory=dict)  # node -> when a reservation takes it
-    shared: frozenset[str] = frozenset()  # main jobs use a part of it
-    ends: Mapping[str, float] = field(default_factory=dict)  # held node -> its pilot's end
-    flexible: frozenset[str] = frozenset()  # reservations whose jobs need not be on their nodes
-    taken: frozenset[str] = frozenset()  # main jobs use all of it
-    foreign: frozenset[str] = frozenset()  # held by pilots of other daemons, which give it up as we do
-    clearing: frozenset[str] = frozenset()  # of those that are coming: the ones that are not idle yet
-
-    @property
-    def all(self) -> frozenset[str]:
-        """All where a job could start."""
-        return self.free | self.coming | self.held | self.shared | self.foreign
-
-    def rank(self, name: str) -> int:
-        """In which turn a job should take a node. Another daemon counts likewise: each gives its own, rather
-        than wait for the other."""
-        kinds = (self.shared, self.free, self.coming, self.held, self.foreign)
-        return next((i for i, kind in enumerate(kinds) if name in kind), len(kinds))
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What pending main jobs would need: nodes of ours, and free nodes."""
-
-    claims: tuple[Claim, ...] = ()
-    taken: Mapping[str, str] = field(
-        default_factory=dict
-    )  # free node -> the job that is about to start there
-    ready: frozenset[str] = frozenset()  # jobs that need no other nodes than these
-
-    @property
-    def jobs(self) -> frozenset[str]:
-        """The jobs that are expected to start now."""
-        return frozenset(claim.job for claim in self.claims) | frozenset(self.taken.values())
-
-
 class Walk:
-    """Starts jobs, each on nodes that no job before it needs. `open`: there are nodes, free ones or ours,
-    that no job has taken."""
+    """Starts jobs, each on nodes that no job before it needs. `preempting`: main jobs may preempt our
+    pilots."""
 
     def __init__(
         self,
@@ -86,34 +48,53 @@ class Walk:
         rooms: Rooms,
         now: float,
         ready: Mapping[str, float],
+        *,
+        preempting: bool = False,
     ) -> None:
-        self._nodes, self._rooms = nodes, rooms
+        self._nodes, self._rooms, self._preempting = nodes, rooms, preempting
         self._now, self._since = now, ready
-        self._usable_now = set(rooms.all)
-        self.open = set(rooms.free | rooms.held)
-        self._left = {name: left_of(nodes[name]) for name in rooms.shared}
+        self._course = Course(nodes, rooms)
         self._kept = dict(rooms.reserved)  # node -> until when lower jobs may use it
         self._fit = Fit({name: nodes[name] for name in rooms.all}, partitions)
         self._line = sorted(rooms.all, key=lambda name: (rooms.rank(name), name))
         self._ours: dict[object, frozenset[str]] = {}  # what may be claimed, by what is asked for
         self._room = MOST_CHOICES
         self._failed: set[object] = set()  # what jobs asked for that found no place
-        self._claims: list[Claim] = []
-        self._taken: dict[str, str] = {}
-        self._placed: set[str] = set()
-        self._waiting: set[str] = set()  # jobs that need nodes which are not free yet
 
     def found(self) -> Claims:
         """What the jobs so far need."""
-        return Claims(tuple(self._claims), self._taken, frozenset(self._placed - self._waiting))
+        return self._course.found()
 
-    def in_vain(self, job: JobRow) -> bool:
+    @property
+    def open(self) -> set[str]:
+        """Free nodes and ours that no job has taken."""
+        return self._course.open
+
+    def in_vain(self, parts: Sequence[JobRow]) -> bool:
         """Whether a job asks for no less than another that found no place."""
-        return not job.planned and wish(job) in self._failed
+        if any(part.planned for part in parts):
+            return False
+        return tuple(map(wish, parts)) in self._failed or any((wish(part),) in self._failed for part in parts)
 
-    def start(self, job: JobRow, *, placeable: bool) -> bool:
-        """Start the job if it could be; else keep its nodes from those behind it. A job that is not
-        `placeable` only goes where Slurm plans it."""
+    def start(self, parts: Sequence[JobRow], *, placeable: bool) -> bool:
+        """Start a job if it could be; else keep its nodes from those behind it. One that is not `placeable`
+        only goes where Slurm plans it. The parts of a heterogeneous job start together or not at all."""
+        before = self._course.copy() if len(parts) > 1 else None
+        if all(self._start(part, placeable=placeable) for part in parts):
+            self._course.together({part.id for part in parts})
+            return True
+        if before is not None:
+            self._course = before
+            if self._preempting:
+                self._clear_ahead(parts)
+        if not any(part.planned for part in parts):
+            self._failed.add(tuple(map(wish, parts)))
+        if placeable:
+            for part in parts:
+                self._block(part)
+        return False
+
+    def _start(self, job: JobRow, *, placeable: bool) -> bool:
         late_s = self._now - self._since.get(job.id, self._now)
         unclear = bool(job.features) and ways(job.features) == UNREADABLE
         if (late_s >= OVERDUE_S or unclear) and self._as_planned(job, late=late_s >= OVERDUE_S):
@@ -123,18 +104,12 @@ class Walk:
                 return self._everywhere(job)
             if any(self._place(job, way) for way in ways(job.features)):
                 return True
-        if self._as_planned(job):
-            return True
-        if not job.planned:
-            self._failed.add(wish(job))
-        if placeable:
-            self._block(job)
-        return False
+        return self._as_planned(job)
 
     def start_many(self, job: JobRow) -> int:
         """Start as many tasks of an array as find whole nodes at once; returns how many."""
-        tasks = min(job.tasks, len(self.open) // job.count)
-        several = job.shares or job.required or job.planned or job.id in self._since
+        tasks = min(job.tasks, len(self._course.open) // job.count)
+        several = job.shares or job.required or job.planned or job.contiguous or job.id in self._since
         while tasks > 1 and not several:
             together = replace(job, count=tasks * job.count, all_cpus=tasks * job.all_cpus)
             way = ways(job.features)[0]
@@ -152,6 +127,8 @@ class Walk:
         required = names(job.required)
         if required is None or not required <= usable:
             return False
+        if job.contiguous:
+            return not any(part.count for part in way) and self._side_by_side(job, usable, required)
         chosen = set(required)
         wishes: list[Wish] = [(set(required), None)]
         for part, room in zip(way, fit, strict=True):
@@ -168,28 +145,43 @@ class Walk:
         self._use(job, [*wishes, (rest, either)], each=each)
         return True
 
+    def _side_by_side(self, job: JobRow, usable: set[str], required: Collection[str]) -> bool:
+        given_up = self._rooms.held | self._rooms.foreign
+        found = stretch(
+            self._nodes,
+            usable,
+            count=job.count,
+            cpus=job.all_cpus,
+            required=required,
+            cpus_of=self._course.cpus_of,
+            price_of=lambda name: int(name in given_up),
+        )
+        if found is not None:
+            self._use(job, [(found, None)])
+        return found is not None
+
     def _rest(self, job: JobRow, chosen: Collection[str], ranked: Iterable[str]) -> set[str] | None:
         """The first of `ranked` that it takes beside `chosen`; None if they are not enough."""
         picked: set[str] = set()
-        cpus = sum(map(self._cpus, chosen))
+        cpus = sum(map(self._course.cpus_of, chosen))
         for name in ranked:
             if len(chosen) + len(picked) >= job.count and cpus >= job.all_cpus:
                 break
             picked.add(name)
-            cpus += self._cpus(name)
+            cpus += self._course.cpus_of(name)
         enough = len(chosen) + len(picked) >= job.count and cpus >= job.all_cpus
         return picked if enough else None
 
     def _as_planned(self, job: JobRow, *, late: bool = False) -> bool:
         """Exactly where Slurm plans it, if nothing but our pilots keeps it from there."""
-        planned, held = set(job.planned), self._rooms.held & self.open
+        planned, held = set(job.planned), self._rooms.held & self._course.open
         if not planned or job.start is None or not (late or planned & held):
             return False
-        gone = planned - self._usable_now
+        gone = planned - self._course.usable
         if gone & (self._rooms.all | self._rooms.taken):  # jobs before it, or jobs that run, have these
             return False
-        here = planned & self._usable_now
-        if any(name in self._left and not self._left[name].fits(job) for name in here):
+        here = planned & self._course.usable
+        if any(name in self._course.left and not self._course.left[name].fits(job) for name in here):
             return False
         if not job.reservation and any(self._kept.get(name, inf) < self._ends(job) for name in here):
             return False
@@ -201,11 +193,21 @@ class Walk:
 
     def _everywhere(self, job: JobRow) -> bool:
         """On every node of its partitions: nobody knows which ones it needs."""
-        room = self._fit.everywhere(job) & self._usable_now - self._left.keys()
+        room = self._fit.everywhere(job) & self._course.usable - self._course.left.keys()
         if len(room) < job.count:
             return False
         self._use(job, [(set(room), None)], late=True)
         return True
+
+    def _clear_ahead(self, parts: Sequence[JobRow]) -> None:
+        """Clear all that a heterogeneous job could use which Slurm will start soon. For Slurm starts one part
+        beside our pilots, preempts them for the next, whose start then fails, and has the whole job wait for
+        two minutes."""
+        if any(part.start is None or part.start > self._now + AHEAD_S for part in parts):
+            return
+        kinds = [(part, kind.features) for part in parts for way in ways(part.features) for kind in way]
+        room = set[str]().union(*(self._fit.nodes(part, features) for part, features in kinds))
+        self._course.clear_ahead(parts[0], room)
 
     # what they have in common
 
@@ -214,47 +216,28 @@ class Walk:
         `late` has had others before. Its tasks need `each` so many, if it has several."""
         used = set().union(*(nodes for nodes, _ in wishes))
         each = max(1, each or len(used))
-        ours = used & self.open & self._rooms.held
+        ours = used & self._course.open & self._rooms.held
         for nodes, features in wishes:
             if mine := nodes & ours:
                 among = self._candidates(job, features) if features and self._room else frozenset(mine)
                 for first in range(0, len(mine), each):
                     count = min(each, len(mine) - first)
-                    self._claims.append(Claim(job=job.id, nodes=among, count=count))
-        free = used & self.open & self._rooms.free
-        self._taken.update(dict.fromkeys(sorted(free), job.id))
-        self._placed.add(job.id)
-        if not late and used & (ours | self._rooms.clearing | self._rooms.foreign):
-            self._waiting.add(job.id)
-        self.open -= used
-        self._consume(job, used)
-
-    def _consume(self, job: JobRow, used: Collection[str]) -> None:
-        if not job.shares:
-            self._usable_now.difference_update(used)
-            return
-        cpus = max(1, job.cpus, ceil(job.all_cpus / max(1, len(used))))
-        for name in used:
-            left = self._left.get(name) or whole(self._nodes[name])
-            if left.cpus <= cpus:
-                self._usable_now.discard(name)
-            else:
-                memory, gpus = left.memory_mb - job.memory_mb, left.gpus - job.gpus
-                self._left[name] = Left(left.cpus - cpus, memory, gpus)
+                    self._course.claims.append(Claim(job=job.id, nodes=among, count=count))
+        self._course.take(job, used, late=late)
 
     def _block(self, job: JobRow) -> None:
         """Keep the nodes of a job that waits, from its expected start on. Before Slurm has planned it, no job
         behind it starts where this one could."""
         if job.planned and job.start is not None:
             self._ours.clear()
-            for name in self._usable_now.intersection(job.planned):
+            for name in self._course.usable.intersection(job.planned):
                 self._kept[name] = min(self._kept.get(name, inf), job.start)
         elif job.reason in PLANNED_SOON:
             for way in ways(job.features):
                 for part in way:
                     eligible = self._fit.nodes(job, part.features)
-                    self._usable_now -= eligible
-                    self.open -= eligible
+                    self._course.usable -= eligible
+                    self._course.open -= eligible
 
     def _ends(self, job: JobRow) -> float:
         return self._now + (inf if job.limit_s is None else job.limit_s)
@@ -278,28 +261,24 @@ class Walk:
                 sorted(
                     room,
                     key=lambda name: (
-                        name not in self._left,
+                        name not in self._course.left,
                         self._rooms.rank(name),
                         first.get(name, len(first)),
                         name,
                     ),
                 )
             )
-        if 2 * len(self._usable_now) < len(self._line):
-            self._line = [name for name in self._line if name in self._usable_now]
-        shared = sorted(room & self._left.keys()) if job.shares else []
-        return chain(shared, (name for name in self._line if name in room and name not in self._left))
-
-    def _cpus(self, name: str) -> int:
-        left = self._left.get(name)
-        return left.cpus if left else self._nodes[name].cpus
+        if 2 * len(self._course.usable) < len(self._line):
+            self._line = [name for name in self._line if name in self._course.usable]
+        shared = sorted(room & self._course.left.keys()) if job.shares else []
+        return chain(shared, (name for name in self._line if name in room and name not in self._course.left))
 
     def _usable(self, job: JobRow, features: Features) -> set[str]:
         """Where a job can start now."""
-        room = self._usable_now & self._fit.nodes(job, features)
+        room = self._course.usable & self._fit.nodes(job, features)
         if self._kept and not job.reservation:
             ends = self._ends(job)
             room -= {name for name, moment in self._kept.items() if moment < ends}
-        if self._left:
-            room -= {name for name, left in self._left.items() if name in room and not left.fits(job)}
+        if self._course.left:
+            room -= {name for name, left in self._course.left.items() if name in room and not left.fits(job)}
         return room

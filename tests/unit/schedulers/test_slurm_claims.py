@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -14,8 +15,9 @@ from bftrainer.schedulers.slurm import walk
 from bftrainer.schedulers.slurm.claims import WALK_S, claims, in_order, waits_for_nodes
 from bftrainer.schedulers.slurm.constraints import ANY
 from bftrainer.schedulers.slurm.fit import Fit
+from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import Claims, Rooms, Walk
+from bftrainer.schedulers.slurm.walk import Walk
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0
@@ -410,9 +412,9 @@ def test_a_user_whose_jobs_take_long_to_try_keeps_no_others_waiting() -> None:
         return now[0]
 
     class Slow(Walk):
-        def start(self, job: JobRow, *, placeable: bool) -> bool:
-            now[0] += 0.1 if job.user == "mallory" else 0.0
-            return super().start(job, placeable=placeable)
+        def start(self, parts: Sequence[JobRow], *, placeable: bool) -> bool:
+            now[0] += 0.1 if parts[0].user == "mallory" else 0.0
+            return super().start(parts, placeable=placeable)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bftrainer.schedulers.slurm.claims.Walk", Slow)

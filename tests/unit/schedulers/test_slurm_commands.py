@@ -49,7 +49,7 @@ def fails(action: Callable[[], object], kind: type[SchedulerError] = SchedulerEr
 def test_a_poll_takes_two_commands_whose_answers_can_be_read(commands: Commands) -> None:
     scheduler = commands.scheduler(SQUEUE_USERS="eve", SBATCH_WAIT="1", SLURM_CONF="/c", SLURM_CLUSTERS="x")
     snapshot = asyncio.run(scheduler.poll())
-    assert snapshot.idle == {"n6", "n9", "n10", "n11", "n12"}
+    assert snapshot.idle == {"n6", "n7", "n8", "n9", "n10", "n11", "n12"}
     asyncio.run(scheduler.poll())
     first, *calls = commands.calls()
     assert first == "scontrol show config", "once"
@@ -117,7 +117,7 @@ def test_agents_that_cannot_reach_the_daemon_are_warned_of_once(
 
     far, near = "NodeAddr=n NodeHostName=n", "NodeAddr=127.0.0.1 NodeHostName=localhost"
     for daemon, hosts in (("10.0.0.1:4000", far), ("127.0.0.1:4000", near), ("localhost:4000", near)):
-        assert asyncio.run(idle(daemon, hosts)) == 5
+        assert asyncio.run(idle(daemon, hosts)) == 7
     assert not caplog.messages
     assert asyncio.run(idle("127.0.0.1:4000", far)) == 1  # where a pilot of ours already runs
     assert caplog.messages == ["agents on the nodes cannot reach 127.0.0.1:4000: set address (or listen)"]
@@ -348,7 +348,7 @@ def test_a_queue_without_end_is_read_as_far_as_the_bound(commands: Commands) -> 
         "squeue", f'mark=$(echo "$SQUEUE_FORMAT" | cut -c1-16); sed "s/^{MARK}/$mark/" queue; {flood}'
     )
     seen = asyncio.run(commands.scheduler().poll())
-    assert seen.idle == {"n6", "n9", "n10", "n11", "n12"}
+    assert seen.idle == {"n6", "n7", "n8", "n9", "n10", "n11", "n12"}
     assert seen.unseen.startswith("squeue prints more than 1 MB (max_squeue_mb)")
 
 

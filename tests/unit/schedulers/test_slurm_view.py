@@ -8,6 +8,8 @@ import pytest
 
 from bftrainer.model.machine import Claim, Pilot
 from bftrainer.schedulers.slurm import text as slurm_text
+from bftrainer.schedulers.slurm.patience import Known
+from bftrainer.schedulers.slurm.pilot import SHORTEST_S
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition, Reservation
 from bftrainer.schedulers.slurm.values import TextError
 from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit
@@ -79,8 +81,7 @@ def test_a_recorded_machine() -> None:
     assert why(view) == {
         **{f"n{i}": "allocated" for i in range(1, 6)},
         "n6": "",  # our pilot is there
-        **{f"n{i}": "planned" for i in (7, 8)},
-        **{f"n{i}": "" for i in range(9, 13)},
+        **{f"n{i}": "" for i in range(7, 13)},  # the 8-node job is planned on n7 and n8, ten minutes later
         "n13": "fail",
         "n14": "maintenance+reserved",
         "n15": "down",
@@ -155,6 +156,25 @@ def test_planned_for_our_own_pilot_is_ours() -> None:
     assert why(see(planned, pending(1, "n1", "a"), main))["n1"] == "planned"
 
 
+@pytest.mark.parametrize(("in_s", "said"), [(SHORTEST_S, ""), (SHORTEST_S - 1, "planned"), (-60, "planned")])
+def test_a_node_that_is_planned_for_later_is_a_hole(in_s: float, said: str) -> None:
+    first = replace(MAIN_JOB, id="2", planned=("n1", "n2"), start=NOW + in_s, count=9)
+    second = replace(MAIN_JOB, id="3", planned=("n2",), start=NOW + 7200, count=9)
+    view = see(machine(n1="IDLE+PLANNED", n2="IDLE+PLANNED", n3="IDLE+PLANNED"), first, second)
+    assert why(view) == {"n1": said, "n2": said, "n3": "planned"}, "nobody says until when n3 is free"
+    assert [node.until for node in view.snapshot.nodes] == [NOW + in_s, NOW + in_s, None]
+
+
+def test_a_planned_node_is_left_alone_if_its_job_can_start_now() -> None:
+    """The jobs that it waits for have ended before their time."""
+    job = replace(MAIN_JOB, id="2", planned=("n1", "n2"), start=NOW + 600, count=2)
+    planned = machine(n1="IDLE+PLANNED", n2="IDLE")
+    assert why(see(planned, job)) == {"n1": "claimed by job 2", "n2": "claimed by job 2"}
+    assert see(machine(n1="IDLE+PLANNED", n2="ALLOCATED"), pilot(1, "n2", "a"), job).snapshot.claims == (
+        Claim(job="2", nodes=frozenset({"n2"}), count=1),
+    )
+
+
 @pytest.mark.parametrize("state", ["POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN"])
 def test_a_pilot_that_comes_when_its_node_is_powered_down_does_not_keep_it(state: str) -> None:
     assert why(see(machine(n1=f"IDLE+{state}"), pending(1, "n1", "a")))["n1"] == state.lower().replace(
@@ -170,7 +190,11 @@ def test_nodes_that_a_main_job_is_about_to_take_are_left_alone() -> None:
     view = see(machine(n1="IDLE", n2="IDLE", n3="IDLE"), replace(MAIN_JOB, id="17", count=2))
     assert why(view) == {"n1": "claimed by job 17", "n2": "claimed by job 17", "n3": ""}
     assert view.found.jobs == {"17"}
-    again = see(machine(n1="IDLE", n2="IDLE"), replace(MAIN_JOB, id="17", count=2), lapsed={"17"})
+    again = see(
+        machine(n1="IDLE", n2="IDLE"),
+        replace(MAIN_JOB, id="17", count=2),
+        known=Known(lapsed=frozenset({"17"})),
+    )
     assert why(again) == {"n1": "", "n2": ""}
 
 

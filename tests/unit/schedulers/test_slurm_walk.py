@@ -8,8 +8,8 @@ import pytest
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.slurm.claims import claims
+from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
-from bftrainer.schedulers.slurm.walk import Claims, Rooms
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

@@ -1,0 +1,53 @@
+"""Where pending main jobs could start, and what they would need there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bftrainer.model.machine import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Where a pending main job could start, in the order in which it should take nodes."""
+
+    free: frozenset[str]  # idle
+    coming: frozenset[str]  # its last job is being cleared away, or Slurm plans to use it
+    held: frozenset[str]  # by running pilots of ours
+    reserved: Mapping[str, float] = field(default_factory=dict)  # node -> when a reservation takes it
+    shared: frozenset[str] = frozenset()  # main jobs use a part of it
+    ends: Mapping[str, float] = field(default_factory=dict)  # held node -> its pilot's end
+    flexible: frozenset[str] = frozenset()  # reservations whose jobs need not be on their nodes
+    taken: frozenset[str] = frozenset()  # main jobs use all of it
+    foreign: frozenset[str] = frozenset()  # held by pilots of other daemons, which give it up as we do
+    clearing: frozenset[str] = frozenset()  # of those that are coming: the ones that are not idle yet
+
+    @property
+    def all(self) -> frozenset[str]:
+        """All where a job could start."""
+        return self.free | self.coming | self.held | self.shared | self.foreign
+
+    def rank(self, name: str) -> int:
+        """In which turn a job should take a node. Another daemon counts likewise: each gives its own, rather
+        than wait for the other."""
+        kinds = (self.shared, self.free, self.coming, self.held, self.foreign)
+        return next((i for i, kind in enumerate(kinds) if name in kind), len(kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What pending main jobs would need: nodes of ours, and free nodes."""
+
+    claims: tuple[Claim, ...] = ()
+    taken: Mapping[str, str] = field(
+        default_factory=dict
+    )  # free node -> the job that is about to start there
+    ready: frozenset[str] = frozenset()  # jobs that need no other nodes than these
+    ahead: frozenset[str] = frozenset()  # jobs that cannot start now, and have their nodes cleared before
+    users: Mapping[str, str] = field(default_factory=dict)  # job -> whose it is
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The jobs that are expected to start now."""
+        return (frozenset(claim.job for claim in self.claims) | frozenset(self.taken.values())) - self.ahead
