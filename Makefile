@@ -23,7 +23,7 @@ GUIDE := tests/cluster/test_admin_guide.py
 FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration hostile cluster soak slurm wheel bench evaluation clean
+.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,7 @@ nightly: test  ## All of make test, and what takes longer than CI allows (SECOND
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
 	@$(MAKE) --no-print-directory hostile FUZZ=900 ATTACKS="nightly or not nightly"
 	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory impact SEEDS=1-2 AGAIN=--again
 
 lint: install  ## ruff, and deptry: every import comes from a declared dependency
 	$(BIN)/ruff check .
@@ -91,6 +92,10 @@ cluster: install slurm  ## The tests on a real Slurm, which they bring up themse
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
 	$(BIN)/python -m tests.cluster.soak --seconds $(or $(SECONDS),900) --seed $(or $(SEED),1)
+
+impact: install slurm  ## Do main jobs notice bftrainer? Two mixes of jobs on a real Slurm, without it, with it, without again (SEEDS=1-5)
+	for mix in cores everything; do \
+		$(BIN)/python benchmarks/slurm_impact.py --mix $$mix --seeds $(or $(SEEDS),1-5) $(AGAIN) --check || exit 1; done
 
 slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are missing and we are root
 	@missing=; for program in sbatch slurmctld slurmd munged sudo slurmdbd mariadbd; do \

@@ -1,7 +1,8 @@
 """Do main jobs notice bftrainer? The same jobs on the same Slurm: without it, with it, and without it again.
 
     python benchmarks/slurm_impact.py --mix cores --seeds 1-5
-    python benchmarks/slurm_impact.py --mix everything --jobs 30 --seeds 1      # a first impression
+    python benchmarks/slurm_impact.py --mix everything --jobs 30 --load 0.28    # a first impression
+    python benchmarks/slurm_impact.py --all --seeds 1-5                         # all that docs/ shows
 
 Each seed is a load of main jobs and makes a pair: three runs, some four minutes each. A run's result and logs
 lie in OUT/CONDITION/SEED-MODE; one that is there and was taken with the same options is not taken again, so a
@@ -31,6 +32,17 @@ HERE = Path(__file__).parent
 SPECS = (HERE / "slurm" / "quick.yaml", HERE / "slurm" / "slow.yaml")
 ORDER = (WITHOUT, WITH, AGAIN)
 """So that what changes slowly on the machine is in both differences."""
+
+
+USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35, "shared": True}
+DOCUMENTED = (
+    Condition(mix="cores", **USUAL),
+    Condition(mix="everything", **USUAL),
+    Condition(mix="cores", **USUAL, slow_polls_s=0.5),
+    Condition(mix="cores", **USUAL, stock=True),
+    Condition(mix="cores", **{**USUAL, "nodes": 64, "jobs": 180, "seconds": 270.0, "load": 0.2}),
+)
+"""What docs/slurm-impact.md has figures of."""
 
 
 def say(text: str) -> None:
@@ -67,6 +79,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="every condition that docs/ shows; only --seeds counts"
     )
     parser.add_argument("--mix", choices=sorted(MIXES), default="cores", help="kinds of main jobs [cores]")
     parser.add_argument("--seeds", type=seeds_of, default=[1], help="one pair each, as 1-5 [1]")
@@ -107,10 +122,8 @@ def condition_of(args: argparse.Namespace) -> Condition:
     )
 
 
-def main() -> int:
-    """Take the pairs, and print what they show; 1 if a goal is to be checked and missed."""
-    args = parse()
-    condition = condition_of(args)
+def measured(condition: Condition, args: argparse.Namespace) -> report.Report | None:
+    """Take what is missing of a condition's pairs and compare them; None while no pair is whole."""
     folder = args.out / condition.name()
     pairs = {}
     for seed in args.seeds:
@@ -119,12 +132,23 @@ def main() -> int:
             pairs[seed] = found
             say(report.of_pair(seed, found))
     if not pairs:
-        return 0
-    found = report.of_pairs(condition, pairs)
-    (folder / "comparison.md").write_text(f"{found.text}\n", "utf-8")
-    picture.draw(report.runs_of(pairs)).savefig(args.picture or folder / "waits.png", dpi=110)
-    say(f"\n{found.text}")
-    return int(args.check and not found.kept)
+        return None
+    compared = report.of_pairs(condition, pairs)
+    (folder / "comparison.md").write_text(f"{compared.text}\n", "utf-8")
+    chart = args.picture if args.picture and not args.all else folder / "waits.png"
+    picture.draw(report.runs_of(pairs)).savefig(chart, dpi=110)
+    say(f"\n{compared.text}\n")
+    return compared
+
+
+def main() -> int:
+    """Take the pairs, and print what they show; 1 if a goal is to be checked and missed."""
+    args = parse()
+    conditions = DOCUMENTED if args.all else (condition_of(args),)
+    found = [compared for condition in conditions if (compared := measured(condition, args)) is not None]
+    if args.all:
+        (args.out / "all.md").write_text("\n\n".join(compared.text for compared in found) + "\n", "utf-8")
+    return int(args.check and not all(compared.kept for compared in found))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from slurm.testbed.plan import TestbedError
 from slurm.testbed.probe import MainRun
 
 WITHOUT, AGAIN, WITH = MODES = ("without", "again", "with")
@@ -129,13 +130,21 @@ def waits_of(
 
 
 def compare(seed: int, runs: Mapping[str, Iterable[MainRun]]) -> Pair:
-    """Compare the three runs of a load."""
+    """Compare the three runs of a load.
+
+    Raises:
+        TestbedError: no main job has started in all three.
+    """
     jobs, missing = waits_of(runs)
+    if not jobs:
+        raise TestbedError(
+            f"seed {seed}: no main job has started in all three runs; see the logs beside them"
+        )
     kinds = {}
     for kind in sorted({job.kind for job in jobs}):
         own = [job for job in jobs if job.kind == kind]
         kinds[kind] = (len(own), {name: difference(own, name) for name in ("median", "mean")})
-    figures = {name: difference(jobs, name) for name in FIGURES} if jobs else {}
+    figures = {name: difference(jobs, name) for name in FIGURES}
     return Pair(seed, jobs, figures, kinds, missing)
 
 

@@ -80,7 +80,7 @@ def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> 
     return Report("\n\n".join("\n".join(block) for block in blocks if block), all(goals.values()))
 
 
-def _title(condition: Condition, pairs: Mapping[int, object]) -> str:
+def _title(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> str:
     own = "main jobs share nodes" if condition.shared else "main jobs have whole nodes"
     words = [f"Mix `{condition.mix}`, {own}, {condition.nodes} nodes of 4 cores"]
     words += [
@@ -88,7 +88,9 @@ def _title(condition: Condition, pairs: Mapping[int, object]) -> str:
     ]
     words += ["Slurm's stock intervals"] if condition.stock else []
     words += [f"each poll {condition.slow_polls_s:g} s longer"] if condition.slow_polls_s else []
-    return f"{'; '.join(words)}; {len(pairs)} pairs (seeds {', '.join(map(str, pairs))})."
+    words += [f"{len(pairs)} pairs (seeds {', '.join(map(str, pairs))})"]
+    commits = sorted({taken.commit for found in pairs.values() for taken in found.values()} - {""})
+    return f"{'; '.join(words)}. Commit {', '.join(commits) or 'unknown'}."
 
 
 def _bad(seen: _Seen) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,11 +87,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A run that was taken: its figures as `Outcome` has them, its main jobs, and the logs."""
+    """A run that was taken: its figures as `Outcome` has them, its main jobs, the logs, and the commit."""
 
     outcome: Mapping[str, Any]
     runs: tuple[MainRun, ...]
     logs: Mapping[str, str]
+    commit: str
 
 
 def stored(folder: Path, condition: Condition, seed: int) -> Taken | None:
@@ -103,7 +105,7 @@ def stored(folder: Path, condition: Condition, seed: int) -> Taken | None:
         return None
     logs = {path.stem: path.read_text("utf-8", "replace") for path in folder.glob("*.log")}
     outcome = found["outcome"]
-    return Taken(outcome, tuple(MainRun(**run) for run in outcome["runs"]), logs)
+    return Taken(outcome, tuple(MainRun(**run) for run in outcome["runs"]), logs, found["commit"])
 
 
 def take(
@@ -141,11 +143,18 @@ def _store(folder: Path, options: Mapping[str, Any], outcome: Outcome, logs: Map
     (folder / "result.json").unlink(missing_ok=True)
     for name, text in logs.items():
         (folder / f"{name}.log").write_text(text, "utf-8")
-    content = asdict(outcome)
+    content, commit = asdict(outcome), _commit()
     draft = folder / "result.draft"
-    draft.write_text(json.dumps({"options": options, "outcome": content}), "utf-8")
+    draft.write_text(json.dumps({"options": options, "commit": commit, "outcome": content}), "utf-8")
     draft.replace(folder / "result.json")
-    return Taken(content, outcome.runs, logs)
+    return Taken(content, outcome.runs, logs, commit)
+
+
+def _commit() -> str:
+    """Of the code that runs; "" outside a git repository."""
+    command = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _options(condition: Condition, seed: int) -> dict[str, Any]:

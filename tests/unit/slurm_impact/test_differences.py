@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from slurm.impact import tables
 from slurm.impact.differences import FIGURES, MODES, compare, difference, over_pairs, waits_of
 from slurm.impact.tables import Runs
+from slurm.testbed import TestbedError
 from tests.support.main_runs import main_run, three, waited
 
 SECONDS = st.floats(0, 100).map(lambda value: round(value, 3))
@@ -78,6 +79,11 @@ def test_jobs_are_matched_and_those_that_did_not_start_are_told() -> None:
     pair = compare(7, runs)
     assert [job.number for job in pair.late()] == [1]
     assert pair.kinds["nodes"][0] == 2
+
+
+def test_runs_without_a_job_in_common_are_refused() -> None:
+    with pytest.raises(TestbedError, match="seed 3: no main job has started in all three runs"):
+        compare(3, three([(1, 1, None)]))
 
 
 def test_the_worst_pair_is_named() -> None:
