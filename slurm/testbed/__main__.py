@@ -57,6 +57,7 @@ def main() -> None:
 @click.option("--users", default="", metavar="A,B", help="Unix users to make where they are missing.")
 @click.option("--no-preemption", is_flag=True, help="A site that preempts nothing (slurm_mode window).")
 @click.option("--stock", is_flag=True, help="Slurm's own scheduler parameters, not ones that act at once.")
+@click.option("--shared", is_flag=True, help="Main jobs share nodes: each has the cores that it asks for.")
 @click.option("--slurmdbd", is_flag=True, help="With accounting, on a MariaDB of its own.")
 @click.option("--features", multiple=True, type=NodeSets(), help="Features of nodes; may be repeated.")
 @click.option("--gres", multiple=True, type=NodeSets(), help="GRES of nodes, as n[1-2]=gpu:2.")
@@ -66,6 +67,7 @@ def up(
     users: str,
     no_preemption: bool,
     stock: bool,
+    shared: bool,
     slurmdbd: bool,
     features: tuple[tuple[str, str], ...],
     gres: tuple[tuple[str, str], ...],
@@ -76,6 +78,7 @@ def up(
         directory=place,
         preemption=not no_preemption,
         stock=stock,
+        shared=shared,
         slurmdbd=slurmdbd,
         users=[name for name in users.split(",") if name],
         features=dict(features),
