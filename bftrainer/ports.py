@@ -9,6 +9,7 @@ from typing import Protocol
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
@@ -238,6 +239,15 @@ class Store(Protocol):
         """Store members' pauses in rescales."""
         ...
 
+    def main_started(self, starts: Sequence[MainStart], most: int) -> None:
+        """Store the starts of main jobs; of all that are stored, the last `most` are kept."""
+        ...
+
+    def main_starts(self, since: float, limit: int) -> list[MainStart]:
+        """The starts of main jobs at `since` or later, oldest first, of the last `limit` that were stored;
+        without the nodes that they were on."""
+        ...
+
     def trainers(self) -> list[StoredTrainer]:
         """All trainers in order of arrival. Reads the whole table: for replays, not for queries."""
         ...
@@ -293,7 +303,8 @@ class Store(Protocol):
 
     def prune(self, before: float, limit: int) -> int:
         """Delete the oldest events of times earlier than `before`, each with its plan and actions, and the
-        oldest reports and pauses: at most `limit` of each. Returns how many; 0: nothing so old is left.
+        oldest reports, pauses and starts of main jobs: at most `limit` of each. Returns how many; 0: nothing
+        so old is left.
 
         Trainers stay, and so do the events that are left, whole.
         """
@@ -301,7 +312,8 @@ class Store(Protocol):
 
     def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
         """If the store holds more than `max_bytes`, delete about `limit` of the oldest rows of the kind that
-        takes the most: "events" with plans and actions, "reports", "pauses", or "trainers" that have ended.
+        takes the most: "events" with plans and actions, "reports", "pauses", "main_starts", or "trainers"
+        that have ended.
 
         Returns the kind, and how many were deleted; None: nothing was.
         """

@@ -17,6 +17,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.wire.hub import Hub
 
 MAX_DIGITS = 20
+MAX_DAYS = 366
 """A text of more digits is no number that anybody means; to read it would take long."""
 
 
@@ -37,6 +38,7 @@ def users_application(service: Service, callers: Callers, *, max_request: int) -
             web.get("/v1/pool", routes.pool),
             web.get("/v1/{what:events|pauses|reports}", routes.rows),
             web.get("/v1/status", routes.status),
+            web.get("/v1/admin/impact", routes.impact),
             web.post("/v1/admin/{order:pause|drain|resume}", routes.administer),
             *probes(service),
         ]
@@ -128,6 +130,11 @@ class Routes:
         caller = await self._callers.of(request)
         return _json(self._service.administer(caller, request.match_info["order"]))
 
+    async def impact(self, request: web.Request) -> web.Response:
+        """Return what main jobs have waited in the last `days`, for an admin."""
+        caller = await self._callers.of(request)
+        return _json(await self._service.impact(caller, _days(request)))
+
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Return the metrics; a caller that is not known gets the totals only."""
         try:
@@ -165,6 +172,18 @@ def _text(body: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise BftrainerError(f"{key!r} must be a text")
     return value
+
+
+def _days(request: web.Request) -> float:
+    """Return the `days` of the query, a week by default; raise `BftrainerError` if they are impossible."""
+    text = request.query.get("days", "7")[:MAX_DIGITS]
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0.0 < days <= MAX_DAYS:
+        raise BftrainerError(f"days={text!a}: give a number above 0, up to {MAX_DAYS}")
+    return days
 
 
 def _number(request: web.Request, key: str, default: int, least: int, most: int) -> int:

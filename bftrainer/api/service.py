@@ -71,6 +71,10 @@ class Service(Protocol):
         """Carry out "pause", "drain" or "resume" for an admin, and return the status."""
         ...
 
+    async def impact(self, caller: Caller, days: float) -> Json:
+        """Return what main jobs have waited in the last `days`, for an admin."""
+        ...
+
     async def metrics(self, caller: Caller) -> Answer:
         """Return the metrics in the text format of Prometheus."""
         ...

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bftrainer.cli import admin_check
+from bftrainer.cli import admin_check, admin_impact
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json
@@ -15,13 +15,15 @@ from bftrainer.cli.shared.terminal import say
 
 @click.group("admin")
 def command() -> None:
-    """Decide whether idle nodes are used, and check how a site is set up. Orders are for admins: root, the
-    daemon's own account, and the users in the setting admins. An order holds until the next one, also through
-    restarts of the daemon.
+    """Decide whether idle nodes are used, check how a site is set up, and see what main jobs notice.
+
+    Orders are for admins: root, the daemon's own account, and the users in the setting admins. An order holds
+    until the next one, also through restarts of the daemon.
     """
 
 
 command.add_command(admin_check.command)
+command.add_command(admin_impact.command)
 
 
 @command.command("pause")

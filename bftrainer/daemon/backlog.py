@@ -13,6 +13,7 @@ from itertools import islice
 
 from bftrainer.daemon.writes import (
     DecisionWrite,
+    MainStartsWrite,
     PausesWrite,
     PerformedWrite,
     ReportsWrite,
@@ -20,31 +21,42 @@ from bftrainer.daemon.writes import (
     ValueWrite,
     Write,
 )
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.reports import Pause, Progress
 
 FLUSH_S = 2.0
 """How often reports that have come are stored."""
 PAUSES_AT_ONCE = 500
-"""So many pauses are stored in one transaction."""
+"""So many pauses, or starts of main jobs, are stored in one transaction."""
+MOST_STARTS = 100_000
+"""So many starts of main jobs are kept where no setting says how many."""
 IN_A_ROW = 100
 """After so many decisions in a row, values, pauses and reports are stored even if more decisions wait."""
 
 
 class Backlog:
     """Writes in the order in which the store is to have them. `bound` says how many may wait, `row_every_s`
-    how far apart the rows of one trainer's reports are at least. Times are monotonic, in seconds."""
+    how far apart the rows of one trainer's reports are at least, `most_starts` how many starts of main jobs
+    the store keeps. Times are monotonic, in seconds."""
 
-    def __init__(self, bound: Callable[[], int], row_every_s: Callable[[], float]) -> None:
-        self._bound, self._row_every_s = bound, row_every_s
+    def __init__(
+        self,
+        bound: Callable[[], int],
+        row_every_s: Callable[[], float],
+        most_starts: Callable[[], int] = lambda: MOST_STARTS,
+    ) -> None:
+        self._bound, self._row_every_s, self._most_starts = bound, row_every_s, most_starts
         self._queue: deque[Write] = deque()
         self._values: dict[str, ValueWrite] = {}
         self._pauses: deque[Pause] = deque()
+        self._starts: deque[MainStart] = deque()
         self._reports: dict[int, Progress] = {}
         self._flush_at = 0.0
         self._row_at: dict[int, float] = {}  # trainer -> when its last row was stored
         self._in_a_row = 0
         self.events_left_out = 0
         self.pauses_left_out = 0
+        self.starts_left_out = 0
 
     # what comes in
 
@@ -64,6 +76,13 @@ class Backlog:
         if len(self._pauses) > self._bound():
             self._pauses.popleft()
             self.pauses_left_out += 1
+
+    def main_started(self, starts: Iterable[MainStart]) -> None:
+        """Queue starts of main jobs."""
+        self._starts.extend(starts)
+        while len(self._starts) > self._bound():
+            self._starts.popleft()
+            self.starts_left_out += 1
 
     def report(self, report: Progress, now: float) -> None:
         """Queue a trainer's report, in place of an earlier one that is not stored yet."""
@@ -93,12 +112,13 @@ class Backlog:
         return self._queue[0].since if self._queue else None
 
     def waiting(self) -> int:
-        """How many writes wait; all reports count as one, and so do all pauses."""
-        return len(self._queue) + len(self._values) + bool(self._reports) + bool(self._pauses)
+        """How many writes wait; all reports count as one, and so do all pauses, and all starts."""
+        others = bool(self._reports) + bool(self._pauses) + bool(self._starts)
+        return len(self._queue) + len(self._values) + others
 
     def due_at(self) -> float:
         """When there is something to take: now (0), at a time, or never (inf)."""
-        if self._queue or self._values or self._pauses:
+        if self._queue or self._values or self._pauses or self._starts:
             return 0.0
         return self._flush_at if self._reports else float("inf")
 
@@ -116,6 +136,8 @@ class Backlog:
                 return self._values.pop(next(iter(self._values)))
             if self._pauses:
                 return self._take_pauses(now)
+            if self._starts and not ends:
+                return self._take_starts(now)
             if self._reports and (ends or at_once or now >= self._flush_at):
                 if isinstance(head, DecisionWrite):
                     head.follows = True  # others' reports do not keep it waiting again
@@ -129,6 +151,10 @@ class Backlog:
     def _take_pauses(self, now: float) -> Write:
         some = tuple(self._pauses.popleft() for _ in range(min(PAUSES_AT_ONCE, len(self._pauses))))
         return PausesWrite(since=now, pauses=some)
+
+    def _take_starts(self, now: float) -> Write:
+        some = tuple(self._starts.popleft() for _ in range(min(PAUSES_AT_ONCE, len(self._starts))))
+        return MainStartsWrite(since=now, starts=some, most=self._most_starts())
 
     def _take_reports(self, now: float, *, whole: bool) -> Write:
         """The reports, and which of them become rows; they stay here until they are `stored`."""

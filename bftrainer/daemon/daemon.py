@@ -98,6 +98,7 @@ class Daemon:
             user_of=user_of,
             emit=self.mailbox.emit,
             telemetry=self.telemetry,
+            main_started=self.journal.main_started,
         )
         self.runner.decided = self.nodes.hold.wake
         self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
@@ -271,7 +272,9 @@ def _tasks(**parts: Callable[[], Coroutine[None, None, None]]) -> list[asyncio.T
 def _journal(own: LiveSettings, store: Store, telemetry: Telemetry, clock: Clock) -> Journal:
     """The journal, and its writer, which has the store to itself as far as writing goes."""
     backlog = Backlog(
-        bound=lambda: own.current.max_writes_waiting, row_every_s=lambda: own.current.keep_reports_every_s
+        bound=lambda: own.current.max_writes_waiting,
+        row_every_s=lambda: own.current.keep_reports_every_s,
+        most_starts=lambda: own.current.max_main_starts,
     )
     return Journal(
         Writer(store, telemetry, backlog, Pruning(store, own, clock, telemetry).step), telemetry, clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bftrainer.daemon.writer import Writer
 from bftrainer.daemon.writes import (
@@ -23,6 +23,7 @@ from bftrainer.daemon.writes import (
 )
 from bftrainer.errors import StoreError
 from bftrainer.model.actions import Ended
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Clock
@@ -100,6 +101,11 @@ class Journal:
         self._telemetry.paused(pause)
         self._writer.pause(pause)
 
+    def main_started(self, starts: Sequence[MainStart]) -> None:
+        """Have stored how long main jobs waited."""
+        if starts:
+            self._writer.main_started(starts)
+
     # what users and admins order
 
     async def submit(self, spec: TrainerSpec, now: float) -> int:
@@ -158,7 +164,7 @@ class Journal:
         trouble = self._trouble()
         self._telemetry.condition("store", trouble)
         own = self._writer.standing()
-        more = own.events_left_out + own.pauses_left_out - self._told_of
+        more = own.events_left_out + own.pauses_left_out + own.starts_left_out - self._told_of
         if more:
             self._told_of += more
             self._telemetry.bounded("max_writes_waiting", times=more)
@@ -187,9 +193,10 @@ class Journal:
     def _left_out(self) -> str:
         """What the history lacks since the daemon began, in words; nothing: it is whole."""
         own = self._writer.standing()
-        if not own.events_left_out and not own.pauses_left_out:
+        if not own.events_left_out and not own.pauses_left_out and not own.starts_left_out:
             return ""
-        return f"the history lacks {own.events_left_out} events and {own.pauses_left_out} pauses"
+        main = f" and {own.starts_left_out} starts of main jobs" if own.starts_left_out else ""
+        return f"the history lacks {own.events_left_out} events, {own.pauses_left_out} pauses{main}"
 
     async def close(self) -> None:
         """Have stored what is not stored yet, for `CLOSE_S` at most."""

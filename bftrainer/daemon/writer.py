@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from bftrainer.daemon.writes import (
 )
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Ended
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.ports import Store
@@ -44,12 +45,14 @@ HURRY_S = 0.02
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How the writer stands: since when (s, monotonic) a write waits or fails, None: none does; why the last
-    try failed; how many events and pauses the history will lack."""
+    try failed; how many events, pauses and starts of main jobs the history
+    will lack."""
 
     behind_since: float | None
     error: str
     events_left_out: int
     pauses_left_out: int
+    starts_left_out: int
 
 
 class Writer:
@@ -92,6 +95,11 @@ class Writer:
         with self._woken():
             self._backlog.pause(pause)
 
+    def main_started(self, starts: Iterable[MainStart]) -> None:
+        """Queue starts of main jobs."""
+        with self._woken():
+            self._backlog.main_started(starts)
+
     def report(self, report: Progress) -> None:
         """Queue a trainer's latest report."""
         with self._woken():
@@ -122,7 +130,8 @@ class Writer:
             own = self._in_flight
             oldest = own.since if own is not None else self._backlog.oldest()
             since = min((at for at in (oldest, self._failing_since) if at is not None), default=None)
-            left_out = self._backlog.events_left_out, self._backlog.pauses_left_out
+            waits = self._backlog
+            left_out = waits.events_left_out, waits.pauses_left_out, waits.starts_left_out
             return Standing(since, self._error, *left_out)
 
     def close(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bftrainer.errors import StoreError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Trainer, TrainerSpec
@@ -178,6 +179,24 @@ class PausesWrite(Write):
 
     def __str__(self) -> str:
         return f"pauses of trainer {', '.join(sorted({str(own.trainer) for own in self.pauses}))}"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class MainStartsWrite(Write):
+    """Starts of main jobs; the store keeps the last `most`."""
+
+    starts: Sequence[MainStart]
+    most: int
+
+    def carry_out(self, store: Store) -> None:
+        store.main_started(self.starts, self.most)
+
+    def smaller(self) -> Sequence[Write]:
+        alone = len(self.starts) == 1
+        return () if alone else [replace(self, starts=(own,)) for own in self.starts]
+
+    def __str__(self) -> str:
+        return f"the starts of {len(self.starts)} main jobs"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -42,9 +42,9 @@ class MainStart:
     """The start of a main job at `time`; of one that got nodes in vain, when that was given up.
 
     `wait_s` is how long it waited after nothing but the scheduler and we kept it from starting, `queued_s`
-    how long since its submission (None: not known). `given` nodes of ours were given back for it, within
-    `vacate_s` after the poll that showed it. `fresh`: it never waited for other main jobs. `requeued`: how
-    often it had started before and was put back into the queue.
+    how long since its submission (None: not known). `given` nodes of ours were given back for it: a poll
+    showed it after `seen_s`, and `vacate_s` later their pilots had ended. `fresh`: it never waited for other
+    main jobs. `requeued`: how often it had started before and was put back into the queue.
     """
 
     time: float
@@ -55,6 +55,7 @@ class MainStart:
     queued_s: float | None = None
     affected: Affected = Affected.NO
     given: int = 0
+    seen_s: float | None = None
     vacate_s: float | None = None
     requeued: int = 0
     fresh: bool = False

@@ -12,7 +12,7 @@ nodes of ours without anybody seeing it; these count from the moment at which th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -34,6 +34,7 @@ class _Queued:
     first_seen: float
     fresh: bool
     claimed_at: float | None = None  # the last poll with a claim for it
+    seen_s: float | None = None
     given: int = 0
     vacate_s: float | None = None
 
@@ -102,6 +103,7 @@ class MainJobs:
             queued_s=None if job.submitted is None else max(0.0, started - job.submitted),
             affected=affected,
             given=queued.given if queued else 0,
+            seen_s=queued.seen_s if queued else None,
             vacate_s=queued.vacate_s if queued else None,
             requeued=self._requeued.pop(job.job, 0),
             fresh=fresh,
@@ -131,6 +133,8 @@ class MainJobs:
             if entry is None or (job in began and job in could):  # tasks of an array start one by one
                 entry = self._queue(could.get(job), job, now, last)
             if job in claimed:
+                if entry.claimed_at is None:
+                    entry.seen_s = max(0.0, now - entry.since)
                 entry.claimed_at, entry.given = now, max(entry.given, claimed[job])
             elif entry.claimed_at is not None and now - entry.claimed_at > patience_s:
                 in_vain.append(_in_vain(job, entry, now))
@@ -156,6 +160,7 @@ def _in_vain(job: str, entry: _Queued, now: float) -> MainStart:
         wait_s=now - entry.since,
         affected=Affected.IN_VAIN,
         given=entry.given,
+        seen_s=entry.seen_s,
         vacate_s=entry.vacate_s,
     )
 
@@ -171,8 +176,3 @@ def _between(told: float | None, rounded_s: float, after: float, before: float) 
     if told is not None:
         high = min(before, told + rounded_s)
     return (low + high) / 2 if low <= high else min(max(after, told or after), before)
-
-
-def kinds_on(start: MainStart, kinds: Mapping[str, object]) -> list[object]:
-    """The kinds of the nodes that a job has started on, each once."""
-    return list(dict.fromkeys(kinds[node] for node in sorted(start.on) if node in kinds))

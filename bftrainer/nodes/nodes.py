@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bftrainer.model.machine import Snapshot
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
@@ -41,8 +42,10 @@ class Nodes:
         user_of: Callable[[TrainerSpec], str],
         emit: Emit,
         telemetry: Telemetry,
+        main_started: Callable[[Sequence[MainStart]], None] = lambda starts: None,
     ) -> None:
         self._settings, self._pilots, self._telemetry = settings, pilots, telemetry
+        self._main_started = main_started
         self.background = Background()
         self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
@@ -129,5 +132,6 @@ class Nodes:
         ours = self._pilots.held.keys() | self._pilots.releasing.keys() | clearing.nodes
         starts = self.main_jobs.observe(snapshot, ours, clearing.lead_s)
         self.reserve.learn(starts, snapshot)
+        self._main_started(starts)
         for start in starts:
             self._telemetry.main_job(start)

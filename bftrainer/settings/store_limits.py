@@ -26,6 +26,18 @@ class StoreLimits(Section):
             told="`bftrainer status` tells admins how many of what, and so does the log",
         ),
     ] = 4000
+    max_main_starts: Annotated[
+        int,
+        Field(ge=1000, le=10_000_000),
+        Setting(
+            help="starts of main jobs that the store keeps, for `bftrainer admin impact`",
+            more="Each takes about 0.1 kB. They are deleted after `keep_events_days`, too.",
+            unit="starts",
+            live=True,
+            at_bound="the oldest ones are deleted",
+            told="`bftrainer admin impact` says since when it knows",
+        ),
+    ] = 100_000
     max_writes_waiting: Annotated[
         int,
         Field(ge=8, le=1_000_000),

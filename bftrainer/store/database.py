@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from importlib.resources import files
+from os.path import samestat
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,22 @@ def place_of(path: Path) -> Path:
     if found.exists() and not found.is_file():
         raise StoreError(f"{path}: not a regular file; move it away, or restore the database from a backup")
     return found
+
+
+def check_same(path: Path, opened: os.stat_result) -> None:
+    """Check that the file at `path` is the one that was opened.
+
+    Raises:
+        StoreError: it is gone, or another one.
+    """
+    try:
+        same = samestat(path.stat(), opened)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; put it back, or restart the daemon") from error
+    if not same:
+        raise StoreError(
+            f"{path} is another file than the one that was opened; put that one back, or restart the daemon"
+        )
 
 
 def open_database(path: Path) -> sa.Engine:
@@ -132,6 +150,19 @@ def log_bytes(path: Path) -> int:
         return Path(f"{path}-wal").stat().st_size
     except OSError:  # there is none
         return 0
+
+
+def check_log(path: Path, most: int) -> None:
+    """Check that the log of the database at `path` has no more than `most` bytes.
+
+    Raises:
+        StoreError: it has more.
+    """
+    if (size := log_bytes(path)) > most:
+        raise StoreError(
+            f"{path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has been reading the "
+            f"database for long; find it with fuser {path}, and end it"
+        )
 
 
 def shorten_log(connection: sa.Connection, *, to_nothing: bool = False) -> None:

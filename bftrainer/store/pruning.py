@@ -21,7 +21,7 @@ OVERHEAD = 40
 def prune(c: sa.Connection, before: float, limit: int) -> int:
     """See `ports.Store.prune`. Ids are in order of recording: the oldest rows have the lowest ones."""
     deleted = 0
-    for table in (t.events, t.reports, t.pauses):
+    for table in (t.events, t.reports, t.pauses, t.main_starts):
         last = _last_older(c, table, before, limit)
         if last is not None:
             deleted += _delete_events(c, last) if table is t.events else _delete(c, table, last)
@@ -144,6 +144,7 @@ def _trim_trainers(c: sa.Connection, limit: int) -> int:
 KINDS: dict[str, tuple[Callable[[sa.Connection], float], Callable[[sa.Connection, int], int]]] = {
     "reports": (lambda c: _bytes(c, t.reports), _trim_rows(t.reports)),
     "pauses": (lambda c: _bytes(c, t.pauses), _trim_rows(t.pauses)),
+    "main_starts": (lambda c: _bytes(c, t.main_starts), _trim_rows(t.main_starts)),
     "events": (_events_bytes, _trim_events),
     "trainers": (_trainers_bytes, _trim_trainers),
 }

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
-from os.path import samestat
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,16 +26,19 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
+from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause, Progress, Row, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
-from bftrainer.store import queries, rows
+from bftrainer.store import main_starts, queries, rows
 from bftrainer.store import tables as t
 from bftrainer.store.damage import DamagedError
 from bftrainer.store.database import (
     MOST_LOG_BYTES,
     TIDY_LOG_BYTES,
     cause,
+    check_log,
+    check_same,
     log_bytes,
     open_database,
     place_of,
@@ -145,6 +146,11 @@ class SqlStore:
             with self._writing() as c:
                 c.execute(t.pauses.insert(), [dataclasses.asdict(pause) for pause in pauses])
 
+    def main_started(self, starts: Sequence[MainStart], most: int) -> None:
+        """See `ports.Store.main_started`."""
+        with self._writing() as c:
+            main_starts.add(c, starts, most)
+
     def put(self, key: str, value: str) -> None:
         """See `ports.Store.put`."""
         with self._writing() as c:
@@ -168,6 +174,11 @@ class SqlStore:
                 shorten_log(c)
 
     # reading
+
+    def main_starts(self, since: float, limit: int) -> list[MainStart]:
+        """See `ports.Store.main_starts`."""
+        with self._reading(self._query_s) as c:
+            return main_starts.since(c, since, limit)
 
     def trainers(self) -> list[StoredTrainer]:
         """See `ports.Store.trainers`."""
@@ -262,15 +273,11 @@ class SqlStore:
     def _writing(
         self, limit_s: float | None = None, ends: Callable[[], bool] = lambda: False
     ) -> Iterator[sa.Connection]:
-        _check_same(self._path, self._file)
+        check_same(self._path, self._file)
         if log_bytes(self._path) > MOST_LOG_BYTES:
             with self._transaction() as c:
                 shorten_log(c, to_nothing=True)
-            if (size := log_bytes(self._path)) > MOST_LOG_BYTES:
-                raise StoreError(
-                    f"{self._path}-wal has {size / 1e6:.0f} MB and cannot be emptied: another process has "
-                    f"been reading the database for long; find it with fuser {self._path}, and end it"
-                )
+            check_log(self._path, MOST_LOG_BYTES)
         with self._transaction(limit_s, ends) as c:
             yield c
 
@@ -301,22 +308,6 @@ class SqlStore:
             raise StoreError(f"{self._path}: {said}") from error
         except (StatementError, ValueError, TypeError) as error:  # SQLite was not reached
             raise UnstorableError(f"{self._path}: a value cannot be stored: {cause(error)}") from error
-
-
-def _check_same(path: Path, opened: os.stat_result) -> None:
-    """Check that the file at `path` is the one that was opened.
-
-    Raises:
-        StoreError: it is gone, or another one.
-    """
-    try:
-        same = samestat(path.stat(), opened)
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; put it back, or restart the daemon") from error
-    if not same:
-        raise StoreError(
-            f"{path} is another file than the one that was opened; put that one back, or restart the daemon"
-        )
 
 
 def _insert(c: sa.Connection, table: sa.Table, values: rows.Columns) -> int:

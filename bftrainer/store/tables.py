@@ -126,6 +126,23 @@ reports = Table(
     Column("metrics", JSON, nullable=False),
 )
 
+main_starts = Table(
+    "main_starts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", Float, nullable=False),
+    Column("job", String, nullable=False),
+    Column("nodes", Integer, nullable=False),
+    Column("cores", Integer, nullable=False),
+    Column("wait_s", Float, nullable=False),
+    Column("queued_s", Float),
+    Column("affected", String, nullable=False),
+    Column("given", Integer, nullable=False),
+    Column("seen_s", Float),
+    Column("vacate_s", Float),
+    Column("requeued", Integer, nullable=False),
+)
+
 memory = Table(
     "memory",
     metadata,

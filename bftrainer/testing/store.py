@@ -10,6 +10,7 @@ import pytest
 from bftrainer.errors import NameTakenError, StoreError, UnstorableError
 from bftrainer.model.actions import Action, Ended, Regroup, StartWorker
 from bftrainer.model.events import NodesChanged, TrainerCancelled
+from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, PauseKind, Progress
 from bftrainer.model.sizes import AllowedSizes
@@ -60,6 +61,19 @@ PAUSE = Pause(
     step=7,
     pause_s=0.05,
     lost_steps=0,
+)
+START = MainStart(
+    time=5.0,
+    job="17",
+    nodes=2,
+    cores=0,
+    wait_s=0.75,
+    queued_s=3.0,
+    affected=Affected.CLAIMED,
+    given=2,
+    seen_s=0.25,
+    vacate_s=0.125,
+    requeued=1,
 )
 
 
@@ -276,18 +290,18 @@ class StoreContract:
             store.record(NodesChanged(time=float(time)), [], plan, [start, start], None, frozenset())
             store.progress([replace(PROGRESS, time=float(time), trainer=id_)])
             store.pause(replace(PAUSE, time=float(time), trainer=id_))
+            store.main_started([replace(START, time=float(time))], 100)
         assert store.prune(0.0, 100) == 0
-        assert store.prune(5.0, 2) == 6, "two events, two reports and two pauses"
+        assert store.prune(5.0, 2) == 8, "two events, two reports, two pauses and two starts"
         assert [row["time"] for row in store.rows("events", None)] == [float(t) for t in range(2, 10)]
-        assert store.prune(5.0, 100) == 9
-        assert store.prune(5.0, 100) == 0
+        assert [store.prune(5.0, 100) for _ in range(2)] == [12, 0]
         for what in ("events", "reports", "pauses"):
             assert [row["time"] for row in store.rows(what, None)] == [5.0, 6.0, 7.0, 8.0, 9.0]
         for event in store.rows("events", None):
             assert event["plan"]["allocation"] == {str(id_): ["n1"]}
             assert [action["event"] for action in event["actions"]] == [event["id"]] * 2
         store = reopen()
-        assert store.prune(100.0, 100) == 15
+        assert store.prune(100.0, 100) == 20
         assert store.rows("events", None) == []
         assert [t.id for t in store.unfinished()] == [id_]
 

@@ -18,7 +18,7 @@ from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.trainer import Observations, Observed
 from bftrainer.ports import Store
 from bftrainer.store.sql import SqlStore
-from bftrainer.testing.store import SPEC, StoreContract
+from bftrainer.testing.store import SPEC, START, StoreContract
 
 
 @pytest.fixture
@@ -119,6 +119,18 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     store.close()
 
 
+def test_starts_of_main_jobs_are_kept_up_to_a_bound(reopen: Callable[[], Store]) -> None:
+    store = reopen()
+    starts = [replace(START, time=float(time), job=str(time)) for time in range(10)]
+    store.main_started(starts[:6], 5)
+    store.main_started([], 5)
+    store.main_started(starts[6:], 5)
+    store = reopen()
+    assert store.main_starts(0.0, 100) == starts[5:]
+    assert store.main_starts(7.5, 100) == starts[8:]
+    assert store.main_starts(0.0, 2) == starts[8:]
+
+
 def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "bftrainer.db"
     store = SqlStore(path)
@@ -140,7 +152,8 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
         connection.execute("ALTER TABLE plans DROP COLUMN fallback")
         connection.execute("ALTER TABLE trainers DROP COLUMN of")
         connection.execute("ALTER TABLE trainers DROP COLUMN warned")
-        connection.execute("DROP TABLE ended")
+        for table in ("ended", "main_starts"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

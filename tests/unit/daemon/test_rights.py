@@ -161,6 +161,7 @@ EVERY_ROUTE = (
     ("DELETE", "/v1/trainers/digits"),
     ("POST", "/v1/trainers"),
     ("POST", "/v1/admin/pause"),
+    ("GET", "/v1/admin/impact"),
 )
 
 
@@ -314,6 +315,16 @@ def test_admins_alone_pause_drain_and_resume(
         ("resume", "ops", 1004),
     ]
     assert ask("ops", "POST", "/v1/admin/stop")[0] == ask("ops", "GET", "/v1/admin/pause")[0] - 1 == 404
+
+
+def test_admins_alone_see_what_main_jobs_waited(ask: Asked) -> None:
+    code, said = ask("alice", "GET", "/v1/admin/impact")
+    assert code == 403 and "alice is no admin here" in said["error"]
+    code, said = ask("ops", "GET", "/v1/admin/impact?days=0.5")
+    assert code == 200 and said["all"]["count"] == 0 and said["days"] == 0.5
+    for days in ("0", "-1", "nan", "inf", "1e9", "x", "9" * 100):
+        code, said = ask("ops", "GET", f"/v1/admin/impact?days={days}")
+        assert code == 400 and "give a number above 0, up to 366" in said["error"]
 
 
 @pytest.mark.parametrize("recovering", [True, False])
