@@ -25,14 +25,18 @@ class ClaimedNodes:
         self._thread.submit(int)  # it begins now: later the machine may have no thread for us
 
     async def choose(
-        self, claims: Sequence[Claim], held: frozenset[str], releasing: frozenset[str]
+        self,
+        claims: Sequence[Claim],
+        held: frozenset[str],
+        releasing: frozenset[str],
+        since: Mapping[str, float],
     ) -> frozenset[str]:
         """See `vacate.choose`. The event loop goes on meanwhile, so that what is held may have changed."""
         active = self._trainers()
 
         def chosen() -> frozenset[str]:
             trainers = tuple(trainer for trainer in active if trainer.nodes)
-            return vacate.choose(claims, held, trainers, self._curves(trainers), releasing)
+            return vacate.choose(claims, held, trainers, self._curves(trainers), releasing, since)
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, chosen)
 

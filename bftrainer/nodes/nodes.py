@@ -116,9 +116,10 @@ class Nodes:
         self.background.start(self._pilots.cancel(strays))
         gone = self.release.to_give_up(snapshot, claimed)
         spared = self.reserve.observe(snapshot, claimed, gone)
-        change = self.state.observe(snapshot, gone, spared.nodes)
+        resting = self.release.handed.resting(snapshot.time, self._settings.current.rejoin_s)
+        change = self.state.observe(snapshot, gone, spared.nodes, resting)
         if change is not None:
-            self.release.vacate(change.vacated, [claim.job for claim in snapshot.claims])
+            self.release.vacate(change.vacated, snapshot.claims)
             self.release.drop(change.left - change.vacated)
         self.release.lost(snapshot)
         self.hold.wake()

@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
+from bftrainer.nodes import vacate
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
+from bftrainer.nodes.handed import Handed
 from bftrainer.nodes.main_jobs import MainJobs
 from bftrainer.nodes.pilots import GONE, Held, Pilots
 from bftrainer.nodes.state import NodesState
@@ -51,6 +53,7 @@ class Release:
         self._telemetry, self._state, self._watch, self._background = telemetry, state, watch, background
         self._main_jobs = main_jobs
         self._asked: set[Pilot] = set()  # why they failed
+        self.handed = Handed()
 
     # which nodes must go
 
@@ -62,7 +65,10 @@ class Release:
         releasing = frozenset(self._pilots.releasing)
         held = releasing.union(self._pilots.held)
         # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
-        return await self._claimed.choose(snapshot.claims, held, releasing)
+        now = self._clock.now()
+        chosen = await self._claimed.choose(snapshot.claims, held, releasing, _held_since(self._pilots))
+        self.handed.chosen(chosen, now)
+        return chosen
 
     def to_give_up(self, snapshot: Snapshot, claimed: frozenset[str]) -> frozenset[str]:
         """The nodes that could be ours and must not: they are `claimed`, or will soon be the main
@@ -151,40 +157,57 @@ class Release:
             self._state.clearing.begins(pilots, self._clock.now())
             self._background.start(self._pilots.end(pilots))
 
-    def vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
-        """End the pilots of nodes that have left the pool, for these main jobs if any, as soon as their
-        workers have left; those have `vacate_s` for it."""
-        self._pilots.releasing |= dict.fromkeys(nodes, self._clock.now())
+    def vacate(self, nodes: Collection[str], claims: Sequence[Claim]) -> None:
+        """End the pilots of nodes that have left the pool, for these claims if any, as soon as their workers
+        have left; those have `vacate_s` for it."""
+        now = self._clock.now()
+        self._pilots.releasing |= dict.fromkeys(nodes, now)
+        if claims:
+            self.handed.given(nodes, now)
         if nodes:
-            self._background.start(self._vacate(nodes, jobs))
+            self._background.start(self._vacate(nodes, claims))
 
     async def make_room(self, claims: Sequence[Claim]) -> None:
         """Give back nodes for main jobs that are yet to come: too few are idle."""
         releasing = frozenset(self._pilots.releasing)
         held = frozenset(self._pilots.held) & self._state.nodes - releasing
-        chosen = await self._claimed.choose(claims, held, frozenset())
+        chosen = await self._claimed.choose(claims, held, frozenset(), _held_since(self._pilots))
         chosen &= self._state.nodes
         self._state.lose(chosen, MAKES_ROOM, vacated=True)
-        self.vacate(chosen, ())
+        self.vacate(chosen, claims)
 
-    async def _vacate(self, nodes: Collection[str], jobs: Collection[str]) -> None:
+    async def _vacate(self, nodes: Collection[str], claims: Sequence[Claim]) -> None:
         began = self._clock.now()
+        going = set(nodes)
         try:
-            await self._leave(nodes, began)
+            await self._leave(going, claims, began)
         finally:  # whatever became of the workers: main jobs wait for these nodes
+            nodes = [node for node in nodes if node in going]
             forgotten = [self._pilots.forget(node) for node in nodes]
             pilots = [pilot for pilot in forgotten if pilot is not None]
             self._state.clearing.begins(pilots, self._clock.now())
             await self._pilots.end(pilots)
         took_s = self._clock.now() - began
+        jobs = list(dict.fromkeys(claim.job for claim in claims if claim.job))
         self._main_jobs.given_back(jobs, took_s)
         self._telemetry.vacated(jobs, nodes, took_s)
         self._watch.wake()
 
-    async def _leave(self, nodes: Collection[str], began: float) -> None:
-        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end."""
-        left = set(nodes)
+    async def _leave(self, going: set[str], claims: Sequence[Claim], began: float) -> None:
+        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end. Where
+        the scheduler takes other nodes for these claims meanwhile, as many stay ours and are no longer
+        `going`."""
+        left, counted, since = set(going), set[str](), _held_since(self._pilots)
         while left:
+            taken = self.handed.taken_meanwhile() - counted
+            counted |= taken
+            left -= taken
+            in_turn = sorted(left, key=lambda node: (since.get(node, began), node))
+            for node in vacate.spared(in_turn, sorted(taken - self.handed.choice), claims):
+                left.remove(node)
+                going.remove(node)
+                self._pilots.releasing.pop(node, None)
+                self.handed.kept(node)
             late = self._clock.now() >= began + self._settings.current.vacate_s
             for node in [n for n in left if late or not self._workers.busy(n)]:
                 self._link.send(node, EXIT)
@@ -200,6 +223,7 @@ class Release:
         self._pilots.ends(node)
         self._state.lose([node], "its pilot was told to end", vacated=True)
         self._pilots.releasing[node] = self._clock.now()
+        self.handed.taken(node, self._clock.now())
         self._pilots.forget(node)
 
     def agent_down(self, node: str) -> None:
@@ -254,3 +278,7 @@ class Release:
                 await self._pilots.cancel(left)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, MAX_POLL_AGAIN_S)
+
+
+def _held_since(pilots: Pilots) -> dict[str, float]:
+    return {node: held.since for node, held in pilots.held.items()}

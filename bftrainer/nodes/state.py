@@ -20,6 +20,7 @@ STILL_OURS = frozenset({"completing", "unknown", "not responding"})
 
 
 KEPT = "left to main jobs (headroom)"
+RESTS = "given back a moment ago (rejoin_s)"
 
 
 class NodesState:
@@ -35,6 +36,7 @@ class NodesState:
         self.seen: tuple[Node, ...] = ()
         self.clearing = Clearing()
         self._kept: frozenset[str] = frozenset()  # for main jobs that are yet to come
+        self._resting: frozenset[str] = frozenset()
         self._counted: Counter[str] | None = None  # what the engine has been told
         self._barred: Mapping[str, str] = {}  # likewise
         self._kept_off: Mapping[str, frozenset[str]] = {}  # likewise
@@ -51,11 +53,15 @@ class NodesState:
         self._pool = pool.Pool(nodes=present)
 
     def observe(
-        self, snapshot: Snapshot, given_up: frozenset[str], kept: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        given_up: frozenset[str],
+        kept: frozenset[str] = frozenset(),
+        resting: frozenset[str] = frozenset(),
     ) -> NodesChanged | None:
-        """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join.
-        Emits and returns the change."""
-        self._kept = kept
+        """Take a poll in; nodes of `given_up` and those `kept` for main jobs leave the pool or do not join;
+        those that are `resting` do not join. Emits and returns the change."""
+        self._kept, self._resting = kept, resting - self.nodes
         own = self._settings.current
         self._count(own.engine)
         self._pool, change = pool.observe(
@@ -64,7 +70,7 @@ class NodesState:
             own.debounce_s,
             min_hole_s=own.min_hole_s,
             closed=self.operation is not Operation.RUNNING,
-            given_up=given_up | kept,
+            given_up=given_up | kept | self._resting,
         )
         if change is not None:
             self._emit(change)
@@ -117,7 +123,7 @@ class NodesState:
         if node.until is not None and node.until - self._clock.now() < self._settings.current.min_hole_s:
             return "its hole ends soon"
         if node.name not in refused:
-            return KEPT if node.name in self._kept else ""
+            return KEPT if node.name in self._kept else RESTS if node.name in self._resting else ""
         return f"no pilot for a while: {refused[node.name]}" if details else "its pilots were refused"
 
 

@@ -7,9 +7,10 @@ loses speed in steps, as some numbers of nodes are of no use to it, all nodes of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +35,16 @@ def choose(
     trainers: Iterable[Trainer],
     curves: Mapping[int, Points],
     releasing: Collection[str] = (),
+    since: Mapping[str, float] | None = None,
 ) -> frozenset[str]:
     """The nodes of `held` to give up: for each claim the cheapest `count` of those that are left.
 
     A claim for which too few are left gets none, as its job could not start anyway. `curves` has each
-    trainer's samples/s by nodes. Nodes of `held` that we are `releasing` already cost nothing more.
+    trainer's samples/s by nodes. Nodes of `held` that we are `releasing` already cost nothing more. Of nodes
+    at one price that goes first which we have held longest, which `since` says: its pilot ends first, and a
+    scheduler that preempts, perhaps at this moment, begins with it.
     """
-    market = _Market(held, trainers, curves, releasing)
+    market = _Market(held, trainers, curves, releasing, since or {})
     left = set(held)
     # many jobs often ask for the same: what they need together is chosen at once
     for nodes, alike in groupby(claims, key=lambda claim: claim.nodes):
@@ -54,11 +58,27 @@ def choose(
     return held - left
 
 
+def spared(going: Sequence[str], gone: Iterable[str], claims: Iterable[Claim]) -> set[str]:
+    """Those of `going`, nodes that are about to be given up for claims, that are no longer needed: the
+    scheduler itself has taken other nodes for these claims meanwhile, which are `gone`. The last of `going`
+    are spared first."""
+    left = list(going)
+    found: set[str] = set()
+    claims = tuple(claims)
+    for node in gone:
+        wanted = [claim.nodes for claim in claims if node in claim.nodes]
+        saved = next((name for name in reversed(left) if any(name in nodes for nodes in wanted)), None)
+        if saved is not None and node not in going:
+            left.remove(saved)
+            found.add(saved)
+    return found
+
+
 class _Market:
     """What every node costs that is held.
 
     Every node that is taken costs one comparison of arrays, however many trainers and claims there are: users
-    make both, and main jobs wait for the answer. Nodes are numbered in the order of their names.
+    make both, and main jobs wait for the answer. Nodes are numbered by how long we have held them.
     """
 
     def __init__(
@@ -67,9 +87,10 @@ class _Market:
         trainers: Iterable[Trainer],
         curves: Mapping[int, Points],
         releasing: Collection[str],
+        since: Mapping[str, float],
     ) -> None:
         self._trainers, self._curves = tuple(trainers), curves
-        self._names = sorted(held)
+        self._names = sorted(held, key=lambda name: (since.get(name, inf), name))
         self._number = {name: i for i, name in enumerate(self._names)}
         self._size = [len(t.nodes) for t in self._trainers]
         self._nodes = [np.array(sorted(self._numbers(t.nodes)), dtype=np.intp) for t in self._trainers]

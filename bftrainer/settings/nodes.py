@@ -60,6 +60,15 @@ class NodeSettings(Section):
             commands=("daemon",),
         ),
     ] = 0.0
+    rejoin_s: Annotated[
+        Seconds,
+        Setting(
+            help="how long a node that was given back to main jobs stays out of the pool at least: where one "
+            "came others may follow",
+            unit="s",
+            live=True,
+        ),
+    ] = 3.0
     min_hole_s: Annotated[
         Seconds,
         Setting(

@@ -30,12 +30,15 @@ def window() -> Iterator[Testbed]:
 
 
 def submit(bed: Testbed, *options: str, seconds: float = 0) -> str:
-    words = ["sbatch", "--parsable", "--output=/dev/null", "--time=10", *options]
-    return bed.run([*words, "--wrap", f"exec sleep {seconds}"]).stdout.strip()
+    """Options after a ":" are those of the next part of a heterogeneous job."""
+    parts = " ".join(options).split(" : ")
+    lines = "#SBATCH hetjob\n".join(f"#SBATCH --output=/dev/null --time=10 {part}\n" for part in parts)
+    script = f"#!/bin/sh\n{lines}exec sleep {seconds}\n"
+    return bed.run(["sbatch", "--parsable"], input=script).stdout.strip()
 
 
 def ended(bed: Testbed, job: str) -> bool:
-    return bed.run(["squeue", "-h", "-j", job, "-o", "%T", "-t", "all"]).stdout.split() == ["COMPLETED"]
+    return set(bed.run(["squeue", "-h", "-j", job, "-o", "%T", "-t", "all"]).stdout.split()) == {"COMPLETED"}
 
 
 async def hold(scheduler: SlurmScheduler, nodes: list[str]) -> None:
@@ -73,8 +76,21 @@ async def give_back_until_it_has_run(scheduler: SlurmScheduler, bed: Testbed, jo
         (("-n14", "--partition=shared"), ("-n2", "--partition=shared", "--nodelist=n1"), 3),
         (("-N2", "--reservation=soft"), (), 2),
         (("-N2", "--constraint=r2*2&a"), (), 4),
+        (("-N2", "--contiguous"), ("-N1", "--nodelist=n1"), 2),
+        (("-N2", ":", "-N1"), (), 3),
+        (("-N2", ":", "-N1"), ("-N1", "--nodelist=n1"), 3),
     ],
-    ids=["one rack", "both racks", "beside another", "many tasks", "FLEX", "as Slurm plans it"],
+    ids=[
+        "one rack",
+        "both racks",
+        "beside another",
+        "many tasks",
+        "FLEX",
+        "as Slurm plans it",
+        "side by side",
+        "heterogeneous",
+        "heterogeneous, beside another",
+    ],
 )
 def test_it_starts_at_once_and_takes_what_it_needs(
     window: Testbed, tmp_path: Path, options: tuple[str, ...], beside: tuple[str, ...], needed: int
@@ -97,3 +113,37 @@ def test_it_starts_at_once_and_takes_what_it_needs(
         window.run(["scancel", "-u", "root"])
         window.run(["scontrol", "delete", "reservationname=soft"])
         window.wait_idle()
+
+
+def test_one_that_has_to_wait_takes_no_node_though_there_are_as_many_as_it_asks_for(
+    window: Testbed, tmp_path: Path
+) -> None:
+    """The node in the middle is busy for as long as the time limit of its job says."""
+    scheduler = schedulers(window, tmp_path, window=True)
+
+    async def scenario(_: SlurmScheduler) -> None:
+        submit(window, "--time=60", "--nodelist=n2", seconds=300)
+        await until(scheduler, lambda s: any(node.why for node in s.nodes if node.name == "n2"))
+        await hold(scheduler, ["n1", "n3"])
+        waiting = submit(window, "-N3", "--contiguous", seconds=300)
+        other = submit(window, "-N3", ":", "-N1", seconds=300)
+        planned = await until(scheduler, lambda s: any(n.until for n in s.nodes if n.name in ("n1", "n3")))
+        assert planned.claims == ()
+        assert {"n1", "n3"} <= planned.idle
+        idle = await until(scheduler, lambda s: "PLANNED" in states(window)["n4"])
+        (n4,) = (node for node in idle.nodes if node.name == "n4")
+        assert (n4.why, n4.until is not None) == ("", True), "it is a hole until then"
+        await scheduler.submit(pilot := Pilot(tag="4" * 32, node="n4"), "a secret", 900.0)
+        await until(scheduler, lambda s: any(p == pilot and not p.pending for p in s.pilots))
+        assert not ended(window, waiting) and not ended(window, other)
+
+    try:
+        run(scheduler, scenario)
+    finally:
+        window.run(["scancel", "-u", "root"])
+        window.wait_idle()
+
+
+def states(bed: Testbed) -> dict[str, str]:
+    shown = bed.run(["scontrol", "show", "node", "-o"]).stdout.splitlines()
+    return {line.split()[0].removeprefix("NodeName="): line.split(" State=")[1].split()[0] for line in shown}

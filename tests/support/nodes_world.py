@@ -83,7 +83,7 @@ class World:
         self.scheduler = MemoryScheduler(self.machine, self.now)
         self.agents: set[str] = set()
         self.settings = LiveSettings(
-            settings_in(folder, **{"vacate_s": 0, "spare_s": 10, **given}),
+            settings_in(folder, **{"vacate_s": 0, "spare_s": 10, "rejoin_s": 0, **given}),
         )
         self.events: list[Event] = []
         self.state = State(settings=self.settings.current.engine)

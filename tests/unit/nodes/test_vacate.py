@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bftrainer.model.machine import Claim
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
-from bftrainer.nodes.vacate import choose
+from bftrainer.nodes.vacate import choose, spared
 from bftrainer.performance import curve
 
 NODES = [f"n{i}" for i in range(8)]
@@ -76,6 +76,26 @@ def test_what_is_going_already_counts() -> None:
     held = frozenset(NODES[:6])
     found = choose([claim(2, *NODES)], held, trainers, {1: LINEAR}, releasing={"n4", "n5"})
     assert found == {"n4", "n5"}
+
+
+def test_of_nodes_at_one_price_the_one_that_was_held_longest_goes_first() -> None:
+    """A scheduler that preempts takes the same one, if it decides at this moment."""
+    trainers = [trainer(1, "n0", "n1", "n2"), trainer(2, "n3", "n4", "n5")]
+    held, curves = frozenset(NODES[:6]), {1: FLAT, 2: LINEAR}
+    since = {"n0": 3.0, "n1": 2.0, "n3": 1.0}  # n2 is only on its way
+    assert choose([claim(1, *NODES)], held, trainers, curves, since=since) == {"n1"}
+    assert choose([claim(2, *NODES)], held, trainers, curves, since=since) == {"n0", "n1"}
+    assert choose([claim(1, *NODES)], held, [], {}, since=since) == {"n3"}
+
+
+def test_what_the_scheduler_takes_by_itself_spares_as_many_nodes_of_the_same_claims() -> None:
+    going = ["n0", "n1", "n4"]
+    both = [claim(2, "n0", "n1", "n2", "n3"), claim(1, "n4", "n5")]
+    assert spared(going, ["n2"], both) == {"n1"}
+    assert spared(going, ["n2", "n3"], both) == {"n0", "n1"}
+    assert spared(going, ["n5", "n2"], both) == {"n1", "n4"}
+    assert spared(going, ["n0", "n7"], both) == set(), "one goes already, the other is nobody's"
+    assert spared(going, ["n2", "n3", "n2"], both) == {"n0", "n1"}
 
 
 @given(

@@ -1,0 +1,97 @@
+"""Nodes that went to main jobs a moment ago: no others go as well, and none comes back at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bftrainer.model.machine import Claim
+from bftrainer.nodes.handed import REMEMBERED_S, Handed
+from tests.support.nodes_world import World, run
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., World]:
+    return lambda nodes=5, **given: World(tmp_path, nodes, **given)
+
+
+Make = Callable[..., World]
+
+
+async def trained(world: World, *, busy: bool = True) -> None:
+    """A trainer has all nodes, with an agent on each."""
+    await world.turn()
+    await world.submit()
+    await world.turn()
+    world.agents = set(world.machine.idle)
+    if busy:
+        world.workers.on = set(world.machine.idle)
+
+
+def claim(world: World, count: int) -> Claim:
+    return Claim(job="7", nodes=frozenset(world.machine.idle), count=count)
+
+
+def test_what_the_scheduler_takes_meanwhile_spares_as_many_of_ours(make: Make) -> None:
+    """It decides a moment after the poll, and takes other nodes than we have chosen."""
+
+    async def scenario() -> None:
+        world = make(vacate_s=5)
+        await trained(world)
+        world.machine.claims = (claim(world, 2),)
+        await world.nodes.watch.poll()
+        assert world.pilots.releasing.keys() == {"n0", "n1"}
+        for node in ("n1", "n3"):  # of these we have chosen one as well
+            world.nodes.release.agent_leaves(node)
+            world.agents.discard(node)
+            world.machine.take(node)
+        world.workers.on.clear()
+        world.machine.claims = ()
+        await world.nodes.background.wait()
+        assert world.held() == "n0 n2 n4"
+        await world.turn()
+        assert world.pool == {"n0", "n2", "n4"} and world.submitted == 1
+
+    run(scenario)
+
+
+def test_a_node_that_was_given_back_rests_before_it_joins_again(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(rejoin_s=3)
+        await trained(world, busy=False)
+        world.machine.claims = (claim(world, 1),)
+        await world.turn()
+        world.machine.claims = ()
+        (gone,) = set(world.machine.idle) - set(world.held().split())
+        submitted = len(world.machine.pilots)
+        await world.turn(1.0)
+        await world.turn(1.0)
+        assert gone not in world.pool and len(world.machine.pilots) == submitted
+        assert world.nodes.state.reasons()[gone] == "given back a moment ago (rejoin_s)"
+        await world.turn(1.0)
+        assert gone in world.pool and gone in world.held()
+
+    run(scenario)
+
+
+def test_only_what_was_taken_since_we_chose_counts() -> None:
+    handed = Handed()
+    handed.taken("n1", 1.0)
+    handed.chosen(frozenset({"n2"}), 2.0)
+    for node in ("n2", "n3"):
+        handed.taken(node, 2.5)
+    assert handed.taken_meanwhile() == {"n2", "n3"} and handed.choice == {"n2"}
+
+
+def test_nodes_rest_from_when_they_went_and_are_forgotten() -> None:
+    handed = Handed()
+    handed.given(["n1", "n2"], 0.0)
+    handed.taken("n3", 1.0)
+    handed.kept("n2")
+    assert handed.resting(2.9, 3.0) == {"n1", "n3"}
+    assert handed.resting(3.0, 3.0) == {"n3"}
+    assert handed.resting(3.0, 0.0) == frozenset()
+    handed.resting(2 + REMEMBERED_S, 3.0)
+    assert handed.taken_meanwhile() == set()
