@@ -54,9 +54,14 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             say(f"{s['running_left_out']:,} more run; bftrainer list has them")
 
 
-def _headroom(room: dict[str, Any]) -> str:
+def _headroom(room: dict[str, Any]) -> list[str]:
     free = f"{room['free']} of {room['usable']} idle nodes are left to main jobs"
-    return f"{free}, {room['wanted']} in any case ({room['setting']})"
+    lines = [f"{free}, {room['wanted']} in any case ({room['setting']})"]
+    if promised := room.get("promised"):
+        bounds = f"median {promised['median_s']:g} s, p99 {promised['p99_s']:g} s"
+        kept = f"{room['extra']:.0%} is left for it: {room['at_risk']}" if room["extra"] else "kept"
+        lines.append(f"promise ({bounds}): {kept}")
+    return lines
 
 
 def _plan(plan: dict[str, Any]) -> list[str]:

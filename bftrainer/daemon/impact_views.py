@@ -8,7 +8,8 @@ from typing import TypedDict
 
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.waits import Waits, affected, others, waits
-from bftrainer.nodes.headroom import Spared
+from bftrainer.nodes.reserve import Reserve
+from bftrainer.settings.values import Settings
 
 DAY_S = 86_400.0
 WORST = 10
@@ -17,9 +18,14 @@ WORST = 10
 
 class HeadroomView(TypedDict):
     """How many idle nodes are left to main jobs: `setting` is what the settings say, `wanted` what that means
-    now, of `usable` nodes, which are idle or ours, and `free` how many of them have no pilot of ours."""
+    now, of `usable` nodes, which are idle or ours, and `free` how many of them have no pilot of ours.
+    `promised` is what main jobs are promised (s), `extra` the share left for it, and `at_risk` why.
+    """
 
     setting: str
+    promised: dict[str, float] | None
+    extra: float
+    at_risk: str
     wanted: int
     usable: int
     free: int
@@ -84,9 +90,18 @@ class DayView(TypedDict):
     unaffected: WaitsView
 
 
-def headroom_view(setting: str, spared: Spared) -> HeadroomView:
+def headroom_view(own: Settings, reserve: Reserve) -> HeadroomView:
     """What is left to main jobs, as the status shows it."""
-    return {"setting": setting, "wanted": spared.total, "usable": spared.usable, "free": spared.free}
+    spared, kept = reserve.spared, reserve.promise
+    return {
+        "setting": own.headroom,
+        "promised": None if own.promise is None else own.promise.model_dump(),
+        "extra": kept.extra,
+        "at_risk": kept.why,
+        "wanted": spared.total,
+        "usable": spared.usable,
+        "free": spared.free,
+    }
 
 
 def impact_view(

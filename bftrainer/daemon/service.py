@@ -258,7 +258,7 @@ class DaemonService:
             "pool": len(state.pool),
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),
-            "headroom": headroom_view(self.settings.current.headroom, self.reserve.spared),
+            "headroom": headroom_view(self.settings.current, self.reserve),
             "trainers": self.known.counts(caller),
             "running": [],
             "running_left_out": 0,

@@ -14,6 +14,7 @@ from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
     Drain,
     Event,
+    HeadroomChanged,
     Lasted,
     MachineChanged,
     Measured,
@@ -210,6 +211,11 @@ def _(event: UsersBarred, state: State) -> Draft:
 
 @take.register
 def _(event: PollFailed, state: State) -> Draft:
+    return Draft(state=state)
+
+
+@take.register
+def _(event: HeadroomChanged, state: State) -> Draft:
     return Draft(state=state)
 
 

@@ -173,6 +173,17 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadroomChanged:
+    """This share of what is idle or ours is left to main jobs now, as the promise to them is at risk, or was
+    not for long. It is told for people: what follows comes as nodes that leave and join."""
+
+    priority: ClassVar[int] = 8
+    time: float
+    share: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailed:
     """The scheduler did not answer. The pool stays as it was: a failed poll is not an empty pool."""
 
@@ -196,5 +207,6 @@ Event = (
     | MachineChanged
     | UsersBarred
     | PolicyChanged
+    | HeadroomChanged
     | PollFailed
 )

@@ -49,7 +49,7 @@ class Nodes:
         self.background = Background()
         self._claimed = ClaimedNodes(trainers, curves)
         self.state = NodesState(settings, clock, emit, pilots)
-        self.reserve = Reserve(settings, pilots, self.state)
+        self.reserve = Reserve(settings, pilots, self.state, emit)
         self.main_jobs = MainJobs()
         self.watch = Watch(
             settings=settings,

@@ -1,19 +1,22 @@
-"""Leaves idle nodes to main jobs, poll by poll: how many the settings and earlier jobs say."""
+"""Leaves idle nodes to main jobs, poll by poll: as many as settings, earlier jobs and the promise say."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 
+from bftrainer.model.events import HeadroomChanged
 from bftrainer.model.machine import Operation, Snapshot
 from bftrainer.model.main_jobs import MainStart
-from bftrainer.nodes import headroom
+from bftrainer.nodes import headroom, promise
 from bftrainer.nodes.clearing import CLEARING
 from bftrainer.nodes.demand import Demand
 from bftrainer.nodes.headroom import AUTO_SHARE, Kind, Spared
 from bftrainer.nodes.pilots import Pilots
+from bftrainer.nodes.promise import Kept
 from bftrainer.nodes.state import NodesState
+from bftrainer.ports import Emit
 from bftrainer.settings.live import LiveSettings
 
 REPLACED_S = 5.0
@@ -22,16 +25,19 @@ cleared."""
 
 
 class Reserve:
-    """What is left to main jobs; `spared` is that of the last poll."""
+    """What is left to main jobs; `spared` is that of the last poll, `promise` is how the promise stands."""
 
-    def __init__(self, settings: LiveSettings, pilots: Pilots, state: NodesState) -> None:
-        self._settings, self._pilots, self._state = settings, pilots, state
+    def __init__(self, settings: LiveSettings, pilots: Pilots, state: NodesState, emit: Emit) -> None:
+        self._settings, self._pilots, self._state, self._emit = settings, pilots, state, emit
+        self.promise = Kept()
         self._demand = Demand()
         self.spared = Spared()
 
     def learn(self, starts: Iterable[MainStart], snapshot: Snapshot) -> None:
-        """Take in main jobs that have started."""
-        if starts := list(starts):
+        """Take in main jobs that have started, if any: to be called at every poll."""
+        starts = list(starts)
+        self._judge(starts, snapshot.time)
+        if starts:
             kinds = {node.name: headroom.kind_of(node) for node in snapshot.nodes}
             cores = {node.name: node.cpus for node in snapshot.nodes}
             for start in starts:
@@ -52,13 +58,23 @@ class Reserve:
         learnt = self._learnt(snapshot, counts) if said.auto else {}
         self.spared = headroom.keep(
             self.spared,
-            headroom.wanted(said, counts, learnt),
+            headroom.wanted(said, counts, learnt, self.promise.extra),
             kinds,
             now=snapshot.time,
             held=held - releasing,
             pool=self._state.nodes,
         )
         return self.spared
+
+    def _judge(self, starts: Sequence[MainStart], now: float) -> None:
+        """See whether the promise is kept, and tell where that leads to another share."""
+        before = self.promise
+        self.promise = promise.judged(before, starts, self._settings.current.promise, now)
+        if self.promise.level != before.level:
+            calm = "the promise to main jobs has not been at risk for long"
+            more = self.promise.level > before.level
+            reason = f"the promise to main jobs is at risk: {self.promise.why}" if more else calm
+            self._emit(HeadroomChanged(time=now, share=self.promise.extra, reason=reason))
 
     def _learnt(self, snapshot: Snapshot, counts: Mapping[Kind, int]) -> dict[Kind, int]:
         """How many nodes of each kind main jobs need, as far as is known."""

@@ -1,10 +1,16 @@
-"""What the setting `headroom` says: how much idle capacity is left to main jobs."""
+"""What the settings `headroom` and `promise` say: how much idle capacity is left to main jobs, and what they
+may notice of us."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict
+
+from bftrainer.settings.setting import Seconds
+
 AUTO = "auto"
+NONE = "none"
 WORDS = "give auto, a number of nodes such as 2, or a share such as 10%"
 
 
@@ -42,3 +48,32 @@ def headroom_of(text: str) -> Headroom:
 def as_text(value: object) -> object:
     """The text of what a file gives: YAML reads `2` and `0.1` as numbers."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class Promise(BaseModel):
+    """By how much the median and the 99th percentile of what main jobs wait may exceed those of jobs that no
+    node of ours was in the way of (s)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    median_s: Seconds = 0.2
+    p99_s: Seconds = 1.0
+
+    def __str__(self) -> str:
+        return f"median_s={self.median_s:g},p99_s={self.p99_s:g}"
+
+
+def promise_of(value: object) -> object:
+    """What a text such as `median_s=0.2,p99_s=1` says, as a mapping; anything else as it is.
+
+    Raises:
+        ValueError: a text that says something else.
+    """
+    if not isinstance(value, str) or value == NONE:
+        return value
+    found = dict[str, str]()
+    for part in value.split(","):
+        name, equals, number = part.partition("=")
+        if not equals or name.strip() in found:
+            raise ValueError("give median_s and p99_s, such as median_s=0.2,p99_s=1")
+        found[name.strip()] = number.strip()
+    return found

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, field_validator
 
 from bftrainer.settings.checks import check_placeholders, host_and_port, nodeset
-from bftrainer.settings.headroom import Headroom, as_text, headroom_of
+from bftrainer.settings.headroom import NONE, Headroom, Promise, as_text, headroom_of, promise_of
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Positive, Seconds, Section, Setting
 
@@ -86,6 +86,17 @@ class NodeSettings(Section):
             commands=("daemon",),
         ),
     ] = "auto"
+    promise: Annotated[
+        Promise | None,
+        Setting(
+            help="by how much main jobs may wait longer than those with no node of ours in their way, such "
+            "as {median_s: 0.2, p99_s: 1}; where that is at risk, more idle nodes are left to them; none: no "
+            "such promise",
+            more="In the environment: `median_s=0.2,p99_s=1`. See [A promise](admin.md#a-promise).",
+            live=True,
+            none_word=NONE,
+        ),
+    ] = None
     exclude_nodes: Annotated[
         str, Setting(help="nodes never to use, such as n[01-08],gpu3; empty: none", live=True)
     ] = ""
@@ -171,6 +182,11 @@ class NodeSettings(Section):
     @classmethod
     def _number_as_text(cls, value: object) -> object:
         return as_text(value)
+
+    @field_validator("promise", mode="before")
+    @classmethod
+    def _promise_from_text(cls, value: object) -> object:
+        return promise_of(value)
 
     @field_validator("headroom")
     @classmethod

@@ -115,6 +115,11 @@ class _Snapshot(Collector):
             room.add_metric([name], status["headroom"][name])
         yield room
         yield GaugeMetricFamily(
+            "bftrainer_promise_extra",
+            "Share of what is idle or ours that is left to main jobs for the promise.",
+            status["headroom"]["extra"],
+        )
+        yield GaugeMetricFamily(
             "bftrainer_degraded", "1 where something is not as it should be.", status["state"] == "degraded"
         )
         yield GaugeMetricFamily("bftrainer_up_seconds", "For how long the daemon has run.", status["up_s"])

@@ -49,7 +49,7 @@ def status(plan: dict[str, Any]) -> dict[str, Any]:
         "pool": 1,
         "unused": 0,
         "pilots": 1,
-        "headroom": {"setting": "auto", "wanted": 1, "usable": 12, "free": 8},
+        "headroom": {"setting": "auto", "extra": 0.1, "wanted": 1, "usable": 12, "free": 8},
         "trainers": {},
         "running": [],
         "last_plan": plan,

@@ -78,7 +78,7 @@ STATUS = {
     "pool": 1,
     "unused": 0,
     "pilots": 1,
-    "headroom": {"setting": "auto", "wanted": 1, "usable": 12, "free": 8},
+    "headroom": {"setting": "auto", "extra": 0.1, "wanted": 1, "usable": 12, "free": 8},
     "trainers": {},
     "running": [TRAINER],
     "running_left_out": 3,

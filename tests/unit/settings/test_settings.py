@@ -246,19 +246,19 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
 def test_the_word_for_none_is_understood_from_everywhere(
     tmp_path: Path, nowhere: dict[str, str], name: str, word: str
 ) -> None:
-    number = "70"  # within the bounds of all of them
+    number = "70"  # within the bounds of all numbers
+    value = {"server": "login:7", "promise": "median_s=0.5,p99_s=70"}.get(name, number)
     environ = {**nowhere, f"BFTRAINER_{name.upper()}": word}
     for found in (
         load({name: word}, environ=nowhere),
         load({}, environ=environ),
         load({}, file=write(tmp_path / "c.yaml", f"{name}: {word}\n"), environ=nowhere),
         load({}, file=write(tmp_path / "d.yaml", f"{name}: null\n"), environ=nowhere),
-        load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": number}),
+        load({name: word}, environ={**environ, f"BFTRAINER_{name.upper()}": value}),
     ):
         assert getattr(found, name) is None
         assert getattr(found.engine, name, None) is None
     others = {"max_parallel": "auto"} if name == "nodes_per_trainer" else {}
-    value = {"server": "login:7"}.get(name, number)
     assert str(getattr(load({**others, name: value}, environ=environ), name)).removesuffix(".0") == value
     with pytest.raises(SettingsError, match=rf"{name}: 'some': .*; or give '{word}'"):
         load({name: "some"}, environ=nowhere)

@@ -44,7 +44,7 @@ STATUS = {
     "pool": 5,
     "unused": 2,
     "pilots": 4,
-    "headroom": {"setting": "auto", "wanted": 1, "usable": 12, "free": 8},
+    "headroom": {"setting": "auto", "extra": 0.1, "wanted": 1, "usable": 12, "free": 8},
     "state": "degraded",
     "up_s": 7.0,
     "trainers": {"running": 1, "completed": 1},
