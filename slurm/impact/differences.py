@@ -59,10 +59,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of the differences of jobs, in s.
+    """One figure of how much longer jobs waited, in s.
 
     Attributes:
-        later: With less without, job by job; the mean of what the two runs without give.
+        later: With, compared with without; the mean of what the two runs without give.
         noise: The same between the two runs without, in the direction in which it is larger.
         beyond: `later` less `noise`.
     """
@@ -78,11 +78,23 @@ class Difference:
         return low <= self.noise.value
 
 
-FIGURES: Mapping[str, Callable[..., Any]] = {
-    "median": lambda values, axis=-1: np.median(values, axis=axis),
-    "mean": lambda values, axis=-1: np.mean(values, axis=axis),
-    "p99": lambda values, axis=-1: np.percentile(values, 99, axis=axis),
-}
+def _median(before: Any, after: Any, axis: int = -1) -> Any:
+    """By how much the median of the waits is larger. The median of the jobs' differences would follow the
+    moment of its scheduling interval at which Slurm was when the load began, the same for all jobs of a run.
+    """
+    return np.median(after, axis=axis) - np.median(before, axis=axis)
+
+
+def _mean(before: Any, after: Any, axis: int = -1) -> Any:
+    return np.mean(after - before, axis=axis)
+
+
+def _p99(before: Any, after: Any, axis: int = -1) -> Any:
+    return np.percentile(after - before, 99, axis=axis)
+
+
+FIGURES: Mapping[str, Callable[..., Any]] = {"median": _median, "mean": _mean, "p99": _p99}
+"""How much longer jobs waited in a second run than in a first: of the median of waits, and job by job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +165,12 @@ def difference(jobs: Sequence[JobWaits], name: str) -> Difference:
     figure = FIGURES[name]
 
     def later(a: Any, b: Any, w: Any, axis: int = -1) -> Any:
-        """Return the figure of `w` less `a` and of `w` less `b`, in the mean."""
-        return (figure(w - a, axis=axis) + figure(w - b, axis=axis)) / 2
+        """Return how much longer jobs waited in `w` than in `a` and in `b`, in the mean of both."""
+        return (figure(a, w, axis=axis) + figure(b, w, axis=axis)) / 2
 
     def noise(a: Any, b: Any, w: Any, axis: int = -1) -> Any:
-        """Return the figure of `b` less `a`, or of `a` less `b` if that is larger."""
-        return np.maximum(figure(b - a, axis=axis), figure(a - b, axis=axis))
+        """Return how much longer they waited in `b` than in `a`, or in `a` than in `b` if that is more."""
+        return np.maximum(figure(a, b, axis=axis), figure(b, a, axis=axis))
 
     def beyond(a: Any, b: Any, w: Any, axis: int = -1) -> Any:
         """Return how much the former is more than the latter."""

@@ -59,7 +59,7 @@ def waits_table(runs: Sequence[Runs]) -> list[str]:
 
 
 def differences_table(pairs: Sequence[Pair]) -> list[str]:
-    """Return by how much jobs were later, job by job: medians over pairs, and the worst pair."""
+    """Return by how much jobs were later: medians over pairs, and the worst pair."""
     rows = []
     for name in FIGURES:
         later, noise, beyond = (over_pairs(pairs, name, part) for part in ("later", "noise", "beyond"))
@@ -67,7 +67,7 @@ def differences_table(pairs: Sequence[Pair]) -> list[str]:
         worst = f"{beyond.worst:+.2f} s (seed {beyond.seed})"
         cells = (f"{later.median:+.2f} s", f"{noise.median:+.2f} s", f"{beyond.median:+.2f} s", worst)
         rows.append((name, *cells, f"{told} of {len(pairs)}"))
-    head = ("later by, job by job", "with", "without, again", "beyond", "worst pair", "more than noise")
+    head = ("later by", "with", "without, again", "beyond", "worst pair", "more than noise")
     return table(head, rows)
 
 

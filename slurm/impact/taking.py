@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,8 @@ from slurm.testbed.probe import MainRun
 from slurm.testbed.workload import MainJob, requests_for
 
 SEEN_EVERY_S = 1.0
+INTERVAL_S, STOCK_INTERVAL_S = 1.0, 30.0
+"""How often Slurm's backfill runs, on a testbed and by default."""
 SHOWN_EVERY = 10
 """A line of progress comes after so many main jobs."""
 
@@ -126,7 +129,13 @@ def take(
     shown = -1
     with (
         condition.testbed() as bed,
-        Harvest(bed, jobs, wanted, slow_polls_s=condition.slow_polls_s) as harvest,
+        Harvest(
+            bed,
+            jobs,
+            wanted,
+            slow_polls_s=condition.slow_polls_s,
+            begin_after_s=_phase_s(condition, seed, mode),
+        ) as harvest,
     ):
         for scene in harvest.scenes(SEEN_EVERY_S):
             ended = sum(bool(run.state) for run in scene.runs)
@@ -135,6 +144,13 @@ def take(
                 tell(f"  {ended} main jobs have ended")
         outcome, logs = harvest.finish(), harvest.logs()
     return _store(folder, _options(condition, seed), outcome, logs)
+
+
+def _phase_s(condition: Condition, seed: int, mode: str) -> float:
+    """Where in Slurm's scheduling interval the load begins, which moves all starts. At random:
+    otherwise the two runs without would be alike in it, and the one with would not."""
+    rng = random.Random(f"{seed} {mode}")  # noqa: S311  not for secrets
+    return rng.uniform(0, STOCK_INTERVAL_S if condition.stock else INTERVAL_S)
 
 
 def _store(folder: Path, options: Mapping[str, Any], outcome: Outcome, logs: Mapping[str, str]) -> Taken:

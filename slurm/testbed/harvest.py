@@ -131,15 +131,22 @@ class Harvest:
     """
 
     def __init__(
-        self, bed: Testbed, jobs: Sequence[MainJob], specs: Sequence[Path], *, slow_polls_s: float = 0
+        self,
+        bed: Testbed,
+        jobs: Sequence[MainJob],
+        specs: Sequence[Path],
+        *,
+        slow_polls_s: float = 0,
+        begin_after_s: float = 0,
     ) -> None:
-        """With `slow_polls_s` Slurm takes so much longer to answer the two commands of each poll."""
+        """With `slow_polls_s` Slurm takes so much longer to answer the two commands of each poll. Main jobs
+        come `begin_after_s` after trainers train."""
         self._bed, self._jobs, self._specs = bed, jobs, specs
         self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
         self._after = contextlib.ExitStack()
-        self._slow_polls_s = slow_polls_s
+        self._slow_polls_s, self._begin_after_s = slow_polls_s, begin_after_s
 
     def __enter__(self) -> Harvest:
         with contextlib.ExitStack() as stack:
@@ -193,6 +200,7 @@ class Harvest:
             TestbedError: no trainer starts, or Slurm refuses a job.
         """
         yield from self._warm_up(every_s)
+        time.sleep(self._begin_after_s)
         with Load(self._bed, self._jobs) as load:
             self._begin = time.time()
             while True:
