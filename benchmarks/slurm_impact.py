@@ -100,6 +100,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--slow-polls", type=float, default=0, help="what a poll takes longer, in s [0]")
     parser.add_argument("--only", choices=ORDER, help="take these runs only")
     parser.add_argument("--again", action="store_true", help="take runs that are there once more")
+    parser.add_argument("--timeline", action="store_true", help="print what happened while each job waited")
     parser.add_argument("--check", action="store_true", help="exit 1 where a goal is missed")
     parser.add_argument("--out", type=Path, default=Path("build/slurm-impact"))
     parser.add_argument("--picture", type=Path, help="where to draw the chart; OUT/CONDITION/waits.png")
@@ -131,6 +132,8 @@ def measured(condition: Condition, args: argparse.Namespace) -> report.Report | 
         if len(found) == len(ORDER):
             pairs[seed] = found
             say(report.of_pair(seed, found))
+            if args.timeline:
+                say(report.of_jobs(seed, found))
     if not pairs:
         return None
     compared = report.of_pairs(condition, pairs)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm.impact.differences import AGAIN, WITH, WITHOUT, JobWaits, Pair
+from slurm.impact.differences import AGAIN, MODES, WITH, WITHOUT, JobWaits, Pair
 from slurm.impact.logs import Event, What, of_daemon, of_slurmctld
 from slurm.testbed.probe import MainRun
 
@@ -86,13 +86,27 @@ def explain(pair: Pair, runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str
     found = []
     for key, job in late.items():
         run = by_key[key]
-        begin, end = _span(run)
-        wait = _Wait(run, begin, end, tuple(event for event in events if begin - SLOW_S <= event.time <= end))
+        wait = _wait(run, events)
         why = (*_of_logs(wait), *_of_others(wait, runs[WITH], earlier, late))
         order = list(Reason)
         found.append(
             Late(job, run, tuple(sorted(why, key=lambda w: order.index(w.reason))) or _unknown(wait))
         )
+    return found
+
+
+def timeline(runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str, str]) -> list[str]:
+    """Return a line for each job: what it waited in each run, and what the logs of the run with bftrainer say
+    of this time, in seconds after the job could start."""
+    events = events_of(logs)
+    waited = {mode: {(run.number, run.task): run.wait_s for run in runs[mode]} for mode in MODES}
+    found = []
+    for run in runs[WITH]:
+        wait = _wait(run, events)
+        seconds = (waited[mode].get((run.number, run.task)) for mode in MODES)
+        cells = ["-" if value is None else f"{value:.2f}" for value in seconds]
+        said = [f"{wait.at(e.time)} {e.what}" for e in wait.events if any(j.is_of(run) for j in e.jobs)]
+        found.append(f"main-{run.number}.{run.task} {run.kind}: {' / '.join(cells)} s; {', '.join(said)}")
     return found
 
 
@@ -103,10 +117,11 @@ def requeued(logs: Mapping[str, str], runs: Iterable[MainRun]) -> list[MainRun]:
     return [run for run in runs if run.starts > 1 or any(job.is_of(run) for job in jobs)]
 
 
-def _span(run: MainRun) -> tuple[float, float]:
+def _wait(run: MainRun, events: Sequence[Event]) -> _Wait:
     """From when a job could start until it did."""
     begin = run.submitted if run.eligible is None else run.eligible
-    return begin, begin if run.started is None else run.started
+    end = begin if run.started is None else run.started
+    return _Wait(run, begin, end, tuple(e for e in events if begin - SLOW_S <= e.time <= end))
 
 
 def _of_logs(wait: _Wait) -> Iterator[Why]:
@@ -161,7 +176,7 @@ def _of_others(
     overtaking, ahead = [], []
     for other in runs:
         key = (other.number, other.task)
-        if key == own or other.started is None:
+        if other.number == wait.run.number or other.started is None:
             continue
         if wait.begin < other.started < wait.end and all(_after(starts, key, own) for starts in earlier):
             overtaking.append(f"main-{other.number}")

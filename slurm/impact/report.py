@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from slurm.impact import tables
 from slurm.impact.differences import MODES, WITH, Pair, compare
-from slurm.impact.reasons import Late, explain, requeued
+from slurm.impact.reasons import Late, explain, requeued, timeline
 from slurm.impact.tables import Runs
 from slurm.impact.taking import Condition, Taken
 from slurm.testbed.probe import MainRun
@@ -58,6 +58,12 @@ def of_pair(seed: int, found: Mapping[str, Taken]) -> str:
     noise = ", ".join(f"{part.noise.value:+.2f} s" for part in seen.pair.figures.values())
     head = f"seed {seed}: later by {figures}; between the runs without {noise}"
     return "\n".join([head, *_bad(seen), *(_words(seed, late) for late in seen.late)])
+
+
+def of_jobs(seed: int, found: Mapping[str, Taken]) -> str:
+    """Return a line for each job of a pair, with what happened while it waited."""
+    lines = timeline({mode: found[mode].runs for mode in MODES}, found[WITH].logs)
+    return "\n".join([f"seed {seed}: waits without / again / with", *lines])
 
 
 def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> Report:

@@ -30,6 +30,10 @@ def test_daemons_are_attacked_and_fuzzed_in_every_run_and_longer_in_the_night() 
         assert "tests/hostile" in said and f"FUZZ_SECONDS={seconds} " in said
 
 
+def test_the_night_measures_what_main_jobs_notice() -> None:
+    assert "slurm_impact.py --mix $mix --seeds 1-2 --again --check" in dry_run("nightly")
+
+
 def torch_index(url: str) -> tuple[str, str]:
     environ = {k: v for k, v in os.environ.items() if "proxy" not in k.lower()}
     command = [sys.executable, str(TORCH_INDEX), url]

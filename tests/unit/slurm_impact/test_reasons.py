@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from slurm.impact.differences import MODES, compare
 from slurm.impact.logs import Job, What, job_of, of_daemon, of_slurmctld
-from slurm.impact.reasons import Late, Reason, explain, requeued
+from slurm.impact.reasons import Late, Reason, explain, requeued, timeline
 from slurm.testbed.probe import MainRun
 from tests.support.main_runs import SUBMITTED, main_run
 
@@ -77,6 +77,14 @@ def test_a_heterogeneous_job_whose_second_part_could_not_start_is_told_so() -> N
     assert requeued({}, [twice, main_run(2, 1)]) == [twice]
 
 
+def test_the_timeline_has_a_line_for_each_job() -> None:
+    runs = {mode: [main_run(1, 1.0, kind="heterogeneous"), main_run(2, None)] for mode in MODES}
+    runs["with"] = [main_run(1, 1.5, kind="heterogeneous"), main_run(2, None)]
+    first, second = timeline(runs, {"slurmctld": HETEROGENEOUS})
+    assert first.startswith("main-1.0 heterogeneous: 1.00 / 1.00 / 1.50 s; +0.9 s started, +0.9 s preempted")
+    assert second == "main-2.0 nodes: - / - / - s; "
+
+
 def test_nodes_that_were_vacated_late_are_told_with_the_decision() -> None:
     said = daemon(
         (2.6, "vacated jobs=10,44 count=3 nodes=n1,n2,n3 seconds=0.1"), (2.7, "vacated jobs=9 count=1")
@@ -107,6 +115,10 @@ def test_other_main_jobs_may_have_had_the_nodes() -> None:
     runs["again"] = [main_run(1, 1.0), main_run(2, 0.5)]  # it was before it there, too
     (found,) = explain(compare(1, runs), runs, {})
     assert reasons(found) == [Reason.UNKNOWN]
+    tasks = [main_run(1, 2.0, task=1, kind="array"), main_run(1, 3.0, kind="array")]
+    runs = {mode: [main_run(1, 9.0, task=1), main_run(1, 1.0)] for mode in ("without", "again")}
+    (found,) = explain(compare(1, {**runs, "with": tasks}), {**runs, "with": tasks}, {})
+    assert reasons(found) == [Reason.UNKNOWN]  # a task before another one of its array
     ahead = main_run(2, 5.0, ended=SUBMITTED + 8.5)
     found = late(9.0, others=(ahead,))
     assert Reason.BEHIND in reasons(found)
