@@ -136,7 +136,9 @@ class Release:
             logged[why].append(self._pilots.held[node].pilot)
             if why != GONE:
                 self._pilots.fails(node, why)
-            elif self._pilots.ends(node):  # though its node is idle: no main job took it
+                continue
+            self.handed.taken(node, self._clock.now())
+            if self._pilots.ends(node):  # though its node is idle: no main job took it
                 self._workers.agent_down(node, blame=True)
         for why, pilots in logged.items():
             self._telemetry.pilot("lost", pilots, why)
@@ -194,9 +196,8 @@ class Release:
         self._watch.wake()
 
     async def _leave(self, going: set[str], claims: Sequence[Claim], began: float) -> None:
-        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end. Where
-        the scheduler takes other nodes for these claims meanwhile, as many stay ours and are no longer
-        `going`."""
+        """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end. For
+        each other node that the scheduler takes for these claims meanwhile one is no longer `going`."""
         left, counted, since = set(going), set[str](), _held_since(self._pilots)
         while left:
             taken = self.handed.taken_meanwhile() - counted

@@ -132,8 +132,9 @@ def test_one_that_has_to_wait_takes_no_node_though_there_are_as_many_as_it_asks_
         assert {"n1", "n3"} <= planned.idle
         idle = await until(scheduler, lambda s: "PLANNED" in states(window)["n4"])
         (n4,) = (node for node in idle.nodes if node.name == "n4")
-        assert (n4.why, n4.until is not None) == ("", True), "it is a hole until then"
-        await scheduler.submit(pilot := Pilot(tag="4" * 32, node="n4"), "a secret", 900.0)
+        assert not n4.why and n4.until is not None, "it is a hole until then"
+        pilot = Pilot(tag="4" * 32, node="n4")
+        await scheduler.submit(pilot, "a secret", n4.until - time.time())
         await until(scheduler, lambda s: any(p == pilot and not p.pending for p in s.pilots))
         assert not ended(window, waiting) and not ended(window, other)
 

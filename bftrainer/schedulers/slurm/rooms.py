@@ -45,7 +45,7 @@ class Claims:
     )  # free node -> the job that is about to start there
     ready: frozenset[str] = frozenset()  # jobs that need no other nodes than these
     ahead: frozenset[str] = frozenset()  # jobs that cannot start now, and have their nodes cleared before
-    users: Mapping[str, str] = field(default_factory=dict)  # job -> whose it is
+    users: Mapping[str, str] = field(default_factory=dict)  # of the jobs that could start: whose they are
 
     @property
     def jobs(self) -> frozenset[str]:

@@ -109,7 +109,10 @@ def interpret(
         preempting=ours.preempting,
     )
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
-    nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name)) for row in rows.values())
+    # a job that is about to start gets nodes by its claims; where else it is planned now says nothing of ours
+    apart = _until(machine, [job for job in main if job.id not in wanted.users], now)
+    until |= {name: apart.get(name, inf) for name in held if name in until}
+    nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name, inf)) for row in rows.values())
     snapshot = Snapshot(
         time=now,
         nodes=nodes,
@@ -265,11 +268,11 @@ def _until(machine: Machine, main: Collection[JobRow], now: float) -> dict[str, 
     return found
 
 
-def _node(row: NodeRow, why: str, until: float | None) -> Node:
+def _node(row: NodeRow, why: str, until: float) -> Node:
     return Node(
         name=row.name,
         state=NodeState.BUSY if why else NodeState.IDLE,
-        until=until,
+        until=None if until == inf else until,
         partitions=row.partitions,
         features=row.features,
         gres=row.gres,

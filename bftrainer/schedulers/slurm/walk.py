@@ -22,7 +22,8 @@ PLANNED_SOON = ("None", "Priority", "Resources")
 AHEAD_S = 300.0
 """For a heterogeneous job that Slurm plans to start so soon nodes are cleared before, where it preempts."""
 OVERDUE_S = 5.0
-"""A job that has had all its nodes for so long and has not started needs others: those of Slurm's plan."""
+"""A job that has had all its nodes for so long and has not started needs others: those of Slurm's plan. A
+heterogeneous one has `HELPLESS_S`."""
 HELPLESS_S = 60.0
 """... and after this all of its partitions, if Slurm says `FIRST` of it and plans nothing."""
 MOST_CHOICES = 1_000_000
@@ -96,11 +97,13 @@ class Walk:
 
     def _start(self, job: JobRow, *, placeable: bool) -> bool:
         late_s = self._now - self._since.get(job.id, self._now)
+        alone = job.whole == job.id  # else only backfill starts it, which takes its time
+        overdue = late_s >= (OVERDUE_S if alone else HELPLESS_S)
         unclear = bool(job.features) and ways(job.features) == UNREADABLE
-        if (late_s >= OVERDUE_S or unclear) and self._as_planned(job, late=late_s >= OVERDUE_S):
+        if (overdue or unclear) and self._as_planned(job, late=overdue):
             return True
         if placeable:
-            if late_s >= HELPLESS_S and job.reason == FIRST and not job.planned:
+            if late_s >= HELPLESS_S and alone and job.reason == FIRST and not job.planned:
                 return self._everywhere(job)
             if any(self._place(job, way) for way in ways(job.features)):
                 return True

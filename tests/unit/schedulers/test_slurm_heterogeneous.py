@@ -39,12 +39,12 @@ def ask(
     *,
     preempting: bool = False,
     coming: frozenset[str] = frozenset(),
+    ready: dict[str, float] | None = None,
 ) -> Claims:
     taken = frozenset(NODES) - held - free - coming
     where = Rooms(free, coming, held, taken=taken, clearing=coming)
-    return claims(
-        in_order(able(jobs, NOW, ()), PARTITIONS), NODES, PARTITIONS, where, NOW, preempting=preempting
-    )
+    order = in_order(able(jobs, NOW, ()), PARTITIONS)
+    return claims(order, NODES, PARTITIONS, where, NOW, ready, preempting=preempting)
 
 
 def test_all_parts_get_their_nodes_or_none_does() -> None:
@@ -114,3 +114,15 @@ def test_where_slurm_preempts_nothing_is_held_that_the_job_could_use_when_it_is_
 def test_parts_come_together_in_the_order_of_their_first() -> None:
     jobs = [replace(MAIN_JOB, id=name) for name in ("3", "7+0", "4_2", "7+1", "4")]
     assert [[job.id for job in whole] for whole in together(jobs)] == [["3"], ["7+0", "7+1"], ["4_2"], ["4"]]
+
+
+def test_it_waits_for_backfill_before_it_gets_other_nodes() -> None:
+    """Backfill comes every 30 s by default, and its plan is that of the last time."""
+    parts = [part(7, i, 1, planned=(f"n{i + 3}",), start=NOW + 60) for i in (0, 1)]
+    for since, given in ((6.0, set[str]()), (59.0, set[str]()), (60.0, {"n3", "n4"})):
+        ready = dict.fromkeys(("7+0", "7+1"), NOW - since)
+        found = ask(parts, names(3, 4), names(1, 2), ready=ready)
+        assert set[str]().union(*(claim.nodes for claim in found.claims)) == given
+    single = replace(parts[0], id="7")
+    late = ask([single], names(3, 4), names(1, 2), ready={"7": NOW - 6.0})
+    assert [claim.nodes for claim in late.claims] == [names(3)]

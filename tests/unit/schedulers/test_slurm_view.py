@@ -175,6 +175,17 @@ def test_a_planned_node_is_left_alone_if_its_job_can_start_now() -> None:
     )
 
 
+def test_where_a_job_is_planned_that_gets_other_nodes_now_ends_no_hole_of_ours() -> None:
+    """Slurm's plan may name any that it could preempt: they would go as well."""
+    held = machine(n1="ALLOCATED", n2="ALLOCATED", n3="IDLE+PLANNED", n4="ALLOCATED")
+    pilots = [pilot(i, f"n{i}", "abd"[i - 1]) for i in (1, 2)]
+    job = replace(MAIN_JOB, id="9", planned=("n2", "n3"), start=NOW + 1, count=2)
+    waits = replace(MAIN_JOB, id="10", planned=("n1", "n4"), start=NOW + 600, count=9, priority=1)
+    view = see(held, *pilots, job, waits)
+    assert view.found.users.keys() == {"9"}, "n4 is about to be clear"
+    assert [node.until for node in view.snapshot.nodes] == [NOW + 600, None, NOW + 1, NOW + 600]
+
+
 @pytest.mark.parametrize("state", ["POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN"])
 def test_a_pilot_that_comes_when_its_node_is_powered_down_does_not_keep_it(state: str) -> None:
     assert why(see(machine(n1=f"IDLE+{state}"), pending(1, "n1", "a")))["n1"] == state.lower().replace(
