@@ -9,7 +9,7 @@ from typing import Protocol
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.events import Event
 from bftrainer.model.machine import Pilot, Snapshot
-from bftrainer.model.main_jobs import MainStart
+from bftrainer.model.main_jobs import Accounted, MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer, TrainerSummary
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
@@ -54,6 +54,10 @@ class Scheduler(Protocol):
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots that are gone have failed, in words for an admin. Pilots that did not fail, or of which
         the scheduler knows nothing, are left out."""
+        ...
+
+    async def accounted(self, since: float) -> Accounted:
+        """What the accounting says of main jobs that have started at `since` or later. It may take long."""
         ...
 
     async def close(self) -> None:

@@ -22,6 +22,7 @@ from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.clock import watch as watch_clock
 from bftrainer.daemon.disk import Disk
 from bftrainer.daemon.earlier import Earlier
+from bftrainer.daemon.evidence import Evidence
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
 from bftrainer.daemon.index import Index
@@ -151,6 +152,14 @@ class Daemon:
             store=self._store,
             known=known,
             history=History(settings=self.settings, store=self._store, trainers=known, lanes=self.lanes),
+            evidence=Evidence(
+                settings=own,
+                clock=self.clock,
+                scheduler=self._scheduler,
+                store=self._store,
+                lane=self.lanes.rows,
+                started_at=self._started_at,
+            ),
             lanes=self.lanes,
             earlier=Earlier(known=known, lanes=self.lanes, launcher=self.launcher),
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TypedDict
 
-from bftrainer.model.main_jobs import Affected, MainStart
+from bftrainer.model.main_jobs import Accounted, Affected, MainStart
 from bftrainer.model.waits import Waits, affected, others, waits
 from bftrainer.nodes.reserve import Reserve
 from bftrainer.settings.values import Settings
@@ -177,6 +178,15 @@ def why(start: MainStart) -> str:
     elif rest > 0.05 and parts:
         parts.append(f"{rest:.1f} s until they were clear and the scheduler started it")
     return "; ".join(parts)
+
+
+def checked(starts: Sequence[MainStart], accounted: Accounted, since: float) -> str:
+    """What the batch system's accounting says of how much the daemon has seen, in words."""
+    hours = f"since {datetime.fromtimestamp(since, UTC):%d %b %H:%M} UTC"
+    if accounted.started is None:
+        return f"Nothing tells how many starts the daemon has not seen: {accounted.why}."
+    seen = sum(start.time >= since and start.affected is not Affected.IN_VAIN for start in starts)
+    return f"The daemon has seen {seen:,} of the {accounted.started:,} main jobs that have started {hours}."
 
 
 def _per_day(ours: Sequence[MainStart], theirs: Sequence[MainStart]) -> list[DayView]:

@@ -15,9 +15,10 @@ from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.api.listing import encoded, joined
 from bftrainer.daemon.earlier import Earlier
+from bftrainer.daemon.evidence import Evidence
 from bftrainer.daemon.exposition import Exposition
 from bftrainer.daemon.history import History
-from bftrainer.daemon.impact_views import DAY_S, ImpactView, headroom_view, impact_view
+from bftrainer.daemon.impact_views import ImpactView, headroom_view
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.rescales import rescales, rows_for
@@ -70,6 +71,7 @@ class DaemonService:
     store: Store
     known: Trainers
     history: History
+    evidence: Evidence
     lanes: Lanes
     earlier: Earlier
     exposition: Exposition
@@ -141,20 +143,8 @@ class DaemonService:
         return self.status(caller)
 
     async def impact(self, caller: Caller, days: float) -> ImpactView:
-        """What main jobs have waited in the last `days`.
-
-        Raises:
-            NotAllowedError: the caller is no admin.
-            BusyError, LateError: see `Lane.run`.
-        """
-        if not caller.admin:
-            raise NotAllowedError(f"{caller.user} is no admin here: the setting admins names who is")
-        now, most = self.clock.now(), self.settings.current.max_main_starts
-
-        def make() -> ImpactView:
-            return impact_view(self.store.main_starts(now - days * DAY_S, most), days, now)
-
-        return await self.lanes.rows.run(caller.user, make)
+        """See `Evidence.impact`."""
+        return await self.evidence.impact(caller, days)
 
     # trainers
 

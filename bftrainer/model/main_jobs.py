@@ -38,6 +38,15 @@ class Affected(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accounted:
+    """What the batch system's own accounting says: how many main jobs have started. None: it says nothing,
+    `why` in words."""
+
+    started: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MainStart:
     """The start of a main job at `time`; of one that got nodes in vain, when that was given up.
 

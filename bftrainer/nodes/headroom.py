@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import ceil, floor
+from math import ceil
 
 from bftrainer.model.machine import Claim, Node
 from bftrainer.settings.headroom import Headroom
@@ -18,7 +18,7 @@ from bftrainer.settings.headroom import Headroom
 Kind = tuple[tuple[str, ...], str]
 """The partitions and the GRES of nodes."""
 AUTO_SHARE = 0.1
-"""`headroom: auto` leaves at most this share of what is idle or ours."""
+"""`headroom: auto` leaves at most this share of what is idle or ours, rounded up."""
 SETTLE_S = 30.0
 """Less is left only when less has been enough for so long: every change costs trainers a rescale."""
 
@@ -73,12 +73,17 @@ def wanted(
             max(
                 headroom.nodes,
                 _part(headroom.share, count),
-                min(learnt.get(kind, 0), floor(AUTO_SHARE * count + 1e-9)) if headroom.auto else 0,
+                min(learnt.get(kind, 0), most(count)) if headroom.auto else 0,
                 _part(extra, count),
             ),
         )
         for kind, count in usable.items()
     }
+
+
+def most(count: int) -> int:
+    """How many of so many nodes `auto` leaves at most."""
+    return _part(AUTO_SHARE, count)
 
 
 def _part(share: float, count: int) -> int:

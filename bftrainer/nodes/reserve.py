@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import floor
 
 from bftrainer.model.events import HeadroomChanged
 from bftrainer.model.machine import Operation, Snapshot
@@ -12,12 +11,13 @@ from bftrainer.model.main_jobs import MainStart
 from bftrainer.nodes import headroom, promise
 from bftrainer.nodes.clearing import CLEARING
 from bftrainer.nodes.demand import Demand
-from bftrainer.nodes.headroom import AUTO_SHARE, Kind, Spared
+from bftrainer.nodes.headroom import Kind, Spared
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.promise import Kept
 from bftrainer.nodes.state import NodesState
 from bftrainer.ports import Emit
 from bftrainer.settings.live import LiveSettings
+from bftrainer.settings.schedulers import SCHEDULERS
 
 REPLACED_S = 5.0
 """A node that a main job has taken is replaced within this time, and the time that nodes take to be
@@ -55,7 +55,9 @@ class Reserve:
         kinds = headroom.by_kind(snapshot.nodes, usable)
         counts = {kind: len(names) for kind, names in kinds.items()}
         said = self._settings.current.left_to_main_jobs
-        learnt = self._learnt(snapshot, counts) if said.auto else {}
+        # a log takes the nodes that it names, whatever else is idle
+        learns = said.auto and not SCHEDULERS[self._settings.current.scheduler].on_this_machine
+        learnt = self._learnt(snapshot, counts) if learns else {}
         self.spared = headroom.keep(
             self.spared,
             headroom.wanted(said, counts, learnt, self.promise.extra),
@@ -78,7 +80,7 @@ class Reserve:
 
     def _learnt(self, snapshot: Snapshot, counts: Mapping[Kind, int]) -> dict[Kind, int]:
         """How many nodes of each kind main jobs need, as far as is known."""
-        most = {kind: floor(AUTO_SHARE * count + 1e-9) for kind, count in counts.items()}
+        most = {kind: headroom.most(count) for kind, count in counts.items()}
         spare = defaultdict[Kind, float](float)
         for node in snapshot.nodes:
             if node.spare:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Claim, Node, NodeState, Pilot, Snapshot
+from bftrainer.model.main_jobs import Accounted
 
 
 @dataclass
@@ -96,6 +97,10 @@ class MemoryScheduler:
             for pilot in pilots
             if pilot.node in self.machine.failures
         }
+
+    async def accounted(self, since: float) -> Accounted:
+        self._ask()
+        return Accounted(why="a machine in memory keeps no accounts")
 
     async def close(self) -> None:
         """Nothing runs."""

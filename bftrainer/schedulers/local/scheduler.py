@@ -23,7 +23,7 @@ from pathlib import Path
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
-from bftrainer.model.main_jobs import MainJob
+from bftrainer.model.main_jobs import Accounted, MainJob
 from bftrainer.ports import Clock
 from bftrainer.schedulers.local.starting import start
 from bftrainer.threads import in_thread
@@ -162,6 +162,10 @@ class LocalScheduler:
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Nothing is known here: pilots' log files, on this machine, say why they failed."""
         return {}
+
+    async def accounted(self, since: float) -> Accounted:
+        """Nothing but the log is known here."""
+        return Accounted(why="the local scheduler keeps no accounts")
 
     async def close(self) -> None:
         """Stop playing the log; pilots go on."""

@@ -20,9 +20,10 @@ from typing import TypeVar
 
 from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
-from bftrainer.schedulers.slurm import command, private, processes, text
+from bftrainer.schedulers.slurm import accounting, command, private, processes, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
@@ -122,15 +123,13 @@ class SlurmScheduler:
             )
         except TextError as error:
             raise SchedulerError(str(error)) from error
-        view = view.shifted(-behind_s)
-        self._remember(view)
+        self._remember(view := view.shifted(-behind_s))
         self._sees_all = True
         return replace(view.snapshot, asked_s=shown.took_s + asked.took_s, unseen=unseen(asked))
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
-        jobs, _ = await self._queue()
-        pilots = slurm_view.pilots(jobs, self._ours)
+        pilots = slurm_view.pilots((await self._queue())[0], self._ours)
         self._note(pilots)
         return pilots
 
@@ -214,6 +213,10 @@ class SlurmScheduler:
         ends = text.ends((await self._run(["scontrol", "-a", "-o"], asked)).out)
         found = {p: slurm_pilot.failure(self._job, p, ends[n]) for p, n in numbers.items() if n in ends}
         return {pilot: why for pilot, why in found.items() if why}
+
+    async def accounted(self, since: float) -> Accounted:
+        """What sacct says; where slurmdbd is missing, that it is."""
+        return await accounting.ask(self._run, self._apart, self._clock, since)
 
     def _number(self, pilot: Pilot) -> str:
         """The job of a pilot, even of one that no poll has shown; "" if it is not known."""

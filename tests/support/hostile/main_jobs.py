@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from bftrainer.errors import NoRoomError
 from bftrainer.model.machine import Claim, NodeState, Pilot, Snapshot
+from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Scheduler
 
 
@@ -83,6 +84,9 @@ class MainJobs:
         """End pilots; jobs that waited for their nodes start."""
         await self._inner.cancel(pilots)
         await self._start()
+
+    async def accounted(self, since: float) -> Accounted:
+        return Accounted()
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots failed."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.impact_views import DAY_S, WORST, impact_view, why
-from bftrainer.model.main_jobs import Affected, MainStart
+from bftrainer.daemon.impact_views import DAY_S, WORST, checked, impact_view, why
+from bftrainer.model.main_jobs import Accounted, Affected, MainStart
 from bftrainer.model.waits import quantile, waits
 from bftrainer.testing.store import START
 
@@ -83,3 +83,14 @@ def test_the_difference_is_of_all_jobs_against_those_with_none_of_ours_in_the_wa
 )
 def test_a_long_wait_has_a_reason(start: MainStart, said: str) -> None:
     assert why(start) == said
+
+
+def test_the_accounting_tells_how_much_the_daemon_has_seen_or_that_nobody_does() -> None:
+    starts = [START, replace(START, time=1.0), replace(START, affected=Affected.IN_VAIN)]
+    assert checked(starts, Accounted(started=4), 3.0) == (
+        "The daemon has seen 1 of the 4 main jobs that have started since 01 Jan 00:00 UTC."
+    )
+    said = checked(starts, Accounted(why="sacct: accounting storage is disabled"), 3.0)
+    assert said == (
+        "Nothing tells how many starts the daemon has not seen: sacct: accounting storage is disabled."
+    )

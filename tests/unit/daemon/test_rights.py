@@ -18,9 +18,11 @@ from bftrainer.api.callers import NOBODY, Caller, NotAllowedError, Unauthenticat
 from bftrainer.api.routes import metrics_application, users_application
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.engine.restore import restore
+from bftrainer.errors import SchedulerError
 from bftrainer.model.actions import StartWorker
 from bftrainer.model.events import Measured, NodesChanged, TrainerCancelled
 from bftrainer.model.machine import Node, NodeState, Operation, Pilot
+from bftrainer.model.main_jobs import Accounted
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, Progress
 from bftrainer.model.trainer import Cost, Trainer, TrainerSpec
@@ -56,7 +58,10 @@ class FakeCallers:
 
 
 class NoScheduler:
-    """Never asked here."""
+    """Asked for nothing but what it does not know."""
+
+    async def accounted(self, since: float) -> Accounted:
+        raise SchedulerError("there is none")
 
 
 @pytest.fixture
@@ -322,6 +327,7 @@ def test_admins_alone_see_what_main_jobs_waited(ask: Asked) -> None:
     assert code == 403 and "alice is no admin here" in said["error"]
     code, said = ask("ops", "GET", "/v1/admin/impact?days=0.5")
     assert code == 200 and said["all"]["count"] == 0 and said["days"] == 0.5
+    assert "there is none" in said["notes"][0]
     for days in ("0", "-1", "nan", "inf", "1e9", "x", "9" * 100):
         code, said = ask("ops", "GET", f"/v1/admin/impact?days={days}")
         assert code == 400 and "give a number above 0, up to 366" in said["error"]

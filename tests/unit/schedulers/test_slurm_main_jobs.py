@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bftrainer.model.machine import Claim
+from bftrainer.model.main_jobs import Accounted
+from bftrainer.schedulers.slurm import accounting
 from bftrainer.schedulers.slurm.main_jobs import LATELY_S, later, shown, waiting
 from bftrainer.schedulers.slurm.rooms import Claims
 from tests.support.slurm_samples import MAIN_JOB
@@ -36,3 +38,15 @@ def test_times_move_with_the_clock() -> None:
     assert (job.started, job.submitted) == (990.0, 985.0)
     (job,) = later(shown([PENDING], Claims(ready=frozenset({"1"})), NOW), 5.0)
     assert (job.started, job.submitted) == (None, 995.0)
+
+
+def test_sacct_counts_the_main_jobs_that_started() -> None:
+    printed = (
+        "1000|7|main\n999|6|early\nUnknown|8|waits\n1001|9|two\nlines of one name\n"
+        "1002|10|bftrainer-0a1b2c3d-" + "7" * 32 + "\n"
+    )
+    assert accounting.read(printed, 0, "", NOW) == Accounted(started=2)
+    assert accounting.read("", 0, "", NOW) == Accounted(why=accounting.NONE_KEPT)
+    said = "Slurm accounting storage is disabled"
+    assert accounting.read("", 1, said, NOW) == Accounted(why=f"sacct: {said}")
+    assert "--starttime=now-3600" in accounting.command(3600.0)

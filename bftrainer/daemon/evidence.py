@@ -1,0 +1,50 @@
+"""What main jobs have waited, for admins: what the daemon has stored, and the batch system's accounts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer.api.callers import Caller, NotAllowedError
+from bftrainer.daemon.impact_views import DAY_S, ImpactView, checked, impact_view
+from bftrainer.daemon.lanes import Lane
+from bftrainer.errors import SchedulerError
+from bftrainer.model.main_jobs import Accounted
+from bftrainer.ports import Clock, Scheduler, Store
+from bftrainer.settings.live import LiveSettings
+
+ASKED_DAYS = 1.0
+"""The accounting is asked for so much at most: a week of a large site takes it long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Reads the store in a `lane`."""
+
+    settings: LiveSettings
+    clock: Clock
+    scheduler: Scheduler
+    store: Store
+    lane: Lane
+    started_at: float
+
+    async def impact(self, caller: Caller, days: float) -> ImpactView:
+        """What main jobs have waited in the last `days`.
+
+        Raises:
+            NotAllowedError: the caller is no admin.
+            BusyError, LateError: see `Lane.run`.
+        """
+        if not caller.admin:
+            raise NotAllowedError(f"{caller.user} is no admin here: the setting admins names who is")
+        now, most = self.clock.now(), self.settings.current.max_main_starts
+        since = max(self.started_at, now - min(days, ASKED_DAYS) * DAY_S)
+        try:
+            accounted = await self.scheduler.accounted(since)
+        except SchedulerError as error:
+            accounted = Accounted(why=str(error))
+
+        def make() -> ImpactView:
+            starts = self.store.main_starts(now - days * DAY_S, most)
+            return impact_view(starts, days, now, [checked(starts, accounted, since)])
+
+        return await self.lane.run(caller.user, make)
