@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from math import ceil
 
 from bftrainer.model.machine import Claim, Node
@@ -110,9 +111,11 @@ def keep(
     idle = 0
     for kind, names in usable.items():
         ours = frozenset(names).intersection(held)
-        free = sorted(set(names) - ours, key=lambda name: (name in pool, name not in before.nodes, name))
+        free = set(names) - ours
         idle += len(free)
-        chosen = free[: settled[kind]]
+        chosen = nsmallest(
+            settled[kind], free, key=lambda name: (name in pool, name not in before.nodes, name)
+        )
         left.update(chosen)
         if missing := min(settled[kind] - len(chosen), len(ours)):
             claims += [Claim(job="", nodes=ours, count=1)] * missing

@@ -33,6 +33,7 @@ class _Queued:
     since: float  # when its wait began, at the earliest
     first_seen: float
     fresh: bool
+    could: bool = False  # whether nothing but nodes of ours has kept it from starting
     claimed_at: float | None = None  # the last poll with a claim for it
     seen_s: float | None = None
     given: int = 0
@@ -111,10 +112,10 @@ class MainJobs:
         )
 
     def _note_requeued(self, snapshot: Snapshot) -> None:
-        for job in self._running.keys() & snapshot.waiting:
+        for job in snapshot.waiting.intersection(self._running):  # many wait, few have just begun
             del self._running[job]
             self._requeued[job] += 1
-        for job in self._requeued.keys() - snapshot.waiting:
+        for job in [job for job in self._requeued if job not in snapshot.waiting]:
             del self._requeued[job]
 
     def _note_queued(
@@ -128,10 +129,16 @@ class MainJobs:
         kept: dict[str, _Queued] = {}
         in_vain = []
         began = {_array(job.job) for job in snapshot.main if job.on and job.job not in could}
-        for job in sorted(could.keys() | claimed.keys() | self._queued.keys() & snapshot.waiting):
+        queued = snapshot.waiting.intersection(self._queued)
+        for job in sorted(queued.union(could, claimed)):
             entry = self._queued.get(job)
             if entry is None or (job in began and job in could):  # tasks of an array start one by one
                 entry = self._queue(could.get(job), job, now, last)
+            entry.could = entry.could or job in could
+            if not entry.could:
+                if job not in claimed:
+                    continue
+                entry.since = now  # nodes are cleared for it, and it still waits for others
             if job in claimed:
                 if entry.claimed_at is None:
                     entry.seen_s = max(0.0, now - entry.since)

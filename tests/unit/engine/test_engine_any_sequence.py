@@ -14,6 +14,7 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
     Event,
+    HeadroomChanged,
     Lasted,
     MachineChanged,
     Measured,
@@ -120,6 +121,8 @@ class Op:
                 return Lasted(time=now, trainer=self.trainer, generation=generation)
             case "poll failed":
                 return PollFailed(time=now, reason="timeout")
+            case "headroom":
+                return HeadroomChanged(time=now, share=0.1, reason="at risk")
         return Drain(time=now)
 
 
@@ -137,7 +140,7 @@ def with_sizes(spec: TrainerSpec, number: int) -> TrainerSpec:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "expected", "expected", "machine"]
+KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "headroom", "expected", "expected", "machine"]
 KINDS += ["barred", "barred"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)

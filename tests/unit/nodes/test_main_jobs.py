@@ -107,6 +107,21 @@ def test_a_job_that_gets_nodes_and_does_not_start_got_them_in_vain() -> None:
     assert late.affected is Affected.NO, "since then it has waited for others"
 
 
+def test_a_job_that_nodes_are_cleared_for_before_it_can_start_waits_from_when_it_can() -> None:
+    polls = Polls()
+    polls.at(1.0, claims={"17"}, held=NODE)
+    polls.at(60.0, claims={"17"}, held=NODE)
+    polls.at(61.0, waits(submitted=0.5), claims={"17"}, held=NODE)
+    (start,) = polls.at(62.0, runs("17", 61.5, 0.5))
+    assert start.affected is Affected.CLAIMED
+    assert start.wait_s == pytest.approx(1.5)
+    polls = Polls()
+    polls.at(1.0, claims={"17"}, held=NODE)
+    assert [polls.at(float(time), waiting={"17"}) for time in range(2, 100, 10)] == [[]] * 10
+    (start,) = polls.at(101.0, runs("17", 100.0, 0.5))
+    assert start.affected is Affected.NO, "its nodes had been idle for long"
+
+
 def test_what_no_poll_has_seen_wait_is_not_guessed() -> None:
     polls = Polls()
     polls.at(100.0)
