@@ -24,8 +24,9 @@ from bftrainer.wire.words import fit
 
 log = logging.getLogger(__name__)
 
-TERM_S = 0.3
-"""How long workers have to leave when the pilot is told to end: the host waits for the node."""
+TERM_S = 0.1
+"""How long workers have to leave when the pilot is told to end: the host waits for the node. Slurm finds the
+pilot gone if it is so within 0.17 s, and then only half a second later."""
 GIVE_UP_S = 15.0
 """How long workers have to write checkpoints when there is no daemon any more."""
 GONE_S = 0.2
