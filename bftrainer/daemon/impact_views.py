@@ -167,16 +167,16 @@ def why(start: MainStart) -> str:
     """What is known of why a job waited."""
     parts = []
     if start.seen_s is not None:
-        parts.append(f"{start.seen_s:.1f} s until a poll showed it")
+        parts.append(f"seen after {start.seen_s:.1f} s")
     if start.vacate_s is not None:
-        parts.append(f"{start.vacate_s:.1f} s until the pilots of {start.given} nodes had ended")
+        parts.append(f"pilots of {start.given} nodes ended {start.vacate_s:.1f} s later")
     rest = start.wait_s - (start.seen_s or 0.0) - (start.vacate_s or 0.0)
     if start.affected is Affected.TAKEN:
-        parts.append("the scheduler took nodes of ours by itself")
+        parts.append("the scheduler took nodes of ours")
     elif start.affected is Affected.IN_VAIN:
-        parts.append("it did not start on them: the scheduler gave them to another job, or it waits for more")
+        parts.append("another job got them, or it waits for more")
     elif rest > 0.05 and parts:
-        parts.append(f"{rest:.1f} s until they were clear and the scheduler started it")
+        parts.append(f"then {rest:.1f} s to be cleared and started")
     return "; ".join(parts)
 
 

@@ -68,16 +68,15 @@ def test_the_difference_is_of_all_jobs_against_those_with_none_of_ours_in_the_wa
     [
         (
             START,
-            "0.2 s until a poll showed it; 0.1 s until the pilots of 2 nodes had ended; "
-            "0.4 s until they were clear and the scheduler started it",
+            "seen after 0.2 s; pilots of 2 nodes ended 0.1 s later; then 0.4 s to be cleared and started",
         ),
         (
             replace(START, affected=Affected.TAKEN, seen_s=None, vacate_s=None),
-            "the scheduler took nodes of ours by itself",
+            "the scheduler took nodes of ours",
         ),
         (
             replace(START, affected=Affected.IN_VAIN, seen_s=None, vacate_s=None),
-            "it did not start on them: the scheduler gave them to another job, or it waits for more",
+            "another job got them, or it waits for more",
         ),
     ],
 )
