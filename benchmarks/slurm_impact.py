@@ -14,6 +14,7 @@ nothing else should run beside it.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -154,7 +155,12 @@ def main() -> int:
     return int(args.check and not all(compared.kept for compared in found))
 
 
+def _terminated(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)  # so that contexts are left: no testbed stays behind
     try:
         sys.exit(main())
     except BftrainerError as error:
