@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
-from bftrainer.nodes import vacate
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.handed import Handed
@@ -65,10 +64,9 @@ class Release:
         releasing = frozenset(self._pilots.releasing)
         held = releasing.union(self._pilots.held)
         # one whose pilot ends meanwhile is given up all the same: no other pilot is to go there
-        now = self._clock.now()
-        chosen = await self._claimed.choose(snapshot.claims, held, releasing, _held_since(self._pilots))
-        self.handed.chosen(chosen, now)
-        return chosen
+        now, since = self._clock.now(), _held_since(self._pilots)
+        chosen = await self._claimed.choose(snapshot.claims, held, releasing, since)
+        return self.handed.chosen(chosen, now, snapshot.claims, since)
 
     def to_give_up(self, snapshot: Snapshot, claimed: frozenset[str]) -> frozenset[str]:
         """The nodes that could be ours and must not: they are `claimed`, or will soon be the main
@@ -173,8 +171,9 @@ class Release:
         """Give back nodes for main jobs that are yet to come: too few are idle."""
         releasing = frozenset(self._pilots.releasing)
         held = frozenset(self._pilots.held) & self._state.nodes - releasing
-        chosen = await self._claimed.choose(claims, held, frozenset(), _held_since(self._pilots))
-        chosen &= self._state.nodes
+        now, since = self._clock.now(), _held_since(self._pilots)
+        chosen = await self._claimed.choose(claims, held, frozenset(), since)
+        chosen = self.handed.chosen(chosen & self._state.nodes, now, claims, since)
         self._state.lose(chosen, MAKES_ROOM, vacated=True)
         self.vacate(chosen, claims)
 
@@ -198,13 +197,10 @@ class Release:
     async def _leave(self, going: set[str], claims: Sequence[Claim], began: float) -> None:
         """Wait until the workers of these nodes have left, within `vacate_s`; tell their agents to end. For
         each other node that the scheduler takes for these claims meanwhile one is no longer `going`."""
-        left, counted, since = set(going), set[str](), _held_since(self._pilots)
+        left, since = set(going), _held_since(self._pilots)
         while left:
-            taken = self.handed.taken_meanwhile() - counted
-            counted |= taken
-            left -= taken
-            in_turn = sorted(left, key=lambda node: (since.get(node, began), node))
-            for node in vacate.spared(in_turn, sorted(taken - self.handed.choice), claims):
+            left -= self.handed.taken_meanwhile()
+            for node in self.handed.spared(left, claims, since):
                 left.remove(node)
                 going.remove(node)
                 self._pilots.releasing.pop(node, None)

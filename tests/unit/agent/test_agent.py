@@ -77,6 +77,29 @@ def test_an_agent_whose_connection_fails_for_good_ends() -> None:
         asyncio.run(asyncio.wait_for(agent.serve(), 10))
 
 
+def test_workers_that_do_not_leave_hold_a_preempted_pilot_only_until_slurmd_looks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does after 0.17 s, and then only after 0.67 s, and what is killed takes some time to be gone."""
+    waits: list[float] = []
+
+    async def scenario() -> None:
+        agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
+        agent._connection._outbox.connect()
+        monkeypatch.setattr(type(agent._connection), "connected", True)
+        agent._workers[1] = _Training()  # type: ignore[assignment]
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                asyncio.get_running_loop(), "call_later", lambda seconds, what: waits.append(seconds)
+            )
+            agent._say_goodbye()
+        agent._say_goodbye()
+        assert agent._exit.is_set(), "told again, it goes at once"
+
+    asyncio.run(scenario())
+    assert len(waits) == 1 and 0 < waits[0] <= 0.1
+
+
 class _Training:
     """A worker that generation 7 started, and what it was told."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,13 +77,41 @@ def test_a_node_that_was_given_back_rests_before_it_joins_again(make: Make) -> N
     run(scenario)
 
 
-def test_only_what_was_taken_since_we_chose_counts() -> None:
+def test_only_what_was_taken_since_we_chose_counts_and_once() -> None:
     handed = Handed()
-    handed.taken("n1", 1.0)
-    handed.chosen(frozenset({"n2"}), 2.0)
-    for node in ("n2", "n3"):
-        handed.taken(node, 2.5)
-    assert handed.taken_meanwhile() == {"n2", "n3"} and handed.choice == {"n2"}
+    claims, since = [Claim(job="7", nodes=frozenset({f"n{i}" for i in range(9)}), count=3)], {"n2": 1.0}
+    for node, at in (("n1", 1.0), ("n2", 2.5), ("n3", 2.5)):
+        handed.taken(node, at)
+    needed = handed.chosen(frozenset({"n2", "n4", "n5"}), 2.0, claims, since)
+    assert handed.taken_meanwhile() == {"n2", "n3"}
+    assert needed == {"n2", "n4"}, "n3 spares the one that we have held least long"
+    assert handed.spared(needed, claims, since) == set()
+    handed.taken("n6", 3.0)
+    assert handed.spared({"n4"}, claims, since) == {"n4"}
+
+
+def test_what_the_scheduler_takes_while_we_choose_spares_as_many(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        world = make(vacate_s=5)
+        await trained(world)
+        release = world.nodes.release
+        choose = release._claimed.choose
+
+        async def slowly(*asked: Any) -> frozenset[str]:
+            found = await choose(*asked)
+            release.agent_leaves("n3")
+            return found
+
+        monkeypatch.setattr(release._claimed, "choose", slowly)
+        world.machine.claims = (claim(world, 2),)
+        await world.nodes.watch.poll()
+        assert world.pilots.releasing.keys() == {"n0", "n3"}
+        world.workers.on.clear()
+        await world.nodes.background.wait()
+
+    run(scenario)
 
 
 def test_nodes_rest_from_when_they_went_and_are_forgotten() -> None:
