@@ -40,6 +40,7 @@ class Condition:
         slow_polls_s: What a poll takes longer.
         log: An SWF log that the jobs come from; "": they are generated.
         first: Jobs of the log to leave out.
+        headroom: The daemon's setting; "": as by default.
     """
 
     mix: str
@@ -52,12 +53,14 @@ class Condition:
     slow_polls_s: float = 0
     log: str = ""
     first: int = 0
+    headroom: str = ""
 
     def name(self) -> str:
         """A name for a folder, which tells the conditions apart that the documentation compares."""
         parts = [self.mix, "shared" if self.shared else "exclusive", f"{self.nodes}-nodes"]
         parts += ["stock"] if self.stock else []
         parts += [f"polls-{self.slow_polls_s:g}s"] if self.slow_polls_s else []
+        parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
         return "-".join(parts)
 
     def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
@@ -134,6 +137,7 @@ def take(
             jobs,
             wanted,
             slow_polls_s=condition.slow_polls_s,
+            settings={"headroom": condition.headroom} if condition.headroom else {},
             begin_after_s=_phase_s(condition, seed, mode),
         ) as harvest,
     ):
@@ -174,4 +178,7 @@ def _commit() -> str:
 
 
 def _options(condition: Condition, seed: int) -> dict[str, Any]:
-    return {**asdict(condition), "seed": seed}
+    known = asdict(condition)
+    if not condition.headroom:  # as in runs from before there was such an option
+        del known["headroom"]
+    return {**known, "seed": seed}

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -138,15 +138,17 @@ class Harvest:
         *,
         slow_polls_s: float = 0,
         begin_after_s: float = 0,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         """With `slow_polls_s` Slurm takes so much longer to answer the two commands of each poll. Main jobs
-        come `begin_after_s` after trainers train."""
+        come `begin_after_s` after trainers train. The daemon has `settings` beside the usual ones."""
         self._bed, self._jobs, self._specs = bed, jobs, specs
         self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
         self._after = contextlib.ExitStack()
         self._slow_polls_s, self._begin_after_s = slow_polls_s, begin_after_s
+        self._more = settings or {}
 
     def __enter__(self) -> Harvest:
         with contextlib.ExitStack() as stack:
@@ -191,7 +193,8 @@ class Harvest:
         python.chmod(0o755)
         mode = "preempt" if self._bed.plan.preemption else "window"
         watched = ",".join(self._bed.plan.partitions)
-        return {**SETTINGS, "pilot_python": str(python), "slurm_mode": mode, "slurm_watch": watched}
+        own = {"pilot_python": str(python), "slurm_mode": mode, "slurm_watch": watched}
+        return {**SETTINGS, **own, **self._more}
 
     def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:
         """Wait until trainers train, then let main jobs come; scenes until all of them have ended.

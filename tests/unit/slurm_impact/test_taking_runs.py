@@ -48,6 +48,9 @@ def test_a_run_is_found_again_unless_it_was_taken_otherwise(tmp_path: Path) -> N
     assert (found.runs, found.logs, found.commit) == (taken.runs, {"slurmctld": "said"}, taken.commit)
     assert stored(tmp_path, CONDITION, 2) is None
     assert stored(tmp_path, replace(CONDITION, load=0.2), 1) is None
+    assert stored(tmp_path, replace(CONDITION, headroom="10%"), 1) is None
+    assert "headroom" not in taking._options(CONDITION, 1), "runs from before there was one are found"
+    assert replace(CONDITION, headroom="10%").name() == f"{CONDITION.name()}-headroom-10"
     (tmp_path / "result.json").rename(tmp_path / "result.draft")  # interrupted while it was written
     assert stored(tmp_path, CONDITION, 1) is None
 
