@@ -46,6 +46,7 @@ class Site:
             "poll_s": 0.1,
             "reconnect_s": 30,  # on a slow machine agents take longer than by default
             "t_fwd_s": 20,
+            "rejoin_s": 0,  # nodes of a log come back when it says so
             "objective": "efficiency",
             **settings,
         }

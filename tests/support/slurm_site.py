@@ -38,6 +38,7 @@ class SlurmSite(Site):
                 "poll_s": 0.25,
                 "reconnect_s": 5,  # as by default: agents that stay away are what faults are about
                 "spare_s": 2,
+                "rejoin_s": 3,  # as by default
                 "submissions_per_minute": 1000,
                 **settings,
             },

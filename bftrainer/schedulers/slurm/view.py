@@ -110,8 +110,9 @@ def interpret(
     )
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
     # a job that is about to start gets nodes by its claims; where else it is planned now says nothing of ours
-    apart = _until(machine, [job for job in main if job.id not in wanted.users], now)
-    until |= {name: apart.get(name, inf) for name in held if name in until}
+    if any(job.planned for job in main if job.id in wanted.users):
+        apart = _until(machine, [job for job in main if job.id not in wanted.users], now)
+        until |= {name: apart.get(name, inf) for name in held if name in until}
     nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name, inf)) for row in rows.values())
     snapshot = Snapshot(
         time=now,
