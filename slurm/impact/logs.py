@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
 from slurm.testbed.probe import MainRun
 
 
@@ -49,6 +51,7 @@ class Event:
         jobs: The main jobs that it is about, or those for which a pilot was preempted or nodes were vacated.
         count: Pilots or nodes; 1 of a main job.
         seconds: How long it took, if that is said.
+        nodes: Those that the job started on, or that were vacated, if they are said.
         text: The line without its time.
     """
 
@@ -58,6 +61,7 @@ class Event:
     text: str
     count: int = 1
     seconds: float = 0.0
+    nodes: frozenset[str] = frozenset()
 
 
 JOB = r"(?P<{0}>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?:\(\d+\))?)"
@@ -66,8 +70,8 @@ STAMP = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)\] (.*)")
 PATTERNS: tuple[tuple[What, re.Pattern[str]], ...] = tuple(
     (what, re.compile(pattern.replace("JOB", JOB.format("job"))))
     for what, pattern in (
-        (What.STARTED, r"sched: Allocate JobId=JOB "),
-        (What.STARTED, r"_start_job: Started JobId=JOB in "),
+        (What.STARTED, r"sched: Allocate JobId=JOB NodeList=(?P<nodes>\S+)"),
+        (What.STARTED, r"_start_job: Started JobId=JOB in \S+ on (?P<nodes>\S+)"),
         (What.START_FAILED, r"Failed to start JobId=JOB "),
         (What.DEALLOCATED, r"Deallocate JobId=JOB due to hetjob start failure"),
         (What.REQUEUED, r"Requeuing JobId=JOB"),
@@ -95,14 +99,26 @@ def of_slurmctld(text: str) -> Iterator[Event]:
             continue
         for what, pattern in PATTERNS:
             if found := pattern.search(stamp[2]):
-                job = job_of(found["job"]) if "job" in pattern.groupindex else None
-                yield from _event(stamp[1], what, () if job is None else (job,), stamp[2])
+                said = found.groupdict()
+                job = job_of(said.get("job", ""))
+                nodes = nodes_of(said.get("nodes", ""))
+                yield from _event(stamp[1], what, () if job is None else (job,), stamp[2], nodes)
                 break
 
 
-def _event(stamp: str, what: What, jobs: tuple[Job, ...], text: str) -> Iterator[Event]:
+def nodes_of(text: str) -> frozenset[str]:
+    """Return the nodes of a set such as n[1,3-4]; none of a text that is no set."""
     try:
-        yield Event(datetime.fromisoformat(stamp).timestamp(), what, jobs, text)
+        return frozenset(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except NodeSetException:
+        return frozenset()
+
+
+def _event(
+    stamp: str, what: What, jobs: tuple[Job, ...], text: str, nodes: frozenset[str]
+) -> Iterator[Event]:
+    try:
+        yield Event(datetime.fromisoformat(stamp).timestamp(), what, jobs, text, nodes=nodes)
     except (ValueError, OverflowError):
         return  # no moment that there is
 
@@ -130,6 +146,7 @@ def _vacated(moment: float, fields: Mapping[str, str], text: str) -> Event:
         text,
         int(count) if (count := fields.get("count", "")).isdecimal() else 1,
         _number(fields.get("seconds", "")),
+        frozenset(fields.get("nodes", "").split(",")) - {""},
     )
 
 

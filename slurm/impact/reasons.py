@@ -87,7 +87,7 @@ def explain(pair: Pair, runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str
     for key, job in late.items():
         run = by_key[key]
         wait = _wait(run, events)
-        why = (*_of_logs(wait), *_of_others(wait, runs[WITH], earlier, late))
+        why = (*_of_logs(wait), *_of_others(wait, runs[WITH], earlier, late, events))
         order = list(Reason)
         found.append(
             Late(job, run, tuple(sorted(why, key=lambda w: order.index(w.reason))) or _unknown(wait))
@@ -170,23 +170,34 @@ def _of_others(
     runs: Sequence[MainRun],
     earlier: Sequence[Mapping[tuple[int, int], float]],
     late: Mapping[tuple[int, int], JobWaits],
+    events: Sequence[Event],
 ) -> Iterator[Why]:
-    """Yield which main jobs had what this one waited for."""
-    own = (wait.run.number, wait.run.task)
+    """Yield which main jobs had the nodes that this one waited for."""
+    own, wanted = (wait.run.number, wait.run.task), _nodes(wait.run, events)
+    for event in wait.own(What.VACATED):
+        wanted |= event.nodes
     overtaking, ahead = [], []
     for other in runs:
         key = (other.number, other.task)
-        if other.number == wait.run.number or other.started is None:
+        if other.number == wait.run.number or other.started is None or other.started >= wait.end:
             continue
-        if wait.begin < other.started < wait.end and all(_after(starts, key, own) for starts in earlier):
+        if wanted.isdisjoint(_nodes(other, events)):
+            continue
+        if other.started > wait.begin and all(_after(starts, key, own) for starts in earlier):
             overtaking.append(f"main-{other.number}")
         over = other.ended if other.ended is not None else other.started + other.run_s
-        if key in late and other.started < wait.end and wait.end - JUST_S < over <= wait.end:
+        if key in late and wait.end - JUST_S < over <= wait.end:
             ahead.append(f"main-{other.number} ({late[key].beyond:+.1f} s)")
     if overtaking:
         yield Why(Reason.OVERTAKEN, f"only with bftrainer before it: {_names(overtaking)}")
     if ahead:
         yield Why(Reason.BEHIND, f"just ended: {_names(ahead)}")
+
+
+def _nodes(run: MainRun, events: Sequence[Event]) -> frozenset[str]:
+    """The nodes that a job started on."""
+    started = (e.nodes for e in events if e.what is What.STARTED and any(job.is_of(run) for job in e.jobs))
+    return frozenset().union(*started)
 
 
 def _after(starts: Mapping[tuple[int, int], float], key: tuple[int, int], own: tuple[int, int]) -> bool:

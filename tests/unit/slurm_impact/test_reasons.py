@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm.impact.differences import MODES, compare
-from slurm.impact.logs import Job, What, job_of, of_daemon, of_slurmctld
+from slurm.impact.logs import Job, What, job_of, nodes_of, of_daemon, of_slurmctld
 from slurm.impact.reasons import Late, Reason, explain, requeued, timeline
 from slurm.testbed.probe import MainRun
 from tests.support.main_runs import SUBMITTED, main_run
@@ -106,23 +106,46 @@ def test_slurm_and_the_launch_may_be_slow() -> None:
     assert late(3.0, started).why[0].words == "Slurm started it +0.2 s, its script +3.0 s"
 
 
+def on(*jobs: tuple[int, str]) -> dict[str, str]:
+    """A log of jobs that started on nodes."""
+    lines = ((0.1, f"sched: Allocate JobId={job} NodeList={nodes} #CPUs=4") for job, nodes in jobs)
+    return {"slurmctld": slurm(*lines)}
+
+
 def test_other_main_jobs_may_have_had_the_nodes() -> None:
-    overtaking = main_run(2, 2.0, started=SUBMITTED + 2)
     runs = {mode: [main_run(1, 1.0), main_run(2, 1.5)] for mode in ("without", "again")}
-    runs["with"] = [main_run(1, 3.0), overtaking]
-    (found,) = explain(compare(1, runs), runs, {})
+    runs["with"] = [main_run(1, 3.0), main_run(2, 2.0)]
+
+    def told(logs: dict[str, str]) -> list[Reason]:
+        (found,) = explain(compare(1, runs), runs, logs)
+        return [reason for reason in reasons(found) if reason is not Reason.LAUNCH]
+
+    shared = on((10, "n[1,3]"), (20, "n[3-4]"))
+    (found,) = explain(compare(1, runs), runs, shared)
     assert found.why[0].words == "only with bftrainer before it: main-2"
+    assert told(on((10, "n1"), (20, "n2"))) == []  # elsewhere
+    assert told(
+        on((10, "n1"), (20, "n2")) | {"daemon": daemon((0.2, "vacated jobs=10 count=1 nodes=n2"))}
+    ) == [
+        Reason.OVERTAKEN  # they were vacated for this one
+    ]
     runs["again"] = [main_run(1, 1.0), main_run(2, 0.5)]  # it was before it there, too
-    (found,) = explain(compare(1, runs), runs, {})
-    assert reasons(found) == [Reason.UNKNOWN]
-    tasks = [main_run(1, 2.0, task=1, kind="array"), main_run(1, 3.0, kind="array")]
-    runs = {mode: [main_run(1, 9.0, task=1), main_run(1, 1.0)] for mode in ("without", "again")}
-    (found,) = explain(compare(1, {**runs, "with": tasks}), {**runs, "with": tasks}, {})
-    assert reasons(found) == [Reason.UNKNOWN]  # a task before another one of its array
+    assert told(shared) == []
+
+
+def test_a_job_is_behind_a_late_one_only_on_its_nodes() -> None:
     ahead = main_run(2, 5.0, ended=SUBMITTED + 8.5)
-    found = late(9.0, others=(ahead,))
+    found = late(9.0, on((10, "n3"), (20, "n3"))["slurmctld"], others=(ahead,))
     assert Reason.BEHIND in reasons(found)
     assert any("main-2 (+4.5 s)" in why.words for why in found.why)
+    assert Reason.BEHIND not in reasons(late(9.0, on((10, "n3"), (20, "n4"))["slurmctld"], others=(ahead,)))
+
+
+def test_a_task_before_another_of_its_array_is_no_reason() -> None:
+    tasks = [main_run(1, 2.0, task=1, kind="array"), main_run(1, 3.0, kind="array")]
+    runs = {mode: [main_run(1, 9.0, task=1), main_run(1, 1.0)] for mode in ("without", "again")}
+    (found,) = explain(compare(1, {**runs, "with": tasks}), {**runs, "with": tasks}, on((10, "n1")))
+    assert Reason.OVERTAKEN not in reasons(found)
 
 
 def test_what_happened_before_the_job_could_start_or_to_others_is_no_reason() -> None:
@@ -135,6 +158,12 @@ def test_what_happened_before_the_job_could_start_or_to_others_is_no_reason() ->
     assert reasons(found) == [Reason.UNKNOWN]
     other = slurm((1.0, "preempted JobId=9 has been killed to reclaim resources for JobId=100"))
     assert late(3.0, other).why[0].words == "neither log has a line about it"
+
+
+@given(st.text() | st.from_regex(r"[@n\[\],&!^-]{0,9}[0-9]{0,3}", fullmatch=True))
+def test_no_set_of_nodes_stops_the_readers(text: str) -> None:
+    assert all(isinstance(node, str) for node in nodes_of(text))
+    assert nodes_of("n[1,3-4]") == {"n1", "n3", "n4"}
 
 
 @pytest.mark.parametrize(
