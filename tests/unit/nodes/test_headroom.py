@@ -188,3 +188,46 @@ def test_a_headroom_that_is_made_smaller_gives_trainers_the_nodes_after_a_while(
         assert len(world.held().split()) == 4
 
     run(scenario)
+
+
+def test_a_node_that_is_given_back_or_cleared_is_on_its_way_and_no_other_goes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path, 4, headroom=1, vacate_s=5)
+        await world.turn()
+        await world.submit(n_max=8)
+        ours = set(world.held().split())
+        world.machine.take("n0")
+        world.workers.on |= ours  # they take a moment to leave
+        for _ in range(3):
+            await world.nodes.watch.poll()
+        (going,) = world.pilots.releasing
+        world.machine.why[going] = "completing"  # an epilog runs there
+        world.workers.on.clear()
+        await world.settle()
+        for _ in range(3):
+            await world.turn()
+        assert set(world.held().split()) == ours - {going}
+        spared = world.nodes.reserve.spared
+        assert (spared.usable, spared.free, spared.claims) == (3, 1, ())
+
+    run(scenario)
+
+
+def test_what_is_being_given_back_for_a_main_job_is_no_room_for_another(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path, 4, headroom=1, vacate_s=5)
+        await world.turn()
+        await world.submit(n_max=8)
+        world.workers.on |= set(world.held().split())
+        world.machine.take("n0")
+        world.machine.claims = (Claim(job="17", nodes=frozenset({"n1"}), count=1),)
+        await world.nodes.watch.poll()
+        await world.nodes.watch.poll()
+        assert "n1" in world.pilots.releasing
+        spared = world.nodes.reserve.spared
+        assert spared.usable == 2, "n2 and n3"
+        world.workers.on.clear()
+        world.machine.claims = ()
+        await world.settle()
+
+    run(scenario)
