@@ -94,6 +94,7 @@ def _title(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> st
     ]
     words += ["Slurm's stock intervals"] if condition.stock else []
     words += [f"each poll {condition.slow_polls_s:g} s longer"] if condition.slow_polls_s else []
+    words += [f"headroom {condition.headroom}"] if condition.headroom else []
     seeds = ", ".join(map(str, pairs))
     words += [f"1 pair (seed {seeds})" if len(pairs) == 1 else f"{len(pairs)} pairs (seeds {seeds})"]
     commits = sorted({taken.commit for found in pairs.values() for taken in found.values()} - {""})

@@ -6,41 +6,47 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurm.impact.reasons import requeued
+from slurm.impact.logs import What
+from slurm.impact.reasons import events_of, requeued
 from slurm.testbed import Testbed
 from slurm.testbed.harvest import Harvest
 from slurm.testbed.probe import MainRun
 from slurm.testbed.workload import MainJob
 
 NODES = 4
-EVERY_S = 2.3
-"""Not a multiple of Slurm's interval of a second: jobs come at other moments of it."""
-JOBS = 8
+EVERY_S, ALONE_EVERY_S = 4.3, 1.3
+"""After so long pilots hold the nodes of the job before again. No multiples of Slurm's interval of a second,
+so that jobs come at other moments of it."""
+JOBS = 6
 SPECS = (Path(__file__).parents[2] / "benchmarks" / "slurm" / "quick.yaml",)
 LATER_S, AT_MOST_S = 1.0, 10.0
 """Of half of the jobs, and of any. A heterogeneous job whose start has failed waits two minutes."""
-LONGEST_S = (JOBS + 2) * EVERY_S + 2 * AT_MOST_S
+LONGEST_S = (JOBS + 2) * EVERY_S + AT_MOST_S
 
-WHOLE = ("--nodes=1", "--ntasks-per-node=4")
+NO_ROOM_LEFT = {"headroom": "0"}
+"""So that pilots are on all nodes."""
+
+WHOLE = (f"--nodes={NODES - 1}", "--ntasks-per-node=4")
 ONE = ("--ntasks=1",)
 
 
-def main_jobs() -> list[MainJob]:
+def main_jobs(every_s: float) -> list[MainJob]:
     """One job keeps pilots off a node, whose other cores are free. Of a heterogeneous job Slurm can start the
-    first component there at once, and has to preempt a pilot for the second."""
-    long = MainJob(1, 0, 0.25, (JOBS + 2) * EVERY_S, 60, "base", (ONE,))
+    first component there at once, and has to preempt pilots for the second."""
+    long = MainJob(1, 0, 0.25, (JOBS + 1) * every_s, 60, "one core", (ONE,))
     found = [long]
     for number in range(JOBS):
-        at = 2 + number * EVERY_S
-        components = (ONE, WHOLE) if number % 4 else (WHOLE,)
-        kind = "heterogeneous" if number % 4 else "whole node"
-        found.append(MainJob(2 + number, at, 1.25, 0.3, 60, kind, components))
+        heterogeneous = number % 3 > 0
+        components = (ONE, WHOLE) if heterogeneous else (WHOLE,)
+        kind = "heterogeneous" if heterogeneous else "whole nodes"
+        found.append(MainJob(2 + number, (number + 1) * every_s, NODES, 0.3, 60, kind, components))
     return found
 
 
 def taken(bed: Testbed, specs: Sequence[Path]) -> tuple[tuple[MainRun, ...], dict[str, str]]:
     """The main jobs of a run, and its logs. A job that waits for too long is cancelled."""
-    with Harvest(bed, main_jobs(), specs) as harvest:
+    every_s = EVERY_S if specs else ALONE_EVERY_S
+    with Harvest(bed, main_jobs(every_s), specs, settings=NO_ROOM_LEFT) as harvest:
         for scene in harvest.scenes():
             if scene.runs and scene.time > scene.runs[0].submitted + LONGEST_S:
                 break
@@ -51,6 +57,10 @@ def test_no_job_is_requeued_and_none_waits_much_longer() -> None:
     with Testbed(nodes=NODES, shared=True) as bed:
         without, _ = taken(bed, ())
         with_, logs = taken(bed, SPECS)
+    given = [
+        event for event in events_of(logs) if event.what in (What.PREEMPTED, What.VACATED) and event.jobs
+    ]
+    assert len(given) >= JOBS // 2, "pilots were in the way of too few jobs to show anything"
     waited = {run.number: run.wait_s for run in without}
     told = "\n".join(f"{run.number} {run.kind}: {run.wait_s}, {waited[run.number]} s" for run in with_)
     assert {run.state for run in with_} == {"COMPLETED"}, told
