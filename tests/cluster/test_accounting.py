@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import pwd
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +53,25 @@ def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, user: str)
     assert shows(site, submit(site, user, *PILOT, "-N1"), "PENDING QOSGrpNodeLimit bftrainer bftrainer")
     assert shows(site, submit(site, user, *PILOT, "-N2"), "PENDING QOSMaxNodePerJobLimit bftrainer bftrainer")
     assert shows(site, submit(site, user, "-N2"), "RUNNING None main normal")
+
+
+def test_the_accounting_counts_the_main_jobs_that_have_started(
+    site: Testbed, user: str, tmp_path: Path
+) -> None:
+    began = float(site.run(["date", "+%s"]).stdout)
+    job = submit(site, user, "-N1")
+    assert shows(site, job, "RUNNING None main normal")
+    for number in (job, submit(site, user, *PILOT, "-N1", "--job-name=bftrainer-0a1b2c3d-" + "7" * 32)):
+        site.run(["scancel", number])
+    scheduler = schedulers(site, tmp_path)
+
+    async def counted(scheduler: SlurmScheduler) -> None:
+        deadline = time.monotonic() + 60
+        while (await scheduler.accounted(began)).started != 1:  # slurmdbd has it a moment later
+            assert time.monotonic() < deadline, await scheduler.accounted(began)
+            await asyncio.sleep(0.5)
+
+    run(scheduler, counted)
 
 
 @pytest.fixture

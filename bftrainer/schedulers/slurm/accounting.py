@@ -11,7 +11,7 @@ from bftrainer.schedulers.shared.command import Output
 from bftrainer.schedulers.slurm import values
 from bftrainer.schedulers.slurm.pilot import NAME
 
-NONE_KEPT = "sacct has nothing: is there slurmdbd (AccountingStorageType)?"
+NONE_KEPT = "sacct shows no job of this time: is there slurmdbd (AccountingStorageType)?"
 
 
 async def ask(
@@ -32,7 +32,7 @@ async def ask(
 
 def command(seconds: float) -> list[str]:
     """Asks for the jobs of all users in the last `seconds`."""
-    since = f"--starttime=now-{seconds:.0f}"
+    since = f"--starttime=now-{max(1.0, seconds):.0f}"
     fields = "--format=Start,JobID,JobName"  # names last: they may hold anything
     return [
         "sacct",
