@@ -14,32 +14,36 @@ from slurm.testbed.probe import MainRun
 from slurm.testbed.workload import MainJob
 
 NODES = 4
-EVERY_S, ALONE_EVERY_S = 4.3, 1.3
-"""After so long pilots hold the nodes of the job before again. No multiples of Slurm's interval of a second,
+ROUNDS = 3
+EVERY_S, ALONE_EVERY_S = 12.3, 7.3
+"""After so long pilots hold the nodes of the jobs before again. No multiples of Slurm's interval of a second,
 so that jobs come at other moments of it."""
-JOBS = 6
+BEFORE_S, RUNS_S = 2.2, 5.0
+"""The whole node's job comes so long before the heterogeneous one, and runs for so long."""
 SPECS = (Path(__file__).parents[2] / "benchmarks" / "slurm" / "quick.yaml",)
 LATER_S, AT_MOST_S = 1.0, 10.0
 """Of half of the jobs, and of any. A heterogeneous job whose start has failed waits two minutes."""
-LONGEST_S = (JOBS + 2) * EVERY_S + AT_MOST_S
+LONGEST_S = (ROUNDS + 1) * EVERY_S + AT_MOST_S
 
-NO_ROOM_LEFT = {"headroom": "0"}
-"""So that pilots are on all nodes."""
+NO_ROOM_LEFT = {"headroom": "0", "poll_s": 1}
+"""So that pilots are on all nodes, and what is done only when a job can start comes too late."""
 
-WHOLE = (f"--nodes={NODES - 1}", "--ntasks-per-node=4")
+WHOLE = ("--nodes=1", "--exclusive")
+REST = (f"--nodes={NODES - 1}", "--ntasks-per-node=4")
 ONE = ("--ntasks=1",)
 
 
 def main_jobs(every_s: float) -> list[MainJob]:
-    """One job keeps pilots off a node, whose other cores are free. Of a heterogeneous job Slurm can start the
-    first component there at once, and has to preempt pilots for the second."""
-    long = MainJob(1, 0, 0.25, (JOBS + 1) * every_s, 60, "one core", (ONE,))
-    found = [long]
-    for number in range(JOBS):
-        heterogeneous = number % 3 > 0
-        components = (ONE, WHOLE) if heterogeneous else (WHOLE,)
-        kind = "heterogeneous" if heterogeneous else "whole nodes"
-        found.append(MainJob(2 + number, (number + 1) * every_s, NODES, 0.3, 60, kind, components))
+    """A long job keeps pilots off a node, whose other cores are free. In each round a job takes a whole node,
+    and a heterogeneous one waits for it. When that node is free, Slurm can start the first component beside
+    the long job, and the second but for pilots: it would preempt them, fail, and put the whole job off."""
+    found = [MainJob(1, 0, 0.25, (ROUNDS + 1) * every_s, 60, "one core", (ONE,))]
+    for number in range(ROUNDS):
+        begin_s = number * every_s + every_s / 2
+        found += [
+            MainJob(2 + 2 * number, begin_s, 1, RUNS_S, 60, "whole node", (WHOLE,)),
+            MainJob(3 + 2 * number, begin_s + BEFORE_S, NODES, 0.3, 60, "heterogeneous", (ONE, REST)),
+        ]
     return found
 
 
@@ -60,7 +64,7 @@ def test_no_job_is_requeued_and_none_waits_much_longer() -> None:
     given = [
         event for event in events_of(logs) if event.what in (What.PREEMPTED, What.VACATED) and event.jobs
     ]
-    assert len(given) >= JOBS // 2, "pilots were in the way of too few jobs to show anything"
+    assert len(given) >= ROUNDS, "pilots were in the way of too few jobs to show anything"
     waited = {run.number: run.wait_s for run in without}
     told = "\n".join(f"{run.number} {run.kind}: {run.wait_s}, {waited[run.number]} s" for run in with_)
     assert {run.state for run in with_} == {"COMPLETED"}, told
