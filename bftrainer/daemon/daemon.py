@@ -156,6 +156,7 @@ class Daemon:
                 settings=own,
                 clock=self.clock,
                 scheduler=self._scheduler,
+                reserve=self.nodes.reserve,
                 store=self._store,
                 lane=self.lanes.rows,
                 started_at=self._started_at,

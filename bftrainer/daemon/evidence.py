@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bftrainer.api.callers import Caller, NotAllowedError
-from bftrainer.daemon.impact_views import DAY_S, ImpactView, checked, impact_view
+from bftrainer.daemon.impact_views import DAY_S, ImpactView, checked, impact_view, promised
 from bftrainer.daemon.lanes import Lane
 from bftrainer.errors import SchedulerError
 from bftrainer.model.main_jobs import Accounted
+from bftrainer.nodes.reserve import Reserve
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.live import LiveSettings
 
@@ -23,6 +24,7 @@ class Evidence:
     settings: LiveSettings
     clock: Clock
     scheduler: Scheduler
+    reserve: Reserve
     store: Store
     lane: Lane
     started_at: float
@@ -43,8 +45,10 @@ class Evidence:
         except SchedulerError as error:
             accounted = Accounted(why=str(error))
 
+        promise = promised(self.settings.current.promise, self.reserve.promise)
+
         def make() -> ImpactView:
             starts = self.store.main_starts(now - days * DAY_S, most)
-            return impact_view(starts, days, now, [checked(starts, accounted, since)])
+            return impact_view(starts, days, now, [*promise, checked(starts, accounted, since)])
 
         return await self.lane.run(caller.user, make)

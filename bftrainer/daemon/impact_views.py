@@ -9,7 +9,9 @@ from typing import TypedDict
 
 from bftrainer.model.main_jobs import Accounted, Affected, MainStart
 from bftrainer.model.waits import Waits, affected, others, waits
+from bftrainer.nodes.promise import Kept
 from bftrainer.nodes.reserve import Reserve
+from bftrainer.settings.headroom import Promise
 from bftrainer.settings.values import Settings
 
 DAY_S = 86_400.0
@@ -187,6 +189,16 @@ def checked(starts: Sequence[MainStart], accounted: Accounted, since: float) -> 
         return f"Nothing tells how many starts the daemon has not seen: {accounted.why}."
     seen = sum(start.time >= since and start.affected is not Affected.IN_VAIN for start in starts)
     return f"The daemon has seen {seen:,} of the {accounted.started:,} main jobs that have started {hours}."
+
+
+def promised(promise: Promise | None, kept: Kept) -> list[str]:
+    """How the promise to main jobs stands, in words; nothing where there is none."""
+    if promise is None:
+        return []
+    bounds = f"The promise to main jobs (median {promise.median_s:g} s, p99 {promise.p99_s:g} s)"
+    if not kept.level:
+        return [f"{bounds} is kept."]
+    return [f"{bounds} was at risk: {kept.why}. {kept.extra:.0%} of what is idle or ours is left for it."]
 
 
 def _per_day(ours: Sequence[MainStart], theirs: Sequence[MainStart]) -> list[DayView]:

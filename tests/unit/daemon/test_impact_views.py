@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.daemon.impact_views import DAY_S, WORST, checked, impact_view, why
+from bftrainer.daemon.impact_views import DAY_S, WORST, checked, impact_view, promised, why
 from bftrainer.model.main_jobs import Accounted, Affected, MainStart
 from bftrainer.model.waits import quantile, waits
+from bftrainer.nodes.promise import Kept
+from bftrainer.settings.headroom import Promise
 from bftrainer.testing.store import START
 
 starts = st.lists(
@@ -93,3 +95,13 @@ def test_the_accounting_tells_how_much_the_daemon_has_seen_or_that_nobody_does()
     assert said == (
         "Nothing tells how many starts the daemon has not seen: sacct: accounting storage is disabled."
     )
+
+
+def test_how_the_promise_stands_is_said_where_there_is_one() -> None:
+    promise = Promise(median_s=0.2, p99_s=1.0)
+    assert promised(None, Kept()) == []
+    assert promised(promise, Kept()) == ["The promise to main jobs (median 0.2 s, p99 1 s) is kept."]
+    assert promised(promise, Kept(level=2, why="2 of the last 9 waited")) == [
+        "The promise to main jobs (median 0.2 s, p99 1 s) was at risk: 2 of the last 9 waited. "
+        "10% of what is idle or ours is left for it."
+    ]
