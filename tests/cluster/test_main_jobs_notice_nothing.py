@@ -15,18 +15,20 @@ from slurm.testbed.workload import MainJob
 
 NODES = 4
 ROUNDS = 3
-EVERY_S, ALONE_EVERY_S = 12.3, 7.3
+EVERY_S, ALONE_EVERY_S = 15.3, 8.3
 """After so long pilots hold the nodes of the jobs before again. No multiples of Slurm's interval of a second,
 so that jobs come at other moments of it."""
-BEFORE_S, RUNS_S = 2.2, 5.0
-"""The whole node's job comes so long before the heterogeneous one, and runs for so long."""
+BEFORE_S, RUNS_S = 2.2, 6.5
+"""The whole node's job comes so long before the heterogeneous one, and runs for so long: a poll sees the latter
+before it can start."""
 SPECS = (Path(__file__).parents[2] / "benchmarks" / "slurm" / "quick.yaml",)
 LATER_S, AT_MOST_S = 1.0, 10.0
 """Of half of the jobs, and of any. A heterogeneous job whose start has failed waits two minutes."""
 LONGEST_S = (ROUNDS + 1) * EVERY_S + AT_MOST_S
 
-NO_ROOM_LEFT = {"headroom": "0", "poll_s": 1}
-"""So that pilots are on all nodes, and what is done only when a job can start comes too late."""
+NO_ROOM_LEFT = {"headroom": "0", "poll_s": 2.5}
+"""So that pilots are on all nodes, and what is done only when a job can start comes after backfill, which has
+its turn once a second."""
 
 WHOLE = ("--nodes=1", "--exclusive")
 REST = (f"--nodes={NODES - 1}", "--ntasks-per-node=4")
