@@ -19,8 +19,8 @@ EVERY_S, ALONE_EVERY_S = 15.3, 8.3
 """After so long pilots hold the nodes of the jobs before again. No multiples of Slurm's interval of a second,
 so that jobs come at other moments of it."""
 BEFORE_S, RUNS_S = 2.2, 6.5
-"""The whole node's job comes so long before the heterogeneous one, and runs for so long: a poll sees the latter
-before it can start."""
+"""The whole node's job comes so long before the heterogeneous one, and runs for so long: a poll sees the
+latter before it can start."""
 SPECS = (Path(__file__).parents[2] / "benchmarks" / "slurm" / "quick.yaml",)
 LATER_S, AT_MOST_S = 1.0, 10.0
 """Of half of the jobs, and of any. A heterogeneous job whose start has failed waits two minutes."""
