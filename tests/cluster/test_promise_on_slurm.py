@@ -54,7 +54,8 @@ def one_job(site: SlurmSite) -> None:
 
 def said(site: SlurmSite, *words: str) -> str:
     command = [sys.executable, "-m", "bftrainer", *words, "--state-dir", str(site.state)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=site.environ).stdout
+    wide = site.environ | {"COLUMNS": "500"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=wide).stdout
 
 
 def test_a_promise_at_risk_leaves_a_node_to_main_jobs_and_is_told_everywhere(site: SlurmSite) -> None:
