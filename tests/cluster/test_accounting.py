@@ -35,6 +35,15 @@ def site(user: str) -> Iterator[Testbed]:
         yield bed
 
 
+@pytest.fixture(autouse=True)
+def nothing_left(site: Testbed, user: str) -> Iterator[None]:
+    """Each test has both nodes to itself."""
+    yield
+    for name in (user, "root"):
+        site.run(["scancel", "-u", name])
+    site.wait_idle()
+
+
 def submit(site: Testbed, user: str, *options: str) -> str:
     command = ["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", "exec sleep 1000"]
     return site.run(command, user=user).stdout.strip()
