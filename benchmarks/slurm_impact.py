@@ -100,6 +100,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--slow-polls", type=float, default=0, help="what a poll takes longer, in s [0]")
     parser.add_argument("--headroom", default="", help="idle nodes left to main jobs: auto, 2, 10%% [auto]")
+    parser.add_argument(
+        "--het-preempt",
+        action="store_true",
+        help="heterogeneous jobs preempt pilots, as without what sites set",
+    )
     parser.add_argument("--only", choices=ORDER, help="take these runs only")
     parser.add_argument("--again", action="store_true", help="take runs that are there once more")
     parser.add_argument("--timeline", action="store_true", help="print what happened while each job waited")
@@ -123,6 +128,7 @@ def condition_of(args: argparse.Namespace) -> Condition:
         log=str(args.log.resolve()) if args.log else "",
         first=args.first,
         headroom=args.headroom,
+        preempting=args.het_preempt,
     )
 
 

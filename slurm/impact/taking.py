@@ -41,6 +41,7 @@ class Condition:
         log: An SWF log that the jobs come from; "": they are generated.
         first: Jobs of the log to leave out.
         headroom: The daemon's setting; "": as by default.
+        preempting: Whether heterogeneous jobs preempt pilots, against what sites are advised.
     """
 
     mix: str
@@ -54,6 +55,7 @@ class Condition:
     log: str = ""
     first: int = 0
     headroom: str = ""
+    preempting: bool = False
 
     def name(self) -> str:
         """A name for a folder, which tells the conditions apart that the documentation compares."""
@@ -61,6 +63,7 @@ class Condition:
         parts += ["stock"] if self.stock else []
         parts += [f"polls-{self.slow_polls_s:g}s"] if self.slow_polls_s else []
         parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
+        parts += ["het-preempt"] if self.preempting else []
         return "-".join(parts)
 
     def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
@@ -87,7 +90,13 @@ class Condition:
         mix = MIXES[self.mix]
         gres = {f"n[1-{self.nodes}]": f"gpu:{GPUS}"} if "gpus" in mix.shares else {}
         return Testbed(
-            self.nodes, stock=self.stock, shared=self.shared, mixed=True, slurmdbd=mix.slurmdbd, gres=gres
+            self.nodes,
+            stock=self.stock,
+            shared=self.shared,
+            mixed=True,
+            heterogeneous="heterogeneous" in mix.shares and not self.preempting,
+            slurmdbd=mix.slurmdbd,
+            gres=gres,
         )
 
 

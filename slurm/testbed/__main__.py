@@ -20,7 +20,7 @@ USAGE = """\
   sinfo
   sbatch --nodes 2 --time 1 --wrap 'sleep 20'        # a main job
 A daemon that harvests it, with pilots in the partition `backfill`:
-  bftrainer daemon --scheduler slurm --slurm-mode {mode} --slurm-partition backfill
+  bftrainer daemon --scheduler slurm --slurm-mode {mode} --slurm-partition backfill{qos}
 Its logs are in {directory}/log, finished jobs in {directory}/jobcomp.log, its munge at {munge}.
 Stop it:
   python -m slurm.testbed down --dir {directory}"""
@@ -58,6 +58,9 @@ def main() -> None:
 @click.option("--no-preemption", is_flag=True, help="A site that preempts nothing (slurm_mode window).")
 @click.option("--stock", is_flag=True, help="Slurm's own scheduler parameters, not ones that act at once.")
 @click.option("--shared", is_flag=True, help="Main jobs share nodes: each has the cores that it asks for.")
+@click.option(
+    "--heterogeneous", is_flag=True, help="Keep heterogeneous jobs from preempting pilots; with accounting."
+)
 @click.option("--slurmdbd", is_flag=True, help="With accounting, on a MariaDB of its own.")
 @click.option("--features", multiple=True, type=NodeSets(), help="Features of nodes; may be repeated.")
 @click.option("--gres", multiple=True, type=NodeSets(), help="GRES of nodes, as n[1-2]=gpu:2.")
@@ -68,6 +71,7 @@ def up(
     no_preemption: bool,
     stock: bool,
     shared: bool,
+    heterogeneous: bool,
     slurmdbd: bool,
     features: tuple[tuple[str, str], ...],
     gres: tuple[tuple[str, str], ...],
@@ -79,6 +83,7 @@ def up(
         preemption=not no_preemption,
         stock=stock,
         shared=shared,
+        heterogeneous=heterogeneous,
         slurmdbd=slurmdbd,
         users=[name for name in users.split(",") if name],
         features=dict(features),
@@ -86,9 +91,11 @@ def up(
     )
     begin = time.monotonic()
     bed.up()
-    words = {"conf": bed.plan.conf, "directory": bed.plan.directory, "munge": bed.plan.munge_socket}
-    mode = "window" if no_preemption else "preempt"
-    click.echo(USAGE.format(nodes=nodes, seconds=time.monotonic() - begin, mode=mode, **words))
+    plan = bed.plan
+    words = {"conf": str(plan.conf), "directory": str(plan.directory), "munge": str(plan.munge_socket)}
+    words["mode"] = "window" if no_preemption else "preempt"
+    words["qos"] = " --slurm-qos bftrainer --slurm-account bftrainer" if plan.heterogeneous else ""
+    click.echo(USAGE.format(nodes=nodes, seconds=time.monotonic() - begin, **words))
 
 
 @main.command()

@@ -59,6 +59,11 @@ def qos(nodes: int, users: Sequence[str]) -> tuple[str, ...]:
     return (str(FRAGMENTS / "bftrainer-qos.sh"), str(nodes), *users)
 
 
+def heterogeneous(*, mixed: bool) -> tuple[str, ...]:
+    """What a site runs so that heterogeneous jobs do not preempt pilots."""
+    return (str(FRAGMENTS / "bftrainer-heterogeneous.sh"), "normal", *((QOS,) if mixed else ()))
+
+
 def higher(users: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Commands that make a QOS whose jobs come first, and let users choose it."""
     change = ("sacctmgr", "-i")

@@ -62,6 +62,7 @@ class Testbed:
         stock: bool = False,
         shared: bool = False,
         mixed: bool = False,
+        heterogeneous: bool = False,
         slurmdbd: bool = False,
         users: Sequence[str] = (),
         features: Mapping[str, str] | None = None,
@@ -73,8 +74,8 @@ class Testbed:
         those of `Plan`.
         """
         self._wanted = (nodes, directory, tuple(users), features or {}, gres or {})
-        self._preemption, self._stock, self._slurmdbd = preemption, stock, slurmdbd
-        self._shared, self._mixed = shared, mixed
+        self._preemption, self._stock, self._heterogeneous = preemption, stock, preemption and heterogeneous
+        self._shared, self._mixed, self._slurmdbd = shared, mixed, slurmdbd or self._heterogeneous
 
     @classmethod
     def at(cls, directory: Path) -> Testbed:
@@ -127,6 +128,7 @@ class Testbed:
                         stock=self._stock,
                         shared=self._shared,
                         mixed=self._mixed,
+                        heterogeneous=self._heterogeneous,
                     )
                 )
                 plans.write(self.plan)
@@ -214,6 +216,8 @@ class Testbed:
             self.run(accounting.qos(len(self.plan.nodes), names))
             for command in accounting.higher(names) if self.plan.mixed else ():
                 self.run(command, check=False)
+            if self.plan.heterogeneous:
+                self.run(accounting.heterogeneous(mixed=self.plan.mixed))
 
     def _launch(
         self, name: str, *options: str, program: str | None = None, env: Mapping[str, str] | None = None

@@ -194,6 +194,8 @@ class Harvest:
         mode = "preempt" if self._bed.plan.preemption else "window"
         watched = ",".join(self._bed.plan.partitions)
         own = {"pilot_python": str(python), "slurm_mode": mode, "slurm_watch": watched}
+        if self._bed.plan.heterogeneous:
+            own |= {"slurm_qos": "bftrainer", "slurm_account": "bftrainer"}
         return {**SETTINGS, **own, **self._more}
 
     def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:

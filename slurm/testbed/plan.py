@@ -21,6 +21,7 @@ CORES, MEMORY_MB, GPUS = 4, 1000, 2
 """Of every node; GPUs only where they are asked for."""
 URGENT, QOS = "urgent", "high"
 """A partition and a QOS whose jobs come before those of `batch`."""
+HETEROGENEOUS = "bftrainer-heterogeneous.lua"
 LICENCE, LICENCES = "tool", 4
 
 
@@ -58,6 +59,8 @@ class Plan:
         preemption: Whether jobs of `batch` preempt those of `backfill`.
         stock: Slurm's own scheduler parameters, instead of ones that act at once.
         shared: Whether main jobs share nodes: each has the cores and memory that it asks for.
+        heterogeneous: Whether heterogeneous jobs are kept from preempting pilots, as sites are advised;
+            with accounting and QOS, which then say who preempts whom.
         mixed: With a second main partition of a higher tier, licences and, with slurmdbd, a second QOS.
         made_users: Those that were made for it and go with it.
     """
@@ -71,6 +74,7 @@ class Plan:
     stock: bool = False
     shared: bool = False
     mixed: bool = False
+    heterogeneous: bool = False
     made_users: tuple[str, ...] = ()
 
     @property
@@ -96,7 +100,9 @@ class Plan:
     @property
     def fragment(self) -> str:
         """The file for sites that it includes."""
-        return "bftrainer-partition.conf" if self.preemption else "bftrainer-window.conf"
+        if not self.preemption:
+            return "bftrainer-window.conf"
+        return "bftrainer-qos.conf" if self.heterogeneous else "bftrainer-partition.conf"
 
     def device(self, node: NodePlan) -> str:
         """The empty files that stand for a node's devices: a path with a range."""
@@ -174,7 +180,18 @@ def files(plan: Plan) -> dict[str, str]:
             *(["slurmdbd.conf"] if plan.slurmdbd_port else []),
         )
     }
+    if plan.heterogeneous:
+        found |= {
+            "job_submit.lua": _job_submit(plan),
+            HETEROGENEOUS: (FRAGMENTS / HETEROGENEOUS).read_text("utf-8"),
+        }
     return found | {plan.fragment: (FRAGMENTS / plan.fragment).read_text("utf-8")}
+
+
+def _job_submit(plan: Plan) -> str:
+    """A site's own job_submit.lua, which takes what bftrainer has for it."""
+    more = f'bftrainer_twins.{QOS} = "{QOS}-het"\n' if plan.mixed else ""
+    return f'dofile("{plan.directory / HETEROGENEOUS}")\n{more}return slurm.SUCCESS\n'
 
 
 def lay_out(plan: Plan) -> None:

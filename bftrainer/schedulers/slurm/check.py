@@ -12,6 +12,7 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
 from bftrainer.schedulers.slurm import private
 from bftrainer.schedulers.slurm.command import environment, run
+from bftrainer.schedulers.slurm.heterogeneous import heterogeneous
 from bftrainer.schedulers.slurm.partitions import (
     Shown,
     named,
@@ -51,6 +52,7 @@ async def check(settings: Settings) -> list[Finding]:
         *config_findings(known),
         *process_findings(known),
         private_finding(config, os.geteuid()),
+        await heterogeneous(settings, known, partitions),
         *await _ending(settings, config),
         clock_finding(config, time.time()),
         *await _reservations(settings),

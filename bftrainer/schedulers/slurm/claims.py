@@ -36,6 +36,9 @@ WAITING = (
     "Nodes_required_for_job",
 )
 """Beginnings of the reasons of jobs that wait for nodes only."""
+BEGINS_SOON_S = 10.0
+"""The nodes of a heterogeneous job that may not start before a given time are cleared so long before it. One
+whose start has failed has such a time, too."""
 OTHERWISE = (
     "Assoc",
     "BeginTime",
@@ -58,7 +61,8 @@ def may_start(job: JobRow, now: float) -> bool:
     if job.state != "PENDING" or job.priority <= 0 or job.count <= 0:  # priority 0: held
         return False
     if job.reason == "BeginTime":  # Slurm says so until it looks at the job again
-        return job.start is not None and job.start <= now
+        ahead_s = BEGINS_SOON_S if job.whole != job.id else 0.0
+        return job.start is not None and job.start <= now + ahead_s
     return not job.reason.startswith(OTHERWISE)
 
 

@@ -23,10 +23,19 @@ def waiting(main: Iterable[JobRow]) -> frozenset[str]:
 def shown(main: Iterable[JobRow], found: Claims, now: float) -> tuple[MainJob, ...]:
     """Those that have started lately, and those that wait for nothing but Slurm and nodes that are idle or
     ours."""
+    main = list(main)
     ready = (found.ready | {claim.job for claim in found.claims}) - found.ahead
+    later = {job.whole for job in main if job.state == "PENDING" and _begins_later(job, now)}
     return tuple(
-        _job(job) for job in main if (job.id in ready if job.state == "PENDING" else _has_begun(job, now))
+        _job(job)
+        for job in main
+        if (job.id in ready and job.whole not in later if job.state == "PENDING" else _has_begun(job, now))
     )
+
+
+def _begins_later(job: JobRow, now: float) -> bool:
+    """Whether Slurm may not start it yet. Nodes are cleared before for one that is heterogeneous."""
+    return job.reason == "BeginTime" and job.start is not None and job.start > now
 
 
 def _has_begun(job: JobRow, now: float) -> bool:

@@ -78,15 +78,15 @@ def _preemption(
     if "CANCEL" not in mode:
         said = f"PreemptMode of {name} is {mode}: a preempted pilot does not end"
         found.append(wrong(check, said, f"set PreemptMode=CANCEL for {name}; {OURS}"))
-    tier = _tier(ours)
+    tier = tier_of(ours)
     for other in [n for n in settings.slurm_watch.split(",") if n and n != name] or [
         n for n in partitions if n != name
     ]:
         row = partitions.get(other)
         if row is None:
             found.append(wrong(check, f"slurm_watch names {other}, which there is not", "mend slurm_watch"))
-        elif _tier(row) <= tier:
-            said = f"{other} has PriorityTier {_tier(row)}, {name} {tier}: jobs of {other} preempt no pilot"
+        elif tier_of(row) <= tier:
+            said = f"{other} has PriorityTier {tier_of(row)}, {name} {tier}: jobs of {other} preempt no pilot"
             found.append(wrong(check, said, f"give {other} a PriorityTier above {tier}"))
     if not found:
         found.append(ok(check, f"every other partition preempts jobs of {name}"))
@@ -106,6 +106,7 @@ def _limits(name: str, ours: Shown) -> list[Finding]:
     return found
 
 
-def _tier(row: Shown) -> int:
+def tier_of(row: Shown) -> int:
+    """The PriorityTier of a partition; Slurm's default is 1."""
     tier = row.get("PriorityTier", "")
     return int(tier) if tier.isdecimal() else 1

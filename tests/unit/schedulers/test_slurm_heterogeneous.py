@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.claims import able, claims, in_order, together
+from bftrainer.schedulers.slurm.claims import BEGINS_SOON_S, able, claims, in_order, together
+from bftrainer.schedulers.slurm.main_jobs import shown
 from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import AHEAD_S
@@ -84,6 +85,18 @@ def test_a_job_of_which_a_part_waits_for_something_else_gets_nothing(change: dic
     waiting = part(7, 1, 1)
     assert ask([part(7, 0, 1), waiting], names(1, 2)).jobs == {"7+0", "7+1"}
     assert ask([part(7, 0, 1), replace(waiting, **change)], names(1, 2)) == Claims()  # type: ignore[arg-type]
+
+
+def test_nodes_are_cleared_before_a_job_may_begin() -> None:
+    """Before backfill can preempt pilots for it: the first time, or again after a failed start."""
+    soon = {"reason": "BeginTime", "start": NOW + BEGINS_SOON_S}
+    parts = [part(7, 0, 1, **soon), part(7, 1, 1)]
+    assert ask(parts, names(1, 2)).jobs == {"7+0", "7+1"}
+    assert (
+        ask([part(7, 0, 1, **{**soon, "start": NOW + BEGINS_SOON_S + 1}), parts[1]], names(1, 2)) == Claims()
+    )
+    assert shown(parts, ask(parts, names(1, 2)), NOW) == (), "nobody waits for Slurm yet"
+    assert len(shown(parts, ask(parts, names(1, 2)), NOW + BEGINS_SOON_S)) == 2
 
 
 def test_a_job_of_which_a_part_has_lapsed_has_lapsed() -> None:

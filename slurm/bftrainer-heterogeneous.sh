@@ -1,0 +1,38 @@
+#!/bin/sh
+# A twin of each QOS that preempts bftrainer's pilots, for its heterogeneous jobs: it preempts all that the QOS
+# preempts but pilots. For sites with slurmdbd and PreemptType=preempt/qos; run it as a Slurm administrator, after
+# bftrainer-qos.sh:
+#
+#   bftrainer-heterogeneous.sh QOS...      makes QOS-het of each, and lets all who have QOS use it
+#
+# bftrainer-heterogeneous.lua then gives the twins to heterogeneous jobs. A twin has the priority and the usage factor
+# of its QOS; if the QOS has limits, set them for the twin, too (they count apart). Run it again when accounts get a
+# QOS, or when a QOS preempts others than before. To undo it: take the .lua file out, then
+# sacctmgr delete qos QOS-het
+set -eu
+test $# -gt 0 || { echo "say which QOS preempt bftrainer, for example: $0 normal" >&2; exit 2; }
+
+change() { # sacctmgr fails where nothing changes
+	sacctmgr -i "$@" || test $? -eq 1
+}
+
+for qos in "$@"; do
+	twin="$qos-het"
+	known=$(sacctmgr -n -P show qos "$qos" format=Priority,UsageFactor,Preempt)
+	test -n "$known" || { echo "there is no QOS $qos" >&2; exit 1; }
+	preempt=$(echo "$known" | cut -d'|' -f3 | tr ',' '\n' | grep -vx bftrainer | paste -sd, -)
+	test -n "$(sacctmgr -n -P show qos "$twin")" || sacctmgr -i add qos "$twin"
+	change modify qos "$twin" set Priority="$(echo "$known" | cut -d'|' -f1)" \
+		UsageFactor="$(echo "$known" | cut -d'|' -f2)" Preempt="$preempt"
+	change modify qos "$qos" set Preempt+=bftrainer
+	change modify account root set qos+="$twin"
+	# those with a list of their own do not follow their account's
+	sacctmgr -n -P show associations format=Cluster,Account,User,QOS | while IFS='|' read -r cluster account user list; do
+		case ",$list," in *",$twin,"*) continue ;; *",$qos,"*) ;; *) continue ;; esac
+		if test -n "$user"; then
+			change modify user where name="$user" account="$account" cluster="$cluster" set qos+="$twin"
+		else
+			change modify account where name="$account" cluster="$cluster" set qos+="$twin"
+		fi
+	done
+done

@@ -1,0 +1,121 @@
+"""What a site sets so that heterogeneous jobs never preempt pilots, and what Slurm does without it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from slurm.testbed import Testbed, processes, why_not
+from slurm.testbed.plan import FRAGMENTS, HETEROGENEOUS
+
+TRIES = 3
+PASSES_S = 2.5
+"""Backfill has its turn once a second."""
+SOON_S = 15.0
+JOB = "#!/bin/sh\n#SBATCH -N1 -t 1\n#SBATCH hetjob\n#SBATCH -N2 -t 1\nexec sleep 300\n"
+ALONE = "#!/bin/sh\nexec sleep 300\n"
+PILOT = ("-p", "backfill", "-N1", "-t10", "--exclusive")
+AS_SITE = ("--account=bftrainer", "--qos=bftrainer")
+
+
+def submit(bed: Testbed, script: str, *options: str) -> str:
+    return bed.run(["sbatch", "--parsable", "--output=/dev/null", *options], input=script).stdout.strip()
+
+
+def shown(bed: Testbed, form: str, *jobs: str) -> list[str]:
+    return bed.run(["squeue", "-h", "-o", form, "-j", ",".join(jobs)]).stdout.split()
+
+
+def runs(bed: Testbed, *jobs: str) -> bool:
+    return set(shown(bed, "%T", *jobs)) == {"RUNNING"}
+
+
+def with_pilots(bed: Testbed, *options: str) -> list[str]:
+    """Pilots on all nodes but the first."""
+    pilots = [submit(bed, ALONE, *PILOT, *options, "-w", node) for node in bed.plan.names()[1:]]
+    assert processes.until(lambda: runs(bed, *pilots), SOON_S)
+    return pilots
+
+
+def emptied(bed: Testbed) -> None:
+    bed.run(["scancel", "-u", "root"])
+    bed.wait_idle()
+
+
+def put_off(bed: Testbed) -> int:
+    """How often a heterogeneous job was put off so far."""
+    log = (bed.plan.directory / "log" / "slurmctld.log").read_text("utf-8", "replace")
+    return len(re.findall(r"_het_job_kill_now: Deallocate", log))
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Testbed]:
+    if why := why_not(slurmdbd=True):
+        pytest.skip(why)
+    with Testbed(nodes=4, heterogeneous=True) as bed:
+        yield bed
+
+
+def test_with_what_a_site_sets_none_is_put_off_and_other_jobs_still_preempt(site: Testbed) -> None:
+    for _ in range(TRIES):
+        pilots = with_pilots(site, *AS_SITE)
+        job = submit(site, JOB)
+        time.sleep(PASSES_S)
+        assert runs(site, *pilots), "no pilot was preempted"
+        assert set(shown(site, "%q", job)) == {"normal-het"}
+        site.run(["scancel", *pilots])  # as the daemon does
+        assert processes.until(lambda job=job: runs(site, job), SOON_S)  # type: ignore[misc]
+        emptied(site)
+    assert not put_off(site)
+    pilots = with_pilots(site, *AS_SITE)
+    job = submit(site, ALONE, "-N4")
+    assert processes.until(lambda: runs(site, job), SOON_S), "a job of another kind preempts them"
+    emptied(site)
+
+
+def test_they_keep_their_place_in_the_queue(site: Testbed) -> None:
+    first = submit(site, ALONE, "-N4")
+    assert processes.until(lambda: runs(site, first), SOON_S)
+    job = submit(site, JOB)
+    behind = submit(site, ALONE, "-N3", "-t1")
+    site.run(["scancel", first])
+    assert processes.until(lambda: runs(site, job), SOON_S)
+    assert not runs(site, behind)
+    emptied(site)
+
+
+@pytest.mark.nightly
+def test_without_it_slurm_preempts_pilots_and_puts_the_job_off_which_starttime_undoes(bed: Testbed) -> None:
+    before = put_off(bed)
+    with_pilots(bed)
+    job = submit(bed, JOB)
+    assert processes.until(lambda: put_off(bed) > before, SOON_S)
+    assert processes.until(lambda: "BeginTime" in shown(bed, "%r", job), SOON_S)
+    time.sleep(PASSES_S)
+    assert not runs(bed, job), "it waits although its nodes are idle"
+    bed.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    assert processes.until(lambda: runs(bed, job), SOON_S)
+    emptied(bed)
+
+
+@pytest.mark.nightly
+def test_where_partitions_say_who_preempts_a_later_begin_lets_nodes_be_cleared_before() -> None:
+    with Testbed(nodes=4) as bed:
+        place = bed.plan.directory
+        own = f'dofile("{FRAGMENTS / HETEROGENEOUS}")\nbftrainer_twins = {{}}\nbftrainer_begins_s = 4\n'
+        (place / "job_submit.lua").write_text(f"{own}return slurm.SUCCESS\n", "utf-8")
+        with bed.plan.conf.open("a", encoding="utf-8") as conf:
+            conf.write("JobSubmitPlugins=lua\n")
+        bed.stop_controller()
+        bed.start_controller()
+        bed.wait_idle()
+        pilots = with_pilots(bed)
+        job = submit(bed, JOB)
+        time.sleep(PASSES_S)
+        assert set(shown(bed, "%r", job)) == {"BeginTime"} and runs(bed, *pilots)
+        bed.run(["scancel", *pilots])
+        assert processes.until(lambda: runs(bed, job), SOON_S)
+        assert not put_off(bed)
