@@ -87,8 +87,8 @@ def finding(
         return ok(CHECK, "those of the queue and the last day preempt no pilot")
     return warning(
         CHECK,
-        f"{len(jobs)} in the queue or the last day, such as {jobs[0]}, may preempt pilots: Slurm puts one off "
-        f"for {_put_off_s(config)} s if backfill tries it before the daemon has cleared its nodes",
+        f"{len(jobs)} in the queue or the last day, such as {jobs[0]}, may preempt pilots: Slurm puts one "
+        f"off for {_put_off_s(config)} s if backfill tries it before the daemon has cleared its nodes",
         f"{remedy}; docs/slurm.md, Heterogeneous jobs and preemption",
     )
 
