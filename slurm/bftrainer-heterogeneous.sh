@@ -12,8 +12,8 @@
 set -eu
 test $# -gt 0 || { echo "say which QOS preempt bftrainer, for example: $0 normal" >&2; exit 2; }
 
-change() { # sacctmgr fails where nothing changes
-	sacctmgr -i "$@" || test $? -eq 1
+change() { # sacctmgr fails where there is nothing to change
+	said=$(sacctmgr -i "$@" 2>&1) || case "$said" in *"Nothing modified"*) ;; *) echo "sacctmgr $*: $said" >&2; exit 1 ;; esac
 }
 
 for qos in "$@"; do
@@ -21,10 +21,16 @@ for qos in "$@"; do
 	known=$(sacctmgr -n -P show qos "$qos" format=Priority,UsageFactor,Preempt)
 	test -n "$known" || { echo "there is no QOS $qos" >&2; exit 1; }
 	preempt=$(echo "$known" | cut -d'|' -f3 | tr ',' '\n' | grep -vx bftrainer | paste -sd, -)
-	test -n "$(sacctmgr -n -P show qos "$twin")" || sacctmgr -i add qos "$twin"
-	change modify qos "$twin" set Priority="$(echo "$known" | cut -d'|' -f1)" \
-		UsageFactor="$(echo "$known" | cut -d'|' -f2)" Preempt="$preempt"
-	change modify qos "$qos" set Preempt+=bftrainer
+	priority=$(echo "$known" | cut -d'|' -f1)
+	factor=$(echo "$known" | cut -d'|' -f2)
+	if test -z "$(sacctmgr -n -P show qos "$twin")"; then
+		# with its list at once: for a list that changes, 22.05 sometimes sees a loop where there is none
+		sacctmgr -i add qos "$twin" Priority="$priority" UsageFactor="$factor" ${preempt:+Preempt="$preempt"}
+	fi
+	change modify qos "$twin" set Priority="$priority" UsageFactor="$factor"
+	test "$preempt" = "$(sacctmgr -n -P show qos "$twin" format=Preempt)" ||
+		change modify qos "$twin" set Preempt="$preempt"
+	case ",$known," in *[\|,]bftrainer,*) ;; *) change modify qos "$qos" set Preempt="${preempt:+$preempt,}bftrainer" ;; esac
 	change modify account root set qos+="$twin"
 	# those with a list of their own do not follow their account's
 	sacctmgr -n -P show associations format=Cluster,Account,User,QOS | while IFS='|' read -r cluster account user list; do

@@ -51,6 +51,11 @@ def put_off(bed: Testbed) -> int:
     return len(re.findall(r"_het_job_kill_now: Deallocate", log))
 
 
+def begin_after(bed: Testbed, seconds: int) -> None:
+    own = f'dofile("{FRAGMENTS / HETEROGENEOUS}")\nbftrainer_twins = {{}}\nbftrainer_begins_s = {seconds}\n'
+    (bed.plan.directory / "job_submit.lua").write_text(f"{own}return slurm.SUCCESS\n", "utf-8")
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[Testbed]:
     if why := why_not(slurmdbd=True):
@@ -70,7 +75,7 @@ def test_with_what_a_site_sets_none_is_put_off_and_other_jobs_still_preempt(site
         assert processes.until(lambda job=job: runs(site, job), SOON_S)  # type: ignore[misc]
         emptied(site)
     assert not put_off(site)
-    pilots = with_pilots(site, *AS_SITE)
+    with_pilots(site, *AS_SITE)
     job = submit(site, ALONE, "-N4")
     assert processes.until(lambda: runs(site, job), SOON_S), "a job of another kind preempts them"
     emptied(site)
@@ -85,6 +90,20 @@ def test_they_keep_their_place_in_the_queue(site: Testbed) -> None:
     assert processes.until(lambda: runs(site, job), SOON_S)
     assert not runs(site, behind)
     emptied(site)
+
+
+def test_twins_can_be_made_again_and_keep_what_else_their_qos_preempts(site: Testbed) -> None:
+    change = ("sacctmgr", "-i")
+    site.run([*change, "add", "qos", "high", "priority=7", "preempt=normal"])
+    site.run([*change, "modify", "user", "root", "where", "account=main", "set", "qos=normal,high"])
+    for _ in range(2):
+        site.run([str(FRAGMENTS / "bftrainer-heterogeneous.sh"), "normal", "high"])
+    shown = site.run(["sacctmgr", "-n", "-P", "show", "qos", "format=Name,Priority,Preempt"]).stdout.split()
+    assert {"normal|0|bftrainer", "normal-het|0|", "high-het|7|normal"} <= set(shown), shown
+    assert {"high|7|bftrainer,normal", "high|7|normal,bftrainer"} & set(shown), shown
+    mine = ("where", "user=root", "account=main", "format=QOS")
+    (own,) = site.run(["sacctmgr", "-n", "-P", "show", "associations", *mine]).stdout.split()
+    assert set(own.split(",")) == {"normal", "normal-het", "high", "high-het"}
 
 
 @pytest.mark.nightly
@@ -104,11 +123,9 @@ def test_without_it_slurm_preempts_pilots_and_puts_the_job_off_which_starttime_u
 @pytest.mark.nightly
 def test_where_partitions_say_who_preempts_a_later_begin_lets_nodes_be_cleared_before() -> None:
     with Testbed(nodes=4) as bed:
-        place = bed.plan.directory
-        own = f'dofile("{FRAGMENTS / HETEROGENEOUS}")\nbftrainer_twins = {{}}\nbftrainer_begins_s = 4\n'
-        (place / "job_submit.lua").write_text(f"{own}return slurm.SUCCESS\n", "utf-8")
-        with bed.plan.conf.open("a", encoding="utf-8") as conf:
-            conf.write("JobSubmitPlugins=lua\n")
+        begin_after(bed, 4)
+        conf = bed.plan.conf.read_text("utf-8").replace("AuthInfo=", "AuthInfo=cred_expire=4,")
+        bed.plan.conf.write_text(f"{conf}\nJobSubmitPlugins=lua\n", "utf-8")
         bed.stop_controller()
         bed.start_controller()
         bed.wait_idle()
@@ -119,3 +136,9 @@ def test_where_partitions_say_who_preempts_a_later_begin_lets_nodes_be_cleared_b
         bed.run(["scancel", *pilots])
         assert processes.until(lambda: runs(bed, job), SOON_S)
         assert not put_off(bed)
+        emptied(bed)
+        begin_after(bed, 0)
+        with_pilots(bed)
+        job = submit(bed, JOB)
+        assert processes.until(lambda: put_off(bed) > 0, SOON_S)
+        assert processes.until(lambda: runs(bed, job), SOON_S), "credentials live for 4 s here"
