@@ -59,6 +59,7 @@ test: install slurm lint types  ## Everything that CI runs; where Horovod cannot
 
 nightly: test  ## All of make test, and what takes longer than CI allows (SECONDS=900 of random faults)
 	$(BIN)/python -m pytest -n $(WAITING) --dist worksteal -m nightly tests/contract tests/integration
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m nightly tests/cluster
 	@$(MAKE) --no-print-directory hostile FUZZ=900 ATTACKS="nightly or not nightly"
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory impact SEEDS=1-2 AGAIN=--again

@@ -4,22 +4,17 @@
 -- start therefore fails, and has the whole job wait for two minutes. If it may not preempt for them, it waits with
 -- the start until the daemon has cleared the nodes, within a second of the job's arrival.
 --
--- Needs JobSubmitPlugins=lua in slurm.conf (Slurm's plugin job_submit/lua). If your site has no job_submit.lua, put
+-- Needs PreemptType=preempt/qos and JobSubmitPlugins=lua in slurm.conf (Slurm's plugin job_submit/lua). If your site has no job_submit.lua, put
 -- this file beside slurm.conf under that name. If it has one, put this file there as it is, write
 --   dofile("/etc/slurm/bftrainer-heterogeneous.lua")
 -- before your own functions, and call bftrainer_heterogeneous(job) at the end of your slurm_job_submit.
 -- Slurm reads the file again when it changes.
 
--- With PreemptType=preempt/qos: the QOS of a job -> its twin for heterogeneous jobs, which does not preempt pilots.
+-- The QOS of a job -> its twin for heterogeneous jobs, which does not preempt pilots.
 -- bftrainer-heterogeneous.sh makes the twins. Jobs of a QOS that is not here keep it.
 bftrainer_twins = { normal = "normal-het" }
 -- The QOS of jobs that name none.
 bftrainer_usual_qos = "normal"
-
--- With PreemptType=preempt/partition_prio, where there are no such twins: heterogeneous jobs begin so many seconds
--- after they come, so that the daemon can clear nodes before Slurm tries them. Take two of the daemon's poll_s and a
--- second more. 0: at once.
-bftrainer_begins_s = 0
 
 function bftrainer_heterogeneous(job)
 	local offset = job.het_job_offset
@@ -29,9 +24,6 @@ function bftrainer_heterogeneous(job)
 	local twin = bftrainer_twins[job.qos or job.default_qos or bftrainer_usual_qos]
 	if twin ~= nil then
 		job.qos = twin
-	end
-	if bftrainer_begins_s > 0 then
-		job.begin_time = math.max(job.begin_time or 0, os.time() + bftrainer_begins_s)
 	end
 end
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from bftrainer.model.finding import Level
+from bftrainer.schedulers.slurm.heterogeneous import CHECK
 from slurm.testbed import Testbed, processes, why_not
-from slurm.testbed.plan import FRAGMENTS, HETEROGENEOUS
+from slurm.testbed.plan import FRAGMENTS
 
 TRIES = 3
 PASSES_S = 2.5
@@ -51,9 +57,21 @@ def put_off(bed: Testbed) -> int:
     return len(re.findall(r"_het_job_kill_now: Deallocate", log))
 
 
-def begin_after(bed: Testbed, seconds: int) -> None:
-    own = f'dofile("{FRAGMENTS / HETEROGENEOUS}")\nbftrainer_twins = {{}}\nbftrainer_begins_s = {seconds}\n'
-    (bed.plan.directory / "job_submit.lua").write_text(f"{own}return slurm.SUCCESS\n", "utf-8")
+def checked(bed: Testbed) -> Level:
+    """What `bftrainer admin check` says of them."""
+    environ = os.environ | {
+        "SLURM_CONF": str(bed.plan.conf),
+        "BFTRAINER_SITE_CONFIG": "/none",
+        "XDG_CONFIG_HOME": "/none",
+        "BFTRAINER_SLURM_PARTITION": "backfill",
+        "BFTRAINER_SLURM_QOS": "bftrainer",
+        "BFTRAINER_SLURM_MODE": "preempt",
+        "BFTRAINER_STATE_DIR": str(bed.plan.directory / "daemon"),
+    }
+    words = [sys.executable, "-m", "bftrainer", "admin", "check", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environ, timeout=120)
+    (found,) = [one["level"] for one in json.loads(done.stdout) if one["check"] == CHECK]
+    return Level(found)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +89,7 @@ def test_with_what_a_site_sets_none_is_put_off_and_other_jobs_still_preempt(site
         time.sleep(PASSES_S)
         assert runs(site, *pilots), "no pilot was preempted"
         assert set(shown(site, "%q", job)) == {"normal-het"}
+        assert checked(site) is Level.OK
         site.run(["scancel", *pilots])  # as the daemon does
         assert processes.until(lambda job=job: runs(site, job), SOON_S)  # type: ignore[misc]
         emptied(site)
@@ -79,6 +98,16 @@ def test_with_what_a_site_sets_none_is_put_off_and_other_jobs_still_preempt(site
     job = submit(site, ALONE, "-N4")
     assert processes.until(lambda: runs(site, job), SOON_S), "a job of another kind preempts them"
     emptied(site)
+
+
+def test_the_check_finds_those_that_preempt_pilots(site: Testbed) -> None:
+    first = submit(site, ALONE, "-N4")
+    job = submit(site, JOB)
+    assert checked(site) is Level.OK
+    site.run(["scontrol", "update", f"JobId={job}", "QOS=normal"])
+    assert checked(site) is Level.WARNING
+    site.run(["scancel", job, first])
+    site.wait_idle()
 
 
 def test_they_keep_their_place_in_the_queue(site: Testbed) -> None:
@@ -118,27 +147,3 @@ def test_without_it_slurm_preempts_pilots_and_puts_the_job_off_which_starttime_u
     bed.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
     assert processes.until(lambda: runs(bed, job), SOON_S)
     emptied(bed)
-
-
-@pytest.mark.nightly
-def test_where_partitions_say_who_preempts_a_later_begin_lets_nodes_be_cleared_before() -> None:
-    with Testbed(nodes=4) as bed:
-        begin_after(bed, 4)
-        conf = bed.plan.conf.read_text("utf-8").replace("AuthInfo=", "AuthInfo=cred_expire=4,")
-        bed.plan.conf.write_text(f"{conf}\nJobSubmitPlugins=lua\n", "utf-8")
-        bed.stop_controller()
-        bed.start_controller()
-        bed.wait_idle()
-        pilots = with_pilots(bed)
-        job = submit(bed, JOB)
-        time.sleep(PASSES_S)
-        assert set(shown(bed, "%r", job)) == {"BeginTime"} and runs(bed, *pilots)
-        bed.run(["scancel", *pilots])
-        assert processes.until(lambda: runs(bed, job), SOON_S)
-        assert not put_off(bed)
-        emptied(bed)
-        begin_after(bed, 0)
-        with_pilots(bed)
-        job = submit(bed, JOB)
-        assert processes.until(lambda: put_off(bed) > 0, SOON_S)
-        assert processes.until(lambda: runs(bed, job), SOON_S), "credentials live for 4 s here"

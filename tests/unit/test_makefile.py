@@ -34,6 +34,10 @@ def test_the_night_measures_what_main_jobs_notice() -> None:
     assert "slurm_impact.py --mix $mix --seeds 1-2 --again --check" in dry_run("nightly")
 
 
+def test_the_night_runs_what_takes_longer_on_a_real_slurm() -> None:
+    assert "-m nightly tests/cluster" in dry_run("nightly")
+
+
 def torch_index(url: str) -> tuple[str, str]:
     environ = {k: v for k, v in os.environ.items() if "proxy" not in k.lower()}
     command = [sys.executable, str(TORCH_INDEX), url]

@@ -78,10 +78,7 @@ def finding(
         above = {name for name, row in partitions.items() if tier_of(row) > ours}
         prio = kind == "preempt/partition_prio"
         put_off = [job for job, names, _ in seen if prio and not above.isdisjoint(names.split(","))]
-        remedy = (
-            "take slurm/bftrainer-qos.conf with slurm/bftrainer-heterogeneous.lua, or slurm_mode window; "
-            "with bftrainer_begins_s in the .lua it is rare"
-        )
+        remedy = "take slurm/bftrainer-qos.conf with slurm/bftrainer-heterogeneous.lua, or slurm_mode window"
     jobs = sorted({job.partition("+")[0] for job in put_off})
     if not jobs:
         return ok(CHECK, "those of the queue and the last day preempt no pilot")
