@@ -144,8 +144,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                     "state_dict, make it a buffer (register_buffer), or take global_step"
                 )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
-        files = {"files": self._files.noted(trainer)}
-        checkpoint["bftrainer"] = {**counts, **files, "figures": self._figures}
+        found = {"files": self._files.noted(trainer), "figures": self._figures}
+        checkpoint["bftrainer"] = counts | found
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on at the same sample, and count batches as this number of nodes does.

@@ -115,8 +115,13 @@ def _nested(name: str, value: Any, *, is_bulk: bool = False) -> Iterator[Leaf]:
         yield Leaf(name, value, is_bulk)
 
 
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Its numbers as real ones, in the same memory: a complex one is two."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
 def _few(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    tensor = as_real(tensor)
     count = tensor.numel()
     if tensor.is_sparse or not count:
         return torch.zeros(1, dtype=torch.float64)

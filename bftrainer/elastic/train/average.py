@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.leaves import as_real
 from bftrainer.elastic.train.overlapped import Overlapped
 from bftrainer.elastic.train.trainable import Trainable
 from bftrainer.elastic.train.trained import Trained
@@ -95,7 +96,7 @@ class Flat:
         present = flat[-len(self._parameters) :]
         start = 0
         for p, there in zip(self._parameters, present.tolist(), strict=True):
-            size = _real(p).numel()
+            size = as_real(p.detach()).numel()
             mean = _as(p, flat[start : start + size]).to(p.device, p.dtype)
             start += size
             if id(p) in self._sparse:
@@ -109,10 +110,10 @@ class Flat:
         parts = []
         for p in self._parameters:
             if p.grad is None:
-                size = _real(p).numel() + (len(p) if id(p) in self._sparse else 0)
+                size = as_real(p.detach()).numel() + (len(p) if id(p) in self._sparse else 0)
                 parts.append(torch.zeros(size, dtype=self._kind, device=device))
                 continue
-            dense = _real(p.grad.detach().to_dense())
+            dense = as_real(p.grad.detach().to_dense())
             parts.append(dense.reshape(-1).to(device, self._kind) * self._weight)
             if id(p) in self._sparse:
                 parts.append(_rows(p.grad).to(device, self._kind))
@@ -120,13 +121,8 @@ class Flat:
         return torch.cat([*parts, torch.tensor(present, dtype=self._kind, device=device)])
 
 
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    """Its numbers as real ones: a complex one is two."""
-    return torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
-
-
 def _as(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """The inverse of `_real`: a tensor of the shape of `like`."""
+    """The inverse of `as_real`: a tensor of the shape of `like`."""
     return torch.view_as_complex(numbers.view(*like.shape, 2)) if like.is_complex() else numbers.view_as(like)
 
 

@@ -12,6 +12,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
+from bftrainer.elastic.state.leaves import as_real
 
 
 class Overlapped:
@@ -81,8 +82,7 @@ class Overlapped:
         buffer.mul_(self._weight) if self._weight else buffer.zero_()
         moved, pending = buffer.to(self._group.device), Pending(None)
         with self._noted():
-            real = torch.view_as_real(moved) if moved.is_complex() else moved
-            pending = self._group.begin_all_reduce(real)
+            pending = self._group.begin_all_reduce(as_real(moved))
         self._under_way.append((buffer, moved, pending, future))
         if bucket.is_last():
             self._wait()
