@@ -17,6 +17,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ClusterShell.RangeSet import RangeSet, RangeSetParseError
@@ -24,7 +25,7 @@ from ClusterShell.RangeSet import RangeSet, RangeSetParseError
 sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ is not installed
 
 from bftrainer.errors import BftrainerError
-from slurm.impact import picture, report
+from slurm.impact import curve, picture, report
 from slurm.impact.differences import AGAIN, WITH, WITHOUT
 from slurm.impact.taking import Condition, Taken, stored, take
 from slurm.testbed.mix import MIXES
@@ -101,6 +102,11 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--slow-polls", type=float, default=0, help="what a poll takes longer, in s [0]")
     parser.add_argument("--headroom", default="", help="idle nodes left to main jobs: auto, 2, 10%% [auto]")
     parser.add_argument(
+        "--headrooms",
+        action="store_true",
+        help="what headroom saves and costs: of each seed, runs with 0 to 30%% of it beside the pair",
+    )
+    parser.add_argument(
         "--het-preempt",
         action="store_true",
         help="heterogeneous jobs preempt pilots, as without what sites set",
@@ -153,13 +159,40 @@ def measured(condition: Condition, args: argparse.Namespace) -> report.Report | 
     return compared
 
 
+def headrooms(condition: Condition, args: argparse.Namespace) -> str:
+    """Take the runs with each headroom that are missing; return the curve as a table, and draw it.
+
+    The runs without, and those with the default, are those of the condition's pairs.
+    """
+    base = replace(condition, headroom="")
+    found: dict[str, dict[int, dict[str, Taken]]] = {}
+    for seed in args.seeds:
+        usual = pair_of(args.out / base.name(), base, seed, again=args.again, only=None)
+        for headroom in (curve.DEFAULT, *curve.HEADROOMS):
+            own = base if headroom == curve.DEFAULT else replace(base, headroom=headroom)
+            runs = usual
+            if own != base:
+                runs = usual | pair_of(args.out / own.name(), own, seed, again=args.again, only=WITH)
+            found.setdefault(headroom, {})[seed] = runs
+    points = [curve.point(headroom, pairs) for headroom, pairs in found.items()]
+    text = "\n".join(curve.points_table(points))
+    folder = args.out / base.name()
+    (folder / "headroom.md").write_text(f"{text}\n", "utf-8")
+    curve.draw(points).savefig(args.picture or folder / "headroom.png", dpi=110)
+    return text
+
+
 def main() -> int:
     """Take the pairs, and print what they show; 1 if a goal is to be checked and missed."""
     args = parse()
+    if args.headrooms:
+        say(headrooms(condition_of(args), args))
+        return 0
     conditions = DOCUMENTED if args.all else (condition_of(args),)
     found = [compared for condition in conditions if (compared := measured(condition, args)) is not None]
     if args.all:
-        (args.out / "all.md").write_text("\n\n".join(compared.text for compared in found) + "\n", "utf-8")
+        texts = [*(compared.text for compared in found), headrooms(DOCUMENTED[0], args)]
+        (args.out / "all.md").write_text("\n\n".join(texts) + "\n", "utf-8")
     return int(args.check and not all(compared.kept for compared in found))
 
 

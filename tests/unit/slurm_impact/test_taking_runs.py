@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import slurm_impact
 
-from slurm.impact import taking
+from slurm.impact import curve, taking
 from slurm.impact.differences import WITH, WITHOUT
 from slurm.impact.taking import Condition, Taken, stored
 from slurm.testbed.harvest import Outcome
@@ -115,6 +115,36 @@ def test_a_missed_goal_is_an_error_only_if_it_is_checked(
     said = (tmp_path / "cores-shared-8-nodes" / "comparison.md").read_text("utf-8")
     assert "**missed**: median later by less than 0.2 s beyond noise: +2.50 s" in said
     assert "4 of 4 jobs started over a second later than in both runs without" in said
+
+
+def test_the_curve_of_headrooms_takes_only_runs_with_it_beside_the_pairs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Less is harvested, and jobs wait less, with more headroom; the runs without serve all."""
+    asked: list[tuple[str, int, str]] = []
+
+    def take(folder: Path, condition: Condition, seed: int, mode: str, *more: Any) -> Taken:
+        asked.append((condition.headroom, seed, mode))
+        left = float(condition.headroom.rstrip("%") or 10)
+        wait_s = 1.5 - left / 30 if mode == WITH else 0.5
+        harvested = replace(outcome(wait_s), held=0.6 - left / 100 if mode == WITH else 0.0)
+        return taking._store(folder, taking._options(condition, seed), harvested, {})
+
+    words = ("--headrooms", "--seeds", "1-2", "--out", str(tmp_path))
+    monkeypatch.setattr(slurm_impact, "take", take)
+    monkeypatch.setattr(sys, "argv", ["slurm_impact.py", *words])
+    assert slurm_impact.main() == 0
+    usual = [("", mode) for mode in slurm_impact.ORDER]
+    wanted = [*usual, *((headroom, WITH) for headroom in curve.HEADROOMS)]
+    assert asked == [(headroom, seed, mode) for seed in (1, 2) for headroom, mode in wanted]
+    said = capsys.readouterr().out
+    assert "| `auto` | 2 | +0.67 s | +0.67 s | +0.67 s | 4.00 | 0.80 |" in said
+    assert "| `0` | 2 | +1.00 s | +1.00 s | +1.00 s | 4.80 | 0.80 |" in said
+    assert "| `30%` | 2 | +0.00 s | +0.00 s | +0.00 s | 2.40 | 0.80 |" in said
+    assert "| without, again | 2 | +0.00 s | +0.00 s | +0.00 s | 0 | 0 |" in said
+    folder = tmp_path / "cores-shared-8-nodes"
+    assert (folder / "headroom.md").read_text("utf-8").strip() in said
+    assert (folder / "headroom.png").exists()
 
 
 def test_what_the_documentation_shows_can_be_taken() -> None:
