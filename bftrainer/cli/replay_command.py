@@ -19,6 +19,7 @@ from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Finite, Input, Output, Positive, parse_utc
 from bftrainer.settings.sources import load
 from bftrainer.settings.values import Settings, of_command
+from bftrainer.traces import recorded
 from bftrainer.traces.logs import LogOptions
 
 DEFAULTS = asdict(LogOptions())
@@ -122,8 +123,10 @@ def command(
         calibration.refuse_options(**{**given, **asked, "from": begin, "out": out})
         _replay_history(log, as_json=as_json)
         return
-    if log.is_dir():
-        raise click.UsageError(f"LOG {log}: a directory, but no daemon's: there is no bftrainer.db in it")
+    if log.is_dir() and not recorded.is_series(log):
+        raise click.UsageError(
+            f"LOG {log}: a directory, but neither a daemon's (bftrainer.db) nor recorded (record-*.jsonl)"
+        )
     if given["workload"] is None:
         raise click.UsageError("--workload is needed: what is to be trained on LOG's nodes?")
     settings = load({name: given.pop(name) for name in of_command("replay")}, file=config)

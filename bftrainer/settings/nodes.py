@@ -31,7 +31,7 @@ class NodeSettings(Section):
             help="whose idle nodes to use: a batch system's, or (local) slots of this machine that a log "
             "calls idle",
             choices=tuple(SCHEDULERS),
-            commands=("daemon",),
+            commands=("daemon", "record"),
         ),
     ] = "slurm"
     poll_s: Annotated[

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class SchedulerKind:
     """A batch system that bftrainer can use.
 
-    `module` has a function `make(context) -> Scheduler`, see `schedulers.shared.context`; `check` names a
+    `module` has a function `make(context) -> Scheduler`, see `schedulers.shared.context`, and, unless its
+    nodes are on this machine, `observer(settings, clock) -> Scheduler`, which is only polled; `check` names a
     module with a function `async check(settings) -> list[Finding]`, what `bftrainer admin check` says of the
     batch system, or is empty. Both are imported only where they are used. `on_this_machine`: its nodes are
     slots of this machine that a log calls idle; agents reach the daemon at its socket, and everything runs as

@@ -27,11 +27,16 @@ class SlurmSettings(Section):
 
     slurm_partition: Annotated[
         str,
-        Setting(help="the partition that pilots go to; empty: Slurm's default one", commands=COMMANDS),
+        Setting(
+            help="the partition that pilots go to; empty: Slurm's default one", commands=(*COMMANDS, "record")
+        ),
     ] = ""
     slurm_watch: Annotated[
         str,
-        Setting(help="the partitions whose nodes are watched, as a,b; empty: the one of the pilots"),
+        Setting(
+            help="the partitions whose nodes are watched, as a,b; empty: the one of the pilots",
+            commands=("record",),
+        ),
     ] = ""
     slurm_qos: Annotated[
         str,

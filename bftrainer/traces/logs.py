@@ -8,15 +8,18 @@ counted and shown; if their share exceeds what the options allow, the log is ref
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
+from typing import BinaryIO
 
 from bftrainer.files import open_regular
-from bftrainer.traces.formats import idle_intervals, jobcomp, sacct, sinfo, swf
+from bftrainer.traces import recorded
+from bftrainer.traces.formats import idle_intervals, jobcomp, sacct, sinfo, snapshots, swf
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
@@ -29,6 +32,7 @@ FORMATS: dict[str, ModuleType] = {
     "sacct": sacct,
     "jobcomp": jobcomp,
     "sinfo": sinfo,
+    "snapshots": snapshots,
 }
 LOOKED_AT = 50
 """The first so many lines tell the format of a log."""
@@ -66,16 +70,14 @@ class Log:
 def load(
     path: Path, options: LogOptions | None = None, progress: Callable[[float], None] = lambda done: None
 ) -> Log:
-    """Read a log of any format; `progress` takes the share read, 0 to 1.
+    """Read a log of any format, or the folder of a recorded series; `progress` takes the share read, 0 to 1.
 
     Raises:
         LogError: unreadable, of no known format, without content, or too much of it is broken.
     """
     options = options or LogOptions()
     try:
-        with open_regular(path) as raw, unpacked(raw, errors="replace") as file:
-            size = os.fstat(raw.fileno()).st_size or 1
-            source = _watched(lines_of(file), lambda: progress(min(1.0, raw.tell() / size)))
+        with closing(_source(path, progress)) as source:
             head = list(islice(source, LOOKED_AT))
             if len(head) < LOOKED_AT and not any(map(str.strip, head)):
                 raise LogError("the file is empty")
@@ -105,6 +107,19 @@ def load(
         begin=found.begin,
         end=found.end,
     )
+
+
+def _source(path: Path, progress: Callable[[float], None]) -> Generator[str, None, None]:
+    """The lines of a file, or of all files of a recorded series."""
+    parts = recorded.files(path) if path.is_dir() else [path]
+    for number, part in enumerate(parts):
+        with open_regular(part) as raw, unpacked(raw, errors="replace") as file:
+            size = os.fstat(raw.fileno()).st_size or 1
+
+            def report(number: int = number, raw: BinaryIO = raw, size: int = size) -> None:
+                progress((number + min(1.0, raw.tell() / size)) / len(parts))
+
+            yield from _watched(lines_of(file), report)
 
 
 def cut(log: Log, begin: float | None, hours: float | None, nodes: int | None) -> Log:

@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "threads", "wire"},
     "traces": {"errors", "files", "model"},
+    "recording": {"errors", "model", "ports", "traces"},
     "replay": {
         *("errors", "model", "ports", "performance", "allocate", "engine"),
         *("files", "spec", "settings", "store", "traces", "yaml_files"),

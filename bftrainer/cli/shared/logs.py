@@ -14,7 +14,7 @@ from bftrainer.cli.shared.types import Input
 if TYPE_CHECKING:
     from bftrainer.traces.logs import Log, LogOptions
 
-log_argument = click.argument("log", type=Input())
+log_argument = click.argument("log", type=Input(dir_okay=True))
 
 
 def read_log(path: Path, options: LogOptions) -> Log:

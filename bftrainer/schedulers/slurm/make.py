@@ -15,6 +15,9 @@ from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from bftrainer.schedulers.slurm.template import Template
 from bftrainer.settings.values import Settings
 
+NOWHERE, NOBODY = "nowhere:0", "0" * 8
+"""The place and name of a daemon that submits no pilots."""
+
 
 def make(context: Context) -> SlurmScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
@@ -46,6 +49,16 @@ def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Sl
         cloud=settings.slurm_cloud,
         most_bytes=1_000_000 * settings.max_squeue_mb,
     )
+
+
+def observer(settings: Settings, clock: Clock) -> SlurmScheduler:
+    """A scheduler that is only polled, before anything is set up: a node counts as idle whether Slurm would
+    preempt pilots there or not, and wherever agents would find a daemon.
+
+    Raises:
+        BftrainerError: the template of pilots cannot be read.
+    """
+    return slurm(settings.model_copy(update={"slurm_mode": "window"}), NOWHERE, NOBODY, clock)
 
 
 def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:

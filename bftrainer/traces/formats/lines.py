@@ -54,11 +54,11 @@ class Lines:
                 self.seen += 1
                 yield text
 
-    def refuse(self, why: object) -> None:
-        """Count the line read last as broken."""
+    def refuse(self, why: object, number: int | None = None) -> None:
+        """Count the line read last as broken, or the one of this number."""
         self.broken += 1
         if len(self.examples) < EXAMPLES:
-            self.examples.append((self.number, str(why)))
+            self.examples.append((number or self.number, str(why)))
 
     def each(self, parse: Callable[[str], T | None]) -> Iterator[T]:
         """What `parse` makes of each line; None and refused lines are left out."""

@@ -1,0 +1,102 @@
+"""What is written of one poll: a line of the format `traces.formats.snapshots`. Pure.
+
+No names of users or jobs are in it: of jobs it says how many wait, and which nodes are in use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bftrainer.model.machine import NodeState, Snapshot
+from bftrainer.traces.formats.snapshots import MARK, VERSION
+
+NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+"""A node's name with its last number apart."""
+OF_JOB = re.compile(r"(claimed by job|job)\b.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine as a snapshot tells of it, nodes as lists with ranges."""
+
+    idle: str
+    busy: Mapping[str, str]
+    until: tuple[tuple[str, str], ...] = field(default=())
+
+
+def header(scheduler: str, version: str, poll_s: float) -> str:
+    """The first line of a file."""
+    return _line({MARK: VERSION, "scheduler": scheduler, "version": version, "poll_s": poll_s})
+
+
+def machine(snapshot: Snapshot) -> Machine:
+    """What a snapshot says of the nodes."""
+    idle = [node.name for node in snapshot.nodes if node.state is NodeState.IDLE]
+    busy: dict[str, list[str]] = defaultdict(list)
+    until: dict[float, list[str]] = defaultdict(list)
+    for node in snapshot.nodes:
+        if node.state is not NodeState.IDLE:
+            busy[_reason(node.why)].append(node.name)
+        elif node.until is not None:
+            until[node.until].append(node.name)
+    return Machine(
+        folded(idle),
+        {why: folded(busy[why]) for why in sorted(busy)},
+        tuple((_iso(at), folded(until[at])) for at in sorted(until)),
+    )
+
+
+def line(snapshot: Snapshot, found: Machine, before: Machine | None) -> str:
+    """The line of a snapshot, whose machine was the one `before` at the last one (None: there is none)."""
+    at, waiting = _iso(snapshot.time), len(snapshot.waiting)
+    if found == before:
+        return _line({"time": at, "same": True, "waiting": waiting})
+    told: dict[str, Any] = {"time": at, "idle": found.idle, "busy": found.busy}
+    if found.until:
+        told["until"] = found.until
+    return _line({**told, "waiting": waiting})
+
+
+def failed(time: float) -> str:
+    """The line of a poll that failed. Why it did is not in it: messages may name users."""
+    return _line({"time": _iso(time), "failed": True})
+
+
+def folded(names: Iterable[str]) -> str:
+    """A list of nodes with ranges in the last number of their names: n[1-3],rack1n[01-18]."""
+    from ClusterShell.RangeSet import RangeSet  # noqa: PLC0415  slow to import
+
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    plain = []
+    for name in sorted(set(names)):
+        if match := NUMBERED.fullmatch(name):
+            alike[match[1], match[3]].append(match[2])
+        else:
+            plain.append(name)
+    for (head, tail), numbers in alike.items():
+        one = len(numbers) == 1
+        plain.append(f"{head}{numbers[0]}{tail}" if one else f"{head}[{RangeSet.fromlist(numbers)}]{tail}")
+    return ",".join(sorted(plain))
+
+
+def _reason(why: str) -> str:
+    """Why a node is not idle, without the number of the job."""
+    match = OF_JOB.fullmatch(why)
+    if match:
+        return "claimed" if match[1].startswith("claimed") else "job"
+    return why or "busy"
+
+
+def _iso(time: float) -> str:
+    """A time in this machine's zone, which it names."""
+    return datetime.fromtimestamp(time).astimezone().isoformat(timespec="milliseconds")
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    return json.dumps(told, separators=(",", ":")) + "\n"
