@@ -72,6 +72,10 @@ class Link(Protocol):
         """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
         ...
 
+    def devices(self, node: str) -> int:
+        """How many devices (GPUs) a node's pilot has that can be used; 0 where it has none or no agent."""
+        ...
+
     def send(self, node: str, message: Message) -> None:
         """Send a message without waiting. Nothing happens if the node has no agent: its loss is reported as
         an event of its own."""

@@ -15,9 +15,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bftrainer.agent.connection import Connection, running
+from bftrainer.agent.node_workers import NodeWorkers
 from bftrainer.agent.process import Program, adopt_orphans, kill_adopted
+from bftrainer.agent.seats import Seat, Seats, SeatsError
 from bftrainer.agent.warm import WarmPool
-from bftrainer.agent.worker import FolderError, Worker
+from bftrainer.agent.worker import FolderError
 from bftrainer.model.reports import Message
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.words import fit
@@ -44,12 +46,13 @@ class Agent:
         self._connection = Connection(
             node=node, tag=tag, secret=secret, daemon=daemon, orphan_s=orphan_s, address=address
         )
-        self._workers: dict[int, Worker] = {}  # trainer -> its worker here
+        self._workers: dict[int, NodeWorkers] = {}  # trainer -> its workers here
         self._queue: list[Message] = []  # starts that wait for the node to be free
         self._exit = asyncio.Event()
         self._parting = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._warm = WarmPool(f"{node} {daemon}")
+        self._seats = Seats.of_this_process()
 
     async def serve(self) -> None:
         """Serve until told to exit, until SIGTERM, or until the daemon has been gone for too long.
@@ -84,9 +87,16 @@ class Agent:
     def running(self) -> list[Message]:
         """The workers of this node, as a hello lists them."""
         return [
-            *(running(w.trainer, w.generation, w.run, w.phase, w.joined) for w in self._workers.values()),
+            *(
+                running(w.trainer, w.generation, w.run, w.phase, w.joined, w.count)
+                for w in self._workers.values()
+            ),
             *(running(o["trainer"], o["generation"], 0, Phase.STARTING) for o in self._queue),
         ]
+
+    def devices(self) -> Message:
+        """The devices of this pilot, as a hello lists them."""
+        return self._seats.told()
 
     async def give_up(self) -> None:
         """No daemon will ever take the workers over: let them write checkpoints, then end."""
@@ -137,7 +147,7 @@ class Agent:
         elif kind == "stop":
             self._forget(order["trainer"])
             if worker is not None:
-                worker.stop(order["grace_s"])
+                worker.stop(order["grace_s"], leader_first=order.get("leader_first", False))
         elif kind == "kill" and worker is not None:
             worker.kill(order["reason"])
         elif kind == "regroup" and worker is not None:
@@ -164,13 +174,27 @@ class Agent:
         self._start_next()
 
     def _start_next(self) -> None:
-        if not self._workers and self._queue:
+        while not self._workers and self._queue:
             order = self._queue.pop(0)
-            worker = Worker(order, self._node, self._connection.address, self._warm, self._said, self._over)
+            try:
+                seats = self._seats.give(order.get("workers", 1), order["env"], together=order["gated"])
+            except SeatsError as error:
+                self._fail(order, str(error))
+                continue
+            worker = NodeWorkers(
+                order,
+                self._node,
+                self._connection.address,
+                self._warm,
+                self._said,
+                self._over,
+                seats=seats,
+                failed=self._failed_on,
+            )
             self._workers[worker.trainer] = worker
             self._do(self._spawn(worker))
 
-    async def _spawn(self, worker: Worker) -> None:
+    async def _spawn(self, worker: NodeWorkers) -> None:
         await asyncio.sleep(worker.order["delay_s"])
         if worker.phase == Phase.LEAVING:
             self._over(worker, 0)
@@ -183,7 +207,7 @@ class Agent:
             log.exception("cannot start %s", worker.order["command"][:1])
             self._failed(worker, error)
 
-    def _go(self, order: Message, worker: Worker | None) -> None:
+    def _go(self, order: Message, worker: NodeWorkers | None) -> None:
         """A worker that stands warm is to run its script; so is one that has yet to get there."""
         for waiting in self._queue:
             if waiting["trainer"] == order["trainer"]:
@@ -191,7 +215,7 @@ class Agent:
                 return
         if worker is None or worker.generation != order["generation"] or worker.phase == Phase.LEAVING:
             return
-        if worker.phase == Phase.STARTING and worker.pid is None:
+        if not worker.has_started:
             worker.order["go"] = order
             return
         try:
@@ -200,7 +224,7 @@ class Agent:
             log.error("cannot start %s: %s", worker.order["command"][:1], error)
             self._failed(worker, error)
 
-    def _failed(self, worker: Worker, error: Exception) -> None:
+    def _failed(self, worker: NodeWorkers, error: Exception) -> None:
         unable = isinstance(error, FolderError)
         worker.fail(str(error) if unable else f"cannot start {worker.order['command'][0]!r}: {error}")
 
@@ -216,15 +240,23 @@ class Agent:
 
     # what workers say
 
-    def _said(self, worker: Worker, message: Message) -> None:
+    def _said(self, worker: NodeWorkers, message: Message) -> None:
         about = {"trainer": worker.trainer, "started": worker.generation, "run": worker.run}
         self._connection.tell({"type": "worker", **about, "said": message})
         if self._parting and message["type"] == "left":
             worker.kill()  # it has said all that it had: its own end would take longer
 
-    def _over(self, worker: Worker, code: int, reason: str = "") -> None:
+    def _failed_on(self, seat: Seat) -> None:
+        """A worker was the first of its node to fail: its device may be at fault."""
+        if seat.device is not None and self._seats.health.failed(seat.device, seat.local_rank):
+            log.warning("a device is taken out of use: %s", self._seats.health.out[-1])
+            self._connection.tell({"type": "devices", "devices": self.devices()})
+
+    def _over(self, worker: NodeWorkers, code: int, reason: str = "") -> None:
         if self._workers.get(worker.trainer) is worker:
             del self._workers[worker.trainer]
+            if not worker.has_failed:
+                self._seats.health.worked()
         ended = _exited(worker.trainer, worker.generation, worker.run, worker.phase, code)
         self._connection.tell({**ended, "reason": reason, "last": worker.last})
         if self._parting and not self._workers:

@@ -35,6 +35,10 @@ class Owner(Protocol):
         """The workers of this node, as a hello lists them."""
         ...
 
+    def devices(self) -> Message:
+        """The devices of this pilot, as a hello lists them."""
+        ...
+
     def obey(self, order: Message) -> None:
         """Carry out an order of the daemon."""
         ...
@@ -126,7 +130,8 @@ class Connection:
         welcome = False
         try:
             ours, theirs = seal.seals(self._secret, str(challenge["nonce"]), nonce)
-            await ws.send_str(ours.put({"type": "hello", "node": self._node, "workers": there}))
+            hello = {"type": "hello", "node": self._node, "workers": there, "devices": owner.devices()}
+            await ws.send_str(ours.put(hello))
             answer = theirs.take(await _receive(ws))
             welcome = answer["type"] == "welcome"
             if not welcome:  # the daemon is there, but has just been started
@@ -186,6 +191,15 @@ def written(message: Message) -> str | None:
     return text if len(text) <= MAX_SENT else None
 
 
-def running(trainer: int, generation: int, run: int, phase: str, joined: int = 0) -> Message:
+def running(
+    trainer: int, generation: int, run: int, phase: str, joined: int = 0, workers: int = 1
+) -> Message:
     """An entry of the workers in a hello, see `wire.messages.from_agent.Running`."""
-    return {"trainer": trainer, "generation": generation, "run": run, "phase": phase, "joined": joined}
+    return {
+        "trainer": trainer,
+        "generation": generation,
+        "run": run,
+        "phase": phase,
+        "joined": joined,
+        "workers": workers,
+    }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.agent.process import Program, ended, is_stopped, kill_group, spawn
+from bftrainer.agent.seats import Seat
 from bftrainer.agent.warm import WarmPool
 from bftrainer.wire.phases import Phase
 from bftrainer.wire.rates import PART, Bucket
@@ -34,6 +35,7 @@ STOPPED_S = 2.0
 """A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
 
 
+ALONE = Seat()
 PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.FINISHED}
 """The phase of a worker that has said this."""
 
@@ -58,8 +60,9 @@ class Worker:
         warm: WarmPool,
         said: Callable[[Worker, dict[str, Any]], None],
         over: Callable[[Worker, int, str], None],
+        seat: Seat = ALONE,
     ) -> None:
-        self.order = order
+        self.order, self.seat = order, seat
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
         self.run = 0  # that a gated worker was told to take part in
@@ -68,7 +71,7 @@ class Worker:
         self.last: dict[str, Any] = {}  # its last progress
         self.pid: int | None = None
         self._program = Program.of(order)
-        self._node, self._address, self._warm = node, address, warm
+        self.node, self._address, self._warm = node, address, warm
         self._said, self._over = said, over
         self._channel: socket.socket | None = None  # the worker's end, until it has it
         self._inode = 0  # of the worker's end
@@ -87,15 +90,10 @@ class Worker:
             OSError: no such command or working directory.
             FolderError: no log can be written.
         """
-        path = Path(self.order["log"])
-        try:
-            own_folder(path.parent)
-            self._output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            where = error.filename or path
-            raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
+        path = log_of(Path(self.order["log"]), self.seat.local_rank)
+        self._output = open_log(path)
         moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        what = f"{moment} bftrainer: trainer {self.trainer} starts on {self._node}\n"
+        what = f"{moment} bftrainer: trainer {self.trainer} starts on {self.node}\n"
         with contextlib.suppress(OSError):  # on a full disk it trains all the same
             os.write(self._output, what.encode(errors="replace"))
         ours, self._channel = socket.socketpair()
@@ -111,7 +109,7 @@ class Worker:
             pid = await self._warm.fork(
                 self._program,
                 environ,
-                title=self._title(path),
+                title=title_of(self, self._program, path),
                 gated=gated,
                 channel=self._channel.fileno(),
                 output=self._output,
@@ -176,17 +174,19 @@ class Worker:
         if self.pid is not None:
             kill_group(self.pid)
 
+    def end_now(self, reason: str) -> None:
+        """Kill it; one that waits and has no process yet ends at once."""
+        if self.pid is None and self.phase == Phase.READY:
+            self._end(0)
+        else:
+            self.kill(reason)
+
     def fail(self, reason: str) -> None:
         """End it, as it could not be started for this reason."""
         self._reason = reason
         if self.pid is not None:
             kill_group(self.pid)
         self._end(127)
-
-    def _title(self, path: Path) -> str:
-        """What the process table shows of a forked worker."""
-        words = " ".join(self._program.command)
-        return f"{words} (bftrainer: trainer {self.trainer} on {self._node}, {path})"
 
     def _start_cold(self, environ: dict[str, str]) -> None:
         assert self._channel is not None  # noqa: S101
@@ -206,6 +206,9 @@ class Worker:
     def _started(self, pid: int) -> None:
         self.pid = pid
         self._release()
+        if self.seat.cores:
+            with contextlib.suppress(OSError):  # it has ended, or they are not ours any more
+                os.sched_setaffinity(pid, self.seat.cores)
         if self._doomed or (self.phase == Phase.LEAVING and self.order["gated"]):
             kill_group(pid)
         self._tasks += [asyncio.create_task(self._wait(pid)), asyncio.create_task(self._watch(pid))]
@@ -223,9 +226,12 @@ class Worker:
             "socket": self._inode,
             "leads": True,
             "trainer": self.trainer,
-            "node": self._node,
+            "node": self.node,
             "generation": self.run or self.generation,
             "address": self._address,
+            "local_rank": self.seat.local_rank,
+            "local_size": self.seat.local_size,
+            "device": self.seat.index,
             **self.order["worker"],
         }
         local = {"GLOO_SOCKET_IFNAME": "lo"} if self._address.startswith("127.") else {}
@@ -233,6 +239,7 @@ class Worker:
             **local,
             **self._program.environment(),
             **more,
+            **dict(self.seat.env),
             "BFTRAINER_WORKER": json.dumps(worker),
         }
 
@@ -287,6 +294,32 @@ class Worker:
         if self._writer is not None:
             self._writer.close()
         self._over(self, code, fit(self._reason))
+
+
+def title_of(worker: Worker, program: Program, log: Path) -> str:
+    """What the process table shows of a forked worker."""
+    seat, words = worker.seat, " ".join(program.command)
+    which = f"worker {seat.local_rank} of {seat.local_size}, " if seat.local_size > 1 else ""
+    return f"{words} (bftrainer: trainer {worker.trainer} on {worker.node}, {which}{log})"
+
+
+def log_of(path: Path, local_rank: int) -> Path:
+    """The file for what a worker prints: each of a node has its own, the first has the node's."""
+    return path.with_name(f"{path.stem}+{local_rank}{path.suffix}") if local_rank else path
+
+
+def open_log(path: Path) -> int:
+    """A descriptor to write to a worker's log, in a folder of its user.
+
+    Raises:
+        FolderError: it cannot be written.
+    """
+    try:
+        own_folder(path.parent)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        where = error.filename or path
+        raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
 
 
 def own_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ from bftrainer.nodes.release import Release
 from bftrainer.ports import Launcher
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.hub import Hub
+from bftrainer.wire.messages.from_agent import Devices, DevicesChanged
 
 
 class AgentLink:
@@ -22,6 +23,19 @@ class AgentLink:
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         """Whether a node has an agent that may run this trainer's program: an agent of the trainer's user."""
         return self._hub.connected(node) and self._pilots.runs_as(node, self._user_of(spec))
+
+    def devices(self, node: str) -> int:
+        """How many devices a node's pilot has that can be used."""
+        found = self._hub.devices(node)
+        return found.count if found is not None else 0
+
+    def has_devices(self, node: str, devices: Devices) -> None:
+        """Note what devices a node's pilot has from now on."""
+        self._hub.has_devices(node, devices)
+
+    def devices_of(self, node: str) -> Devices | None:
+        """What a node's agent has said of its pilot's devices."""
+        return self._hub.devices(node)
 
     def send(self, node: str, message: Message) -> None:
         """Send a message without waiting; nothing happens if the node has no agent."""
@@ -59,10 +73,22 @@ class AgentReports:
             self._telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False
         self._pilots.reports(node)
+        self._tell_devices(node)
         there = self._trainers_on(node)
         wanted = {id_ for id_, spec in there.items() if self._link.serves(node, spec)}
         self._launcher.agent_up(node, inventory, wanted)
         return True
+
+    def _tell_devices(self, node: str) -> None:
+        """Tell admins of devices that the node's agent has taken out of use."""
+        devices = self._link.devices_of(node)
+        if devices is None or not devices.out:
+            return
+        reason = f"{'; '.join(devices.out)}; {devices.count} {devices.kind} devices are left there"
+        self._telemetry.trouble("device", f"taken out of use: {reason}", node=node)
+        self._telemetry.happened(
+            "agents", "a device that failed again and again is out of use", f"on {node}: {reason}"
+        )
 
     def down(self, node: str) -> None:
         """An agent's connection is gone."""
@@ -84,5 +110,8 @@ class AgentReports:
         """An agent has sent a message: its own goodbye, or something about a worker."""
         if message.get("type") == "bye":
             self._release.agent_leaves(node)
+        elif message.get("type") == "devices":
+            self._link.has_devices(node, DevicesChanged.model_validate(message).devices)
+            self._tell_devices(node)
         else:
             self._launcher.said(node, message)

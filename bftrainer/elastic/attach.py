@@ -92,12 +92,14 @@ class Job(Identity):
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The numbers of nodes that the spec allows, ascending; started by hand, the number of ranks."""
+        """The numbers of ranks that the spec allows, ascending; started by hand, the number of ranks. These
+        are the numbers of nodes, unless each runs several processes."""
         fewest, most = self.nodes
-        orders = self._orders
+        orders, each = self._orders, self.local_size
         if orders is not None and orders.sizes:
-            return tuple(orders.sizes)
-        return range(fewest, most + 1, orders.multiple_of if orders is not None else 1)
+            return tuple(size * each for size in orders.sizes)
+        step = orders.multiple_of if orders is not None else 1
+        return range(fewest * each, most * each + 1, step * each)
 
     @property
     def rank(self) -> int:

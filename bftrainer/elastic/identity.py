@@ -1,9 +1,11 @@
-"""To which trainer a process belongs."""
+"""To which trainer a process belongs, and its place on its node."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+import torch
 
 from bftrainer.elastic.members.channel import Orders
 
@@ -22,6 +24,25 @@ class Identity:
     def id(self) -> int:
         """The trainer's number: the same for all its nodes, and all its restarts; started by hand, 0."""
         return self._orders.trainer if self._orders else 0
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number, from 0, among those of its node."""
+        return self._orders.local_rank if self._orders else 0
+
+    @property
+    def local_size(self) -> int:
+        """How many processes train on this node: one for each of its devices, or as the spec says."""
+        return self._orders.local_size if self._orders else 1
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes: its own GPU, by the number under which it sees it; without any, the
+        CPU."""
+        own = self._orders.device if self._orders else 0
+        if torch.cuda.is_available():
+            return torch.device("cuda", own)
+        return torch.device("xpu", own) if torch.xpu.is_available() else torch.device("cpu")
 
     @property
     def folder(self) -> Path:

@@ -77,6 +77,10 @@ class MemberGroup(SingleProcess):
         return self._hand_over.working
 
     @property
+    def _nodes(self) -> int:  # the daemon counts these
+        return self._membership.nodes(self.working)
+
+    @property
     def place(self) -> int | None:
         """This rank's place among those; None while it has no state."""
         working = self._hand_over.working
@@ -127,7 +131,7 @@ class MemberGroup(SingleProcess):
         self._step_done_at = time.monotonic()
         if self.place == 0:  # what rank 0 reports is what all members have taken for sure
             committed = self._committed = self._state.position if self.group.size == 1 else before
-            self._progress.after_step(committed, self._step_done_at, self.group.generation, self.size)
+            self._progress.after_step(committed, self._step_done_at, self.group.generation, self._nodes)
         if self._flag is None:
             return
         (flag, pending), self._flag = self._flag, None
@@ -210,7 +214,7 @@ class MemberGroup(SingleProcess):
             "joined",
             generation=group.generation,
             step=self._state.position.step,
-            size=group.size,
+            size=self._membership.nodes(range(group.size)),
             survivor=survivor,
             pause_s=pause_s,
         )
@@ -249,7 +253,7 @@ class MemberGroup(SingleProcess):
             self._progress.save(self.group.generation)
             self._tell_finished()
         elif self.place == 0 and self._committed is not None:  # the exact place counts against the program
-            about = (self.group.generation, self.size, self._committed)
+            about = (self.group.generation, self._nodes, self._committed)
             self._progress.tell("progress", *about, rate=None, problem="")
 
     def busy(self, seconds: float) -> None:
@@ -274,7 +278,7 @@ class MemberGroup(SingleProcess):
         self._tell("finished", rank=self.size if self.place is None else self.place)
 
     def _tell(self, kind: str, **more: Any) -> None:
-        self._progress.tell(kind, self.group.generation, self.size, self._state.position, **more)
+        self._progress.tell(kind, self.group.generation, self._nodes, self._state.position, **more)
 
 
 @contextlib.contextmanager

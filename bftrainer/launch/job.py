@@ -31,6 +31,7 @@ class WorkerView:
     started_at: float = 0.0
     sent: bool = False  # its agent has been told to start it
     attempt: int = 0
+    workers: int = 1  # how many processes it is, with a rank each
     run: int = 0
     heard: int = 0  # the latest generation that it said anything about
     overdue: str = ""  # why its time was up, if it was: it is being killed for that

@@ -160,7 +160,7 @@ class AgentLauncher(Ends[T]):
     def _take_over(self, launched: T, node: str, found: Running) -> None:
         """A worker that an earlier daemon has started goes on."""
         view = WorkerView(found.generation, found.phase, found.joined, self._clock(), sent=True)
-        view.run = found.run
+        view.run, view.workers = found.run, found.workers
         launched.put(node, view)
         if found.phase == Phase.FINISHED and self._is_rank_0(launched, node):
             launched.finisher = node
@@ -227,7 +227,8 @@ class AgentLauncher(Ends[T]):
         """Have a worker started, now or when its agent connects; not while rank 0 runs what comes after the
         work."""
         if self._link.serves(node, launched.spec) and not launched.finished:
-            launched.workers[node].sent = True
+            view = launched.workers[node]
+            view.sent, view.workers = True, launched.spec.workers or max(1, self._link.devices(node))
             self._link.send(node, orders.start(launched, node, self._folders, self._how))
             self._deadlines.starts(launched, node, launched.slow_start)
 

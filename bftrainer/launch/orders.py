@@ -15,6 +15,7 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.wire.messages.from_agent import Report
 
 MAX_DELAY_S = 30.0
+NONE: Mapping[str, WorkerView] = {}
 
 
 def warm(spec: TrainerSpec) -> Message:
@@ -42,6 +43,7 @@ def start(launched: LaunchedTrainer, node: str, folders: Folders, how: Start) ->
         "generation": view.generation,
         **_program(spec),
         "log": str(folder / f"{node}.log"),
+        "workers": view.workers,
         "delay_s": delay_s(view),
         "grace_s": how.grace_s,
         "gated": how.gated,
@@ -67,19 +69,28 @@ def delay_s(view: WorkerView) -> float:
     return backoff_s(1.0, view.attempt - 1, MAX_DELAY_S) if view.attempt else 0.0
 
 
-def go(trainer: int, view: WorkerView, env: Mapping[str, str]) -> Message:
-    """Let a gated worker run its script in run `view.run`, with `env` added to its environment."""
+def go(
+    trainer: int, view: WorkerView, env: Mapping[str, str], each: Sequence[Mapping[str, str]] = ()
+) -> Message:
+    """Let a gated worker run its script in run `view.run`, with `env` added to its environment; of several
+    processes of the node `each` has its own besides."""
     return {
         "type": "go",
         "trainer": trainer,
         "generation": view.generation,
         "run": view.run,
         "env": dict(env),
+        **({"each": [dict(own) for own in each]} if each else {}),
     }
 
 
-def regroup(action: Regroup, members: Sequence[str], grace_s: float) -> Message:
-    """These are the members of a generation. Those that leave are killed after `grace_s`."""
+def regroup(
+    action: Regroup, members: Sequence[str], grace_s: float, views: Mapping[str, WorkerView] = NONE
+) -> Message:
+    """These are the members of a generation. Those that leave are killed after `grace_s`. `views` says how
+    many processes run on each."""
+    counts = [views[node].workers if node in views else 1 for node in members]
+    several = {"workers": counts} if any(count != 1 for count in counts) else {}
     return {
         "type": "regroup",
         "trainer": action.trainer,
@@ -87,6 +98,7 @@ def regroup(action: Regroup, members: Sequence[str], grace_s: float) -> Message:
         "members": list(members),
         "leaving": list(action.leaving),
         "grace_s": grace_s,
+        **several,
     }
 
 
@@ -100,9 +112,11 @@ def busy(trainer: int, node: str, seconds: float) -> Message:
     return {"type": "busy", "trainer": trainer, "node": node, "seconds": seconds}
 
 
-def stop(trainer: int, grace_s: float) -> Message:
-    """End a trainer's worker; it has `grace_s` to write down what it has."""
-    return {"type": "stop", "trainer": trainer, "grace_s": grace_s}
+def stop(trainer: int, grace_s: float, *, leader_first: bool = False) -> Message:
+    """End a trainer's worker; it has `grace_s` to write down what it has. With `leader_first` the first of a
+    node's processes alone is told, the others when it has ended."""
+    first = {"leader_first": True} if leader_first else {}
+    return {"type": "stop", "trainer": trainer, "grace_s": grace_s, **first}
 
 
 def kill(trainer: int, reason: str) -> Message:

@@ -17,6 +17,8 @@ from bftrainer.performance.observe import FASTEST, SLOWEST
 from bftrainer.spec.hints import starter
 
 MAX_NODES = 1_000_000
+MAX_WORKERS = 1024
+"""Processes on one node."""
 MAX_WORDS = 1000
 """Of a command, and variables of an environment."""
 MAX_POINTS = 256
@@ -75,12 +77,14 @@ class _Strict(BaseModel):
 
 
 class _Nodes(_Strict):
-    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes."""
+    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes; and how many
+    processes on each."""
 
     min: Nodes | None = None
     max: Nodes | None = None
     multiple_of: Nodes = 1
     sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | Literal["auto"] = "auto"
 
     @model_validator(mode="after")
     def _one_form(self) -> _Nodes:

@@ -16,6 +16,7 @@ from aiohttp import web
 from bftrainer.model.reports import Message
 from bftrainer.wire import seal
 from bftrainer.wire.introduction import Introduced, Newcomers, introduce, refusal
+from bftrainer.wire.messages.from_agent import Devices
 from bftrainer.wire.outbox import Outbox, Size
 from bftrainer.wire.rates import PART, Bucket, Turns
 
@@ -55,6 +56,7 @@ class _Agent:
     cut: Callable[[], None]
     """Ends the connection at once."""
     is_cut: bool = False
+    devices: Devices | None = None
 
 
 @dataclass(slots=True)
@@ -117,6 +119,16 @@ class Hub:
     def connected(self, node: str) -> bool:
         """Whether a node's agent is connected."""
         return node in self._agents
+
+    def devices(self, node: str) -> Devices | None:
+        """What devices the pilot of a connected agent has, as far as it has said."""
+        agent = self._agents.get(node)
+        return agent.devices if agent is not None else None
+
+    def has_devices(self, node: str, devices: Devices) -> None:
+        """Note what devices the pilot of a connected agent has from now on."""
+        if node in self._agents:
+            self._agents[node].devices = devices
 
     def send(self, node: str, message: Message) -> None:
         """Send without waiting; nothing happens if the node has no agent. The message is not to change any
@@ -196,6 +208,7 @@ class Hub:
         """Let an agent in, and hear it until its connection ends."""
         node, tag = introduced.hello.node, introduced.tag
         agent = _Agent(tag, introduced.ours, Outbox(limits.queue, self._waiting), cut)
+        agent.devices = introduced.hello.devices
         sender = asyncio.create_task(_send_all(ws, agent.outbox))
         known = False
         try:

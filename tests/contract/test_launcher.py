@@ -17,7 +17,7 @@ from bftrainer.testing.launcher import LauncherContract
 from bftrainer.testing.launcher_story import begin, ends_well, until_lost, until_trains_on
 from tests.support.live_world import LiveWorld, live
 from tests.support.simulated_world import SimulatedWorld
-from tests.support.stories import EVERY_COMMIT, NIGHTLY, nightly_but, stories
+from tests.support.stories import EVERY_COMMIT, NIGHTLY, SEVERAL, nightly_but, stories
 
 
 class TestSimulatedLauncher(LauncherContract):
@@ -45,6 +45,14 @@ class TestNativeLauncher(LauncherContract):
         until_lost(world, "b")
         until_trains_on(world, "a", "b")
         ends_well(world, "join")
+
+
+@nightly_but(SEVERAL)
+class TestNativeLauncherWithTwoWorkersANode(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("native", "count.py", keeps_steps=True, gated=False, workers=2) as world:
+            yield world
 
 
 @nightly_but(EVERY_COMMIT["torchrun"])

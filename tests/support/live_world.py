@@ -27,11 +27,14 @@ class LiveWorld:
     """The trainer is one of the scripts beside `scripts/watched.py`, run by `launcher`.
 
     `gated`: its script begins only as a member. Until then a worker is but a fork of its node's warm
-    process: that is stopped to hold it at its start.
+    process: that is stopped to hold it at its start. Each node runs `workers` processes; what befalls a
+    worker befalls the last of them.
     """
 
-    def __init__(self, launcher: str, script: str, *, keeps_steps: bool, gated: bool) -> None:
-        self.keeps_steps = keeps_steps
+    def __init__(
+        self, launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1
+    ) -> None:
+        self.keeps_steps, self._each = keeps_steps, workers
         self._launcher, self._script, self._gated = launcher, script, gated
         self.site = Site([], poll_s=0.05, t_fwd_s=60)
         self.site.at_will(*NODES)
@@ -47,6 +50,7 @@ class LiveWorld:
             rescale=RESCALE,
             checkpoint={"every_s": 0.3},
             launcher=self._launcher,
+            nodes={"min": 1, "max": 4, "workers": self._each},
         )
 
     def cancel(self) -> None:
@@ -75,7 +79,7 @@ class LiveWorld:
 
     def kill_worker(self, *nodes: str) -> None:
         for node in nodes:
-            os.kill(self.site.worker_on(node), signal.SIGKILL)
+            os.kill(self.site.trains_on(node, self._each)[-1], signal.SIGKILL)
 
     def kill_agent(self, node: str) -> None:
         """No worker outlives its agent: the kernel kills it, however the daemon learns of the loss."""
@@ -84,13 +88,13 @@ class LiveWorld:
         until_ended(workers)
 
     def freeze(self, node: str) -> None:
-        os.kill(self.site.worker_on(node), signal.SIGSTOP)
+        os.kill(self.site.trains_on(node, self._each)[-1], signal.SIGSTOP)
 
     def end_early(self, *nodes: str) -> None:
-        before = {node: self.site.worker_on(node) for node in nodes}
+        before = [pid for node in nodes for pid in self.site.trains_on(node, self._each)]
         for node in nodes:
             self._order("step", node).write_text("end")
-        self.until(lambda: not any(alive(pid) for pid in before.values()), "the programs have ended")
+        self.until(lambda: not any(map(alive, before)), "the programs have ended")
         for node in nodes:
             self.release(node, "step")
 
@@ -163,8 +167,10 @@ class LiveWorld:
 
 
 @contextmanager
-def live(launcher: str, script: str, *, keeps_steps: bool, gated: bool) -> Iterator[LiveWorld]:
-    world = LiveWorld(launcher, script, keeps_steps=keeps_steps, gated=gated)
+def live(
+    launcher: str, script: str, *, keeps_steps: bool, gated: bool, workers: int = 1
+) -> Iterator[LiveWorld]:
+    world = LiveWorld(launcher, script, keeps_steps=keeps_steps, gated=gated, workers=workers)
     try:
         world.site.start()
         yield world

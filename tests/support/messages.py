@@ -11,6 +11,8 @@ from bftrainer.wire.messages import helpers, to_agent
 from bftrainer.wire.messages.fields import Schema
 from bftrainer.wire.messages.from_agent import Report, Running, read
 
+SEVERAL = {"workers", "each", "leader_first", "slots"}
+
 
 def kinds(module: object) -> dict[str, type[Schema]]:
     """The kinds of messages that a module of the schema has."""
@@ -24,10 +26,12 @@ def kinds(module: object) -> dict[str, type[Schema]]:
 
 
 def checked(module: object, message: Message) -> Message:
-    """A message, if it has exactly the fields that the schema says for its kind."""
+    """A message, if it has exactly the fields that the schema says for its kind; those of `SEVERAL` only
+    where a node has several workers."""
     kind = kinds(module)[message["type"]]
     kind.model_validate(message)
-    assert message.keys() == kind.model_fields.keys(), message
+    assert kind.model_fields.keys() - message.keys() <= SEVERAL, message
+    assert message.keys() <= kind.model_fields.keys(), message
     return message
 
 

@@ -70,6 +70,9 @@ class Sent:
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         return True
 
+    def devices(self, node: str) -> int:
+        return 0
+
     def send(self, node: str, message: Message) -> None:
         self.messages.append((node, message))
 

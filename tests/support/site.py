@@ -201,15 +201,19 @@ class Site:
         What a worker forked belongs to the agent once that worker has ended, and takes a moment to end as
         well: this waits until there is one process.
         """
+        return self.trains_on(node, 1)[0]
+
+    def trains_on(self, node: str, count: int) -> list[int]:
+        """The `count` processes that train on a node, as `worker_on`, in the order of their starts."""
         found: list[int] = []
 
-        def one() -> bool:
+        def all_there() -> bool:
             there = set(self.workers_on(node))
-            found[:] = [pid for pid in there if alive(pid) and parent(pid) not in {*there, None}]
-            return len(found) == 1
+            found[:] = sorted(pid for pid in there if alive(pid) and parent(pid) not in {*there, None})
+            return len(found) == count
 
-        self.until(one, LONG_S, f"one process trains on {node}")
-        return found[0]
+        self.until(all_there, LONG_S, f"{count} processes train on {node}")
+        return found
 
     def warm_on(self, node: str) -> int | None:
         """The process that workers are forked from on a node, if it is there yet."""

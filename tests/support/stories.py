@@ -53,6 +53,12 @@ NIGHTLY: dict[str, dict[str, str]] = {
 }
 """Launcher -> story -> why it is enough to tell it at night."""
 
+SEVERAL = {
+    "test_a_node_leaves_with_notice_and_comes_back": "all workers of a node leave and join together",
+    "test_rank_0_is_killed": "one of a node's workers dies, and the others go with it",
+}
+"""What every commit tells with two workers a node: which stories have code of their own there."""
+
 EVERY_COMMIT: dict[str, dict[str, str]] = {
     "torchrun": {
         "test_a_node_leaves_with_notice_and_comes_back": (

@@ -1,4 +1,7 @@
-"""Read what a trainer's workers printed: one file per node, in a folder of the trainer's user."""
+"""Read what a trainer's workers printed: one file per node, in a folder of the trainer's user.
+
+Of several workers on node n1 the first has the file of the node, the others have n1+1, n1+2 and so on.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def _files(folder: Path, node: str | None) -> dict[str, Path]:
         return {}
     except (OSError, ValueError) as error:  # ValueError: no name of a folder
         raise BftrainerError(_refused(folder, error)) from error
-    return {path.stem: path for path in paths if node in (None, path.stem)}
+    return {path.stem: path for path in paths if node in (None, path.stem, path.stem.partition("+")[0])}
 
 
 def _refused(path: Path, error: Exception) -> str:

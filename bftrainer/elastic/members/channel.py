@@ -59,6 +59,9 @@ class Orders:
     name: str = ""  # the trainer's
     folder: str = ""  # the trainer's own
     socket: int = 0  # the inode of the connection, by which it is known again; 0: not told
+    local_rank: int = 0  # the number of this process among those of its node, and how many they are
+    local_size: int = 1
+    device: int = 0  # the number of its own device among those that it sees
     leads: bool = False  # the agent has made the process that it started the leader of a process group
 
     @classmethod

@@ -13,7 +13,7 @@ import base64
 import os
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -22,20 +22,12 @@ from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, form
 from bftrainer.elastic.members.nccl import accelerate
 from bftrainer.elastic.members.patience import Patience
+from bftrainer.elastic.members.ranks import Published
 from bftrainer.elastic.members.rendezvous import CalledOff, Rendezvous
 
 
 class Leave(Exception):  # noqa: N818  not an error: an order
     """This worker is to leave: its trainer ends, or goes on without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A membership as the daemon published it, in rank order."""
-
-    generation: int
-    members: tuple[str, ...]
-    leaving: tuple[str, ...]
 
 
 def is_left_behind(members: tuple[str, ...], published: Published) -> bool:
@@ -59,7 +51,7 @@ class Membership:
         self._changed = threading.Condition()
         self._published = Published(0, (), ())
         self._formed: Group | None = None
-        self._entered: tuple[Group, tuple[str, ...]] | None = None  # and its members
+        self._entered: tuple[Group, Published] | None = None  # and its members
         self._rendezvous: Rendezvous | None = None
         self._stopped = False
         self._busy_until: float | None = None
@@ -114,8 +106,12 @@ class Membership:
             return self._stopped or not self._published.members
 
     def _enter(self, group: Group) -> Group:
-        self._entered = group, self._published.members
+        self._entered = group, self._published
         return group
+
+    def nodes(self, ranks: Collection[int]) -> int:
+        """On how many nodes these ranks of the present group are."""
+        return self._entered[1].nodes(ranks) if self._entered is not None else len(ranks)
 
     def busy(self, seconds: float) -> None:
         """Tell the others, through agents and daemon, that this member is busy for so many seconds at most.
@@ -135,7 +131,12 @@ class Membership:
         kind = message["type"]
         if kind == "regroup":
             self._publish(
-                Published(message["generation"], tuple(message["members"]), tuple(message["leaving"]))
+                Published(
+                    message["generation"],
+                    tuple(message["members"]),
+                    tuple(message["leaving"]),
+                    tuple(message.get("workers", ())),
+                )
             )
         elif kind == "kv":
             with self._changed:
@@ -160,7 +161,7 @@ class Membership:
             self._patience.keep(published.members)
             if self._busy_until is not None:
                 self._say_busy(max(0.0, self._busy_until - time.monotonic()))
-            if self._entered is not None and is_left_behind(self._entered[1], published):
+            if self._entered is not None and is_left_behind(self._entered[1].members, published):
                 self._entered[0].fail(f"generation {published.generation} goes on without it")
             if self._orders.node in published.members:
                 self._rendezvous = Rendezvous(
@@ -177,13 +178,13 @@ class Membership:
             self._changed.notify_all()
 
     def _form(self, published: Published, store: Rendezvous) -> None:
-        rank = published.members.index(self._orders.node)
+        rank = published.rank(self._orders.node, self._orders.local_rank)
         try:
             group = form(
                 store,
                 published.generation,
                 rank,
-                len(published.members),
+                published.size,
                 self._orders.address,
                 self._patience,
             )

@@ -48,6 +48,8 @@ def become(task: Task) -> None:
     os.chdir(task.workdir)
     os.environ.clear()
     _set(task.environ, task.channel)
+    if "torch" in sys.modules:
+        _set_threads(sys.modules["torch"], task.environ.get("OMP_NUM_THREADS", ""))
     if "numpy" in sys.modules:  # else all workers draw the same numbers; Python seeds its own after a fork
         sys.modules["numpy"].random.seed()
     if task.gated:
@@ -83,6 +85,13 @@ def wait_for_go(channel: int) -> None:
     if order["type"] != "go":  # to leave: it has begun nothing
         os._exit(0)
     _set(order["env"], channel)
+
+
+def _set_threads(torch: Any, wanted: str) -> None:
+    """Torch has read the number of threads when it was imported: for the whole node, of which this worker may
+    have a part."""
+    if wanted.isdecimal() and int(wanted) and int(wanted) != torch.get_num_threads():
+        torch.set_num_threads(int(wanted))
 
 
 def _set(environ: dict[str, str], channel: int) -> None:

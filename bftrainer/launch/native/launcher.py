@@ -127,7 +127,8 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
     def _publish(
         self, launched: NativeTrainer, nodes: Iterable[str], action: Regroup, members: tuple[str, ...]
     ) -> None:
-        order = orders.regroup(action, members, self._grace_s)  # one for all: it is written as JSON once
+        # one for all: it is written as JSON once
+        order = orders.regroup(action, members, self._grace_s, launched.workers)
         for node in nodes:
             if node in launched.workers:
                 self._link.send(node, order)
@@ -179,9 +180,10 @@ class NativeLauncher(AgentLauncher[NativeTrainer]):
         count, size = launched.entries.get(node, (0, 0))
         count, size = count + 1, size + len(entry.key) + len(entry.value)
         launched.entries[node] = (count, size)
-        if count == MAX_ENTRIES + 1:
+        if count == MAX_ENTRIES * launched.workers[node].workers + 1:
             log.warning("trainer %d: %s sets too many entries in its rendezvous", launched.id, node)
-        return count <= MAX_ENTRIES and size <= MAX_ENTRIES_BYTES
+        own = launched.workers[node].workers
+        return count <= MAX_ENTRIES * own and size <= MAX_ENTRIES_BYTES * own
 
     def _broken(self, launched: NativeTrainer, broken: said.Broken) -> None:
         """The current generation's group broke: publish it again if no loss is reported meanwhile."""

@@ -16,6 +16,8 @@ MAX_METRICS = 1_000
 MAX_WORD = 255
 MAX_ENTRY = 32 * 1024
 MAX_WORKERS = 200
+MAX_DEVICES = 1024
+"""Of one node, and so its workers of one trainer."""
 MAX_TEXTS = 5
 
 

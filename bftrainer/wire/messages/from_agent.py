@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from bftrainer.wire.messages.fields import (
+    MAX_DEVICES,
     MAX_WORKERS,
     MOST,
     AgentPhase,
@@ -222,6 +223,24 @@ class Bye(Schema):
     type: Literal["bye"]
 
 
+class Devices(Schema):
+    """The devices (GPUs) that a pilot has got, and that can be used. `kind`: cuda, rocm and the like.
+
+    `out`: those that failed again and again, each with why, and are not used any more.
+    """
+
+    kind: Word = ""
+    count: Annotated[int, Field(ge=0, le=MAX_DEVICES)] = 0
+    out: Texts = Field(default_factory=list)
+
+
+class DevicesChanged(Schema):
+    """A device has been taken out, see `Devices`."""
+
+    type: Literal["devices"]
+    devices: Devices
+
+
 class Hello(Schema):
     """An agent introduces itself. Its request has named its pilot, and its part of the seals."""
 
@@ -229,12 +248,15 @@ class Hello(Schema):
     node: Annotated[Word, Field(min_length=1)]
     workers: Annotated[list[Any], Field(max_length=MAX_WORKERS)]
     """What runs on the node; see `Running`, and `running`, which reads them."""
+    devices: Devices | None = None
+    """The devices of its pilot; None: the agent is of a version that does not say."""
 
 
 class Running(Schema):
     """One entry of a hello. `generation`: that started the worker; `joined`: the last that it joined.
 
     `run`: the membership for which its process was let go; 0 where the launcher does not say `go`.
+    `workers`: how many processes it is.
     """
 
     trainer: Count
@@ -242,6 +264,7 @@ class Running(Schema):
     run: Count
     phase: AgentPhase
     joined: Count
+    workers: Annotated[int, Field(ge=1, le=MAX_DEVICES)] = 1
 
 
 # reading them

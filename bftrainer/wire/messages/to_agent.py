@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from bftrainer.wire.messages.fields import Schema
 
 
@@ -32,8 +34,9 @@ class Warm(Schema):
 class Start(Schema):
     """Start a worker, `delay_s` from now. Ignored unless `generation` is above that of what runs.
 
-    `log`: the file for its output; `gated`: hold it before its script until `go`; `warm`: fork it from
-    the warm process where that is possible; `worker`: what `elastic` in it has to know.
+    `workers`: of how many processes it consists, each with a device of its own; `log`: the file for its
+    output; `gated`: hold it before its script until `go`; `warm`: fork it from the warm process where that
+    is possible; `worker`: what `elastic` in it has to know.
     """
 
     type: Literal["start"]
@@ -43,6 +46,7 @@ class Start(Schema):
     workdir: str
     env: dict[str, str]
     log: str
+    workers: int
     delay_s: float
     grace_s: float
     gated: bool
@@ -51,17 +55,24 @@ class Start(Schema):
 
 
 class Go(Schema):
-    """Let a gated worker run its script in run `run`, with `env` added. The worker is told `env` only."""
+    """Let a gated worker run its script in run `run`, with `env` added. The worker is told `env` only.
+
+    `each`: what each of a node's processes gets besides, in their order; left out where it is one.
+    """
 
     type: Literal["go"]
     trainer: int
     generation: int
     run: int
     env: dict[str, str]
+    each: list[dict[str, str]] = Field(default_factory=list)
 
 
 class Regroup(Schema):
-    """A membership, by nodes in the order of ranks. Goes on to the worker; who leaves has `grace_s`."""
+    """A membership, by nodes in the order of ranks. Goes on to the worker; who leaves has `grace_s`.
+
+    `workers`: how many each member runs, whose ranks follow each other; left out where each runs one.
+    """
 
     type: Literal["regroup"]
     trainer: int
@@ -69,6 +80,7 @@ class Regroup(Schema):
     members: list[str]
     leaving: list[str]
     grace_s: float
+    workers: list[int] = Field(default_factory=list)
 
 
 class RelayedKv(Schema):
@@ -91,11 +103,15 @@ class RelayedBusy(Schema):
 
 
 class Stop(Schema):
-    """End a trainer's worker, and kill it after `grace_s`. It is told "stop"; a gated one gets SIGTERM."""
+    """End a trainer's worker, and kill it after `grace_s`. It is told "stop"; a gated one gets SIGTERM.
+
+    `leader_first`: of a node's gated workers the first alone gets it, the others when that has ended.
+    """
 
     type: Literal["stop"]
     trainer: int
     grace_s: float
+    leader_first: bool = False
 
 
 class Kill(Schema):

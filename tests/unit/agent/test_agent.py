@@ -103,7 +103,7 @@ def test_workers_that_do_not_leave_hold_a_preempted_pilot_only_until_slurmd_look
 class _Training:
     """A worker that generation 7 started, and what it was told."""
 
-    generation, phase, pid = 7, "member", 4711
+    generation, phase, has_started = 7, "member", True
 
     def __init__(self) -> None:
         self.told: list[str] = []

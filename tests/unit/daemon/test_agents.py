@@ -12,6 +12,7 @@ from bftrainer.model.machine import Pilot
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.telemetry.telemetry import Telemetry
+from bftrainer.wire.messages.from_agent import Devices
 from tests.support.nodes_world import World
 
 
@@ -44,9 +45,16 @@ class Connections:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message]] = []
+        self.has: dict[str, Devices] = {}
 
     def connected(self, node: str) -> bool:
         return node != "n9"
+
+    def devices(self, node: str) -> Devices | None:
+        return self.has.get(node)
+
+    def has_devices(self, node: str, devices: Devices) -> None:
+        self.has[node] = devices
 
     def send(self, node: str, message: Message) -> None:
         self.sent.append((node, message))

@@ -39,6 +39,9 @@ class Site:
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         return True
 
+    def devices(self, node: str) -> int:
+        return 0
+
     def send(self, node: str, message: Message) -> None:
         self.sent.append((node, message))
 

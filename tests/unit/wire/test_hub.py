@@ -81,6 +81,9 @@ class Owner:
     def running(self) -> list[Message]:
         return [{"trainer": 1, "generation": 2, "run": 0, "phase": "member", "joined": 2}]
 
+    def devices(self) -> Message:
+        return {"kind": "", "count": 0, "out": []}
+
     def obey(self, order: Message) -> None:
         self.orders.append(order)
 
@@ -108,7 +111,7 @@ def test_the_end_of_a_worker_without_a_connection_is_listed_and_then_told() -> N
 
     at(desk, story)
     (_, (_, listed)), (_, told) = desk.reports[:2]
-    ended = {"trainer": 7, "generation": 3, "run": 0, "phase": "leaving", "joined": 0}
+    ended = {"trainer": 7, "generation": 3, "run": 0, "phase": "leaving", "joined": 0, "workers": 1}
     assert listed == [*owner.running(), ended] and told == end
 
 

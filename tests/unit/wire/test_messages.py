@@ -57,7 +57,7 @@ ENTRY = {**ABOUT, "type": "kv", "key": "0/thing", "value": "dGhpbmc=", "generati
 EXITED = {**ABOUT, "type": "exited", "code": -9, "reason": "", "last": {}, "phase": "leaving"}
 BROKEN = {**ABOUT, "type": "broken", "generation": 2, "reason": "timed out"}
 UNPRINTABLE = ("\ud800", "red \x1b[31m", "two\nlines", "\x00", "\u202e")
-RUNNING = {"trainer": 1, "generation": 2, "run": 0, "phase": "member", "joined": 3}
+RUNNING = {"trainer": 1, "generation": 2, "run": 0, "phase": "member", "joined": 3, "workers": 1}
 
 
 def passed(message: dict[str, Any]) -> dict[str, Any]:

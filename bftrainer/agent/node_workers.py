@@ -1,0 +1,187 @@
+"""The workers of one trainer on a node: several processes, which are one worker to the daemon.
+
+The daemon counts nodes. What the processes say is made one here: a node is ready, has joined, finished or
+left when all of them are or have, and the first speaks of progress. They come and go together: if one ends
+that was not to, the others are killed, so that the node leaves the membership and comes back as a whole.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bftrainer.agent.once import Once
+from bftrainer.agent.seats import Seat
+from bftrainer.agent.warm import WarmPool
+from bftrainer.agent.worker import Worker
+from bftrainer.wire.phases import Phase
+from bftrainer.wire.words import fit
+
+FOLLOWERS_GRACE_S = 2.0
+"""How long workers other than the first have to end once that has, where it alone was told to."""
+ORDER = (Phase.STARTING, Phase.READY, Phase.MEMBER, Phase.FINISHED)
+FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+"""Ends that say nothing against a device."""
+
+Said = Callable[["NodeWorkers", dict[str, Any]], None]
+Over = Callable[["NodeWorkers", int, str], None]
+
+
+class NodeWorkers:
+    """Calls `said` with every message for the daemon, and `over`, once, when the last process has ended.
+
+    `seats` has a place for each process. `failed` is called with that of the first to fail by itself.
+    """
+
+    def __init__(
+        self,
+        order: dict[str, Any],
+        node: str,
+        address: str,
+        warm: WarmPool,
+        said: Said,
+        over: Over,
+        *,
+        seats: Sequence[Seat] = (Seat(),),
+        failed: Callable[[Seat], None] = lambda seat: None,
+    ) -> None:
+        self.order = order
+        self.trainer: int = order["trainer"]
+        self.generation: int = order["generation"]
+        self.has_started = False
+        self._node, self._said, self._over, self._failed = node, said, over, failed
+        self._all = [Worker(order, node, address, warm, self._heard, self._ended, seat) for seat in seats]
+        self._once = Once(len(self._all), gated=order["gated"])
+        self._codes: dict[int, int] = {}  # of those that have ended
+        self._first: tuple[int, str] | None = None  # the end that took the others along
+        self._reason = ""  # of the one that the daemon gave, or the first process
+        self._leader_first = False
+
+    @property
+    def count(self) -> int:
+        """How many processes these are."""
+        return len(self._all)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether one of several has ended that was not to."""
+        return self._first is not None
+
+    @property
+    def phase(self) -> Phase:
+        """As of the one that is least far; leaving if any is."""
+        phases = [worker.phase for worker in self._all]
+        return Phase.LEAVING if Phase.LEAVING in phases else min(phases, key=ORDER.index)
+
+    @property
+    def run(self) -> int:
+        """The run that they were told to take part in, see `Worker`."""
+        return self._all[0].run
+
+    @property
+    def joined(self) -> int:
+        """The last generation that all have joined."""
+        return min(worker.joined for worker in self._all)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What the first said last of its progress."""
+        return self._all[0].last
+
+    # orders
+
+    async def start(self) -> None:
+        """Start all processes. Raises as `Worker.start`."""
+        for worker in self._all:
+            await worker.start()
+        self.has_started = True
+
+    def go(self, order: dict[str, Any]) -> None:
+        """Let gated processes run their script. Raises `OSError` as `Worker.go`."""
+        each = order.get("each") or [{}] * self.count
+        for worker, own in zip(self._all, each, strict=True):
+            worker.go({**order, "env": {**order["env"], **own}})
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to all scripts."""
+        if message["type"] == "regroup":
+            for worker in self._once.hung(self._all):
+                worker.kill("hung and was killed")
+        for worker in self._all:
+            worker.send(message)
+
+    def stop(self, grace_s: float, *, leader_first: bool = False) -> None:
+        """Tell them to end, see `Worker.stop`; with `leader_first` the first alone, and the others when that
+        has ended."""
+        if not leader_first or 0 in self._codes:
+            for worker in self._running():
+                worker.stop(grace_s)
+            return
+        self._leader_first = True
+        for worker in self._running()[1:]:
+            worker.leave_within(grace_s + FOLLOWERS_GRACE_S)
+        self._all[0].stop(grace_s)
+
+    def leave_within(self, grace_s: float) -> None:
+        """They have been told to leave: kill those that have not ended after `grace_s`."""
+        for worker in self._running():
+            worker.leave_within(grace_s)
+
+    def kill(self, reason: str = "") -> None:
+        """Kill them all; the first `reason` given is reported with their end."""
+        self._reason = self._reason or reason
+        for worker in self._running():
+            worker.kill(reason)
+
+    def fail(self, reason: str) -> None:
+        """End them, as they could not be started for this reason."""
+        self._first = self._first or (127, reason)
+        for worker in self._running():
+            worker.fail(reason)
+
+    def _running(self) -> list[Worker]:
+        return [worker for worker in self._all if worker.seat.local_rank not in self._codes]
+
+    # what the processes do
+
+    def _heard(self, worker: Worker, message: dict[str, Any]) -> None:
+        """A process has said something: pass on what the daemon or the other processes are to know of it."""
+        rank = worker.seat.local_rank
+        for own in self._once.for_siblings(rank, message, self._node):
+            for other in self._all:
+                if other is not worker:
+                    other.send(own)
+        for own in self._once.for_daemon(rank, message):
+            self._said(self, own)
+
+    def _ended(self, worker: Worker, code: int, reason: str) -> None:
+        rank = worker.seat.local_rank
+        self._codes[rank] = code
+        if self.count > 1 and self._first is None and self._is_failure(worker, code):
+            self._take_down(worker, code, reason)
+        if self._leader_first and rank == 0:
+            for other in self._running():
+                other.stop(FOLLOWERS_GRACE_S)
+        if len(self._codes) == self.count:
+            own = (code, reason) if self.count == 1 else (self._codes[0], self._reason)
+            code, reason = self._first or own
+            self._over(self, code, fit(reason))
+
+    def _is_failure(self, worker: Worker, code: int) -> bool:
+        """Whether the others are not to go on without it: it failed, or left them in the middle of the
+        work."""
+        if worker.phase == Phase.LEAVING:
+            return False
+        return code != 0 or (worker.phase == Phase.MEMBER and not self.order["gated"])
+
+    def _take_down(self, worker: Worker, code: int, reason: str) -> None:
+        rank = worker.seat.local_rank
+        how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+        who = f"worker {rank} of {self.count} on {self._node}"
+        told = self._reason or f"{who} {reason or how}"
+        self._first = code or int(rank > 0), told  # the end of another than the first is not the script's
+        if not reason and code not in FROM_OUTSIDE and code:
+            self._failed(worker.seat)
+        for other in self._running():
+            other.end_now(told)

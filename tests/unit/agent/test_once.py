@@ -1,0 +1,97 @@
+"""What several workers of a node say is said once, and what one says goes on as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.agent.once import Once
+from bftrainer.agent.seats import Seat
+
+KINDS = ("ready", "attached", "joined", "progress", "metrics", "resumed", "finished", "left", "broken", "kv")
+
+
+class _Worker:
+    def __init__(self, rank: int) -> None:
+        self.seat = Seat(rank, 4)
+
+
+def joined(generation: int, **more: Any) -> dict[str, Any]:
+    return {"type": "joined", "generation": generation, "survivor": True, "pause_s": 0.1, **more}
+
+
+@given(st.sampled_from(KINDS), st.booleans())
+def test_the_only_worker_of_a_node_is_heard_as_it_speaks(kind: str, gated: bool) -> None:
+    message = {"type": kind, "generation": 3, "strange": [1]}
+    once = Once(1, gated=gated)
+    assert once.for_daemon(0, message) == [message] and once.for_siblings(0, message, "n") == []
+
+
+@given(st.permutations(range(4)), st.sampled_from(("ready", "finished", "left", "joined")))
+def test_a_node_has_come_as_far_as_its_last_worker(order: list[int], kind: str) -> None:
+    once = Once(4, gated=False)
+    said = [once.for_daemon(rank, {"type": kind, "generation": 2, "rank": rank}) for rank in order]
+    assert said[:3] == [[], [], []]
+    (told,) = said[3]
+    assert (told["type"], told["rank"]) == (kind, 0), "the first speaks for all"
+
+
+def test_a_pause_is_that_of_the_worker_that_stood_still_longest() -> None:
+    once = Once(2, gated=False)
+    assert once.for_daemon(1, joined(4, pause_s=2.0)) == []
+    (told,) = once.for_daemon(0, joined(4))
+    assert (told["pause_s"], told["survivor"]) == (2.0, True)
+    once.for_daemon(0, joined(5))
+    (told,) = once.for_daemon(1, joined(5, survivor=False, pause_s="long"))
+    assert (told["pause_s"], told["survivor"]) == (0.1, False)
+
+
+def test_workers_that_join_different_memberships_have_joined_none() -> None:
+    once = Once(2, gated=False)
+    assert once.for_daemon(0, joined(4)) == [] == once.for_daemon(1, joined(5))
+    assert once.for_daemon(0, joined(4)) == [], "one that is overtaken"
+    assert once.for_daemon(0, joined(5))[0]["generation"] == 5
+
+
+@pytest.mark.parametrize("kind", ["progress", "metrics", "resumed"])
+def test_the_first_alone_tells_of_progress(kind: str) -> None:
+    once = Once(2, gated=False)
+    assert once.for_daemon(1, {"type": kind}) == [] and once.for_daemon(0, {"type": kind}) == [{"type": kind}]
+
+
+def test_where_scripts_know_no_memberships_the_first_says_that_the_work_is_done() -> None:
+    once = Once(2, gated=True)
+    assert once.for_daemon(0, {"type": "finished"}) == [{"type": "finished"}]
+    assert once.for_daemon(1, {"type": "left"}) == []
+    assert once.for_daemon(1, {"type": "attached"}) and not once.for_daemon(0, {"type": "attached"})
+
+
+def test_an_entry_of_the_rendezvous_goes_to_the_siblings_and_on() -> None:
+    once, entry = Once(2, gated=False), {"type": "kv", "generation": 1, "key": "a", "value": "b"}
+    assert once.for_siblings(1, entry, "n") == [entry] == once.for_daemon(1, entry)
+
+
+def test_a_node_is_busy_for_as_long_as_any_of_its_workers() -> None:
+    now = [100.0]
+    once = Once(2, gated=False, clock=lambda: now[0])
+    say = lambda rank, seconds: once.for_daemon(rank, {"type": "busy", "seconds": seconds})[0]["seconds"]  # noqa: E731
+    assert say(0, 60.0) == 60.0 and say(1, 10.0) == 60.0
+    now[0] += 20.0
+    assert say(1, 0) == 40.0, "the other still is"
+    assert say(0, 0) == 0.0
+    (told,) = once.for_siblings(1, {"type": "busy", "seconds": 5.0}, "n")
+    assert told == {"type": "busy", "node": "n", "seconds": 5.0}
+
+
+def test_a_worker_that_says_nothing_of_a_broken_group_twice_hangs() -> None:
+    once, workers = Once(2, gated=False), [_Worker(0), _Worker(1)]
+    assert once.hung(workers) == []
+    once.for_daemon(0, {"type": "broken", "generation": 3})
+    assert once.hung(workers) == []
+    once.for_daemon(0, {"type": "broken", "generation": 4})
+    assert once.hung(workers) == [workers[1]]
+    once.for_daemon(1, {"type": "broken", "generation": 4})
+    assert once.hung(workers) == []
