@@ -85,7 +85,7 @@ class AgentReports:
         if devices is None or not devices.out:
             return
         reason = f"{'; '.join(devices.out)}; {devices.count} {devices.kind} devices are left there"
-        self._telemetry.trouble("device", f"taken out of use: {reason}", node=node)
+        self._telemetry.trouble("agent", f"a device is taken out of use: {reason}", node=node)
         self._telemetry.happened(
             "agents", "a device that failed again and again is out of use", f"on {node}: {reason}"
         )
