@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 SIMULATED = "BFTRAINER_SIMULATED_DEVICES"
-"""Names devices that do not exist: to try several workers a node where there are none."""
+"""Names devices that do not exist: to try several workers a node where there are none. Where it is set,
+even to nothing, no others count."""
 CUDA, HIP, ROCR, LEVEL_ZERO = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -55,7 +56,7 @@ def devices_of(env: Mapping[str, str], vendor: str = "") -> Devices:
     set variables of all vendors."""
     if vendor == "amd" and SIMULATED not in env:
         return _of_amd(env)
-    variables = [SIMULATED, CUDA] if vendor == "nvidia" else list(KINDS)
+    variables = [SIMULATED] if SIMULATED in env else [CUDA] if vendor == "nvidia" else list(KINDS)
     for variable in variables:
         if names := names_in(env.get(variable, "")):
             return Devices(KINDS[variable], _devices(env, names, (variable,)))

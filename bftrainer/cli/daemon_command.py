@@ -25,7 +25,7 @@ SWITCH_S = 0.0005
 COLLECTED_AT = (5_000, 5, 5)
 """Garbage is collected in small portions: all that a flood leaves would stop everything for seconds."""
 
-LOCAL = ("log", "speed", "nodes", "start", "seed")
+LOCAL = ("log", "speed", "nodes", "gpus", "start", "seed")
 """The options of the log that the local scheduler replays."""
 
 
@@ -49,6 +49,13 @@ LOCAL = ("log", "speed", "nodes", "start", "seed")
     show_default=True,
     help="local: number of nodes (slots of this machine).",
 )
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0, max=64),
+    default=0,
+    show_default=True,
+    help="local: GPUs of each node, which are simulated where this machine has too few.",
+)
 @click.option("--from", "start", metavar="ISO", help="local: where in the log to begin, UTC.")
 @click.option("--seed", default=0, show_default=True, help="local: of the generated log.")
 @click.pass_context
@@ -60,6 +67,7 @@ def command(
     log: Path | None,
     speed: float,
     nodes: int,
+    gpus: int,
     seed: int,
     start: str | None,
     verbose: bool,
@@ -110,7 +118,7 @@ def command(
     with exclusively(settings.state_dir, on_network=shared):
         store = SqlStore(settings.database, query_s=settings.read_timeout_s / 2)
         try:
-            played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start))
+            played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start), gpus=gpus)
             daemon = compose(settings, store, played, _say)
             systemd = Systemd.of(os.environ, os.getpid())
             gc.set_threshold(*COLLECTED_AT)

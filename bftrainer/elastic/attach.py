@@ -206,7 +206,7 @@ class Job(Identity):
         self._metrics.keep({**(metrics or {}), **more})
         self._last = {
             "generation": self._orders.generation if self._orders else 0,
-            "size": size or _world_size(),
+            "size": _nodes(size or _world_size(), self.local_size),
             "step": step,
             "samples": samples,
             "epoch": epoch,
@@ -256,7 +256,7 @@ class Job(Identity):
             self._channel.send(
                 kind,
                 generation=self._orders.generation if self._orders else 0,
-                size=_world_size(),
+                size=_nodes(_world_size(), self.local_size),
                 step=step,
                 samples=samples,
                 epoch=epoch,
@@ -296,7 +296,7 @@ def attach(folder: str | Path | None = None) -> Job:
         if orders is not None:
             orders.expect_signals()
         if orders is not None and place.is_wanted():
-            place.take(orders.address)
+            place.take(orders.address, orders.local_rank)
         _job = Job(orders, Path(folder) if folder else None)
         _job.listen_for_sigterm()
     return _job
@@ -310,3 +310,14 @@ def _rank() -> int:
 def _world_size() -> int:
     horovod = sys.modules.get("horovod.torch")
     return horovod.size() if horovod and horovod.is_initialized() else int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _nodes(ranks: int, each: int) -> int:
+    """On how many nodes so many ranks are, of which this one runs `each`: the daemon counts nodes."""
+    even = -(-ranks // each)
+    if ranks != _world_size():
+        return even
+    horovod = sys.modules.get("horovod.torch")
+    if horovod and horovod.is_initialized():
+        return int(horovod.cross_size())
+    return int(os.environ.get("GROUP_WORLD_SIZE", even))

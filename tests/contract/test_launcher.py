@@ -72,6 +72,23 @@ class TestHorovodLauncher(LauncherContract):
             yield world
 
 
+@nightly_but(SEVERAL)
+class TestTorchrunLauncherWithTwoWorkersANode(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("torchrun", "count_torchrun.py", keeps_steps=False, gated=True, workers=2) as world:
+            yield world
+
+
+@pytest.mark.skipif(find_spec("horovod") is None, reason="Horovod is not installed; run make horovod")
+@nightly_but(SEVERAL)
+class TestHorovodLauncherWithTwoWorkersANode(LauncherContract):
+    @pytest.fixture
+    def world(self) -> Iterator[LiveWorld]:
+        with live("horovod", "count_horovod.py", keeps_steps=True, gated=True, workers=2) as world:
+            yield world
+
+
 def test_what_the_native_launcher_tells_at_night_are_stories() -> None:
     assert NIGHTLY["native"].keys() < stories()
 

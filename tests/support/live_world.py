@@ -38,6 +38,10 @@ class LiveWorld:
         self._launcher, self._script, self._gated = launcher, script, gated
         self.site = Site([], poll_s=0.05, t_fwd_s=60)
         self.site.at_will(*NODES)
+        if workers > 1:  # one for each device, whose numbers are the node's own
+            self.site.environ["BFTRAINER_SIMULATED_DEVICES"] = ",".join(
+                str(3 * i + 2) for i in range(workers)
+            )
         self._notes = self.site.root / "notes"
         self._notes.mkdir()
 
@@ -50,7 +54,7 @@ class LiveWorld:
             rescale=RESCALE,
             checkpoint={"every_s": 0.3},
             launcher=self._launcher,
-            nodes={"min": 1, "max": 4, "workers": self._each},
+            nodes={"min": 1, "max": 4, "workers": "auto"},
         )
 
     def cancel(self) -> None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from bftrainer.elastic.horovod import slots
+
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A membership: hosts in the order of their ranks. A host is one worker: a node and its start."""
+    """A membership: workers in the order of their ranks, by Horovod's names (see `slots`). Those of one host,
+    which is a node and its start, come and go together."""
 
     generation: int = 0
     hosts: tuple[str, ...] = ()
@@ -53,6 +56,13 @@ class Assembly:
         self.gone.add(host)
         return torn
 
+    def lose_host(self, host: str) -> bool:
+        """All workers of a host have ended, as `lose`."""
+        known = {*self.target.hosts, *self.formed.hosts, *self.asking, *self.past}
+        there = sorted(worker for worker in known if slots.host_of(worker) == host)
+        torn = [self.lose(worker) for worker in there or [slots.worker_at(host, 0)]]
+        return any(torn)
+
     @property
     def is_connected(self) -> bool:
         """Whether all workers of the formed world have connected to each other."""
@@ -64,7 +74,8 @@ class Assembly:
 
         Members wait for each other, but never for a newcomer: one that is late comes with the next world.
         """
-        here = [host for host in self.target.hosts if host in self.asking - self.gone]
+        waiting = [host for host in self.target.hosts if host in self.asking - self.gone]
+        here = slots.whole(waiting, self.target.hosts)
         members = set(self.formed.hosts) & set(self.target.hosts)
         if not here or not (members or set(self.target.hosts)) <= set(here):
             return None

@@ -26,6 +26,7 @@ from horovod.runner.elastic.rendezvous import GET_RANK_AND_SIZE, create_rendezvo
 from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationClient
 from horovod.runner.http.http_server import RendezvousServer
 
+from bftrainer.elastic.horovod import slots
 from bftrainer.elastic.horovod.assembly import Assembly, World
 from bftrainer.elastic.horovod.bounds import STACK_BYTES, bound
 from bftrainer.elastic.horovod.guard import guard
@@ -33,8 +34,6 @@ from bftrainer.elastic.programs.confine import MB, confine, is_full
 
 log = logging.getLogger(__name__)
 
-LAST_SCOPE = "cross_0_process_set"
-"""The last thing that a worker finishes when it connects to the others has this prefix."""
 PATIENCE_S = 1.0
 """How long leaving workers wait for those that come with the same change, in seconds."""
 OWN_DESCRIPTORS = 64
@@ -63,43 +62,47 @@ class Driver:
 
     # what workers ask
 
-    def place(self, host: str) -> str:
-        """Wait until all workers of this host's membership have asked; its ranks and sizes, as Horovod writes
-        them. A host that the daemon has named in no membership gets no place."""
+    def place(self, worker: str) -> str:
+        """Wait until all workers of this one's membership have asked; its ranks and sizes, as Horovod writes
+        them. One that the daemon has named in no membership gets no place."""
         with self._changed:
-            self._assembly.asking.add(host)
-            self._tell(type="asking", host=host)
+            self._assembly.asking.add(worker)
+            self._tell(type="asking", host=slots.host_of(worker))
             self._decide()
-            if not self._changed.wait_for(lambda: self._assembly.knows(host), STRANGER_S):
-                self._assembly.asking.discard(host)
+            if not self._changed.wait_for(lambda: self._assembly.knows(worker), STRANGER_S):
+                self._assembly.asking.discard(worker)
                 return str(INVALID_SLOT_INFO.to_response_string())
-            self._changed.wait_for(lambda: host in self._answers)
-            return self._answers.pop(host)
+            self._changed.wait_for(lambda: worker in self._answers)
+            return self._answers.pop(worker)
 
     def register_worker_server(self, host: str, slot: int, addresses: Any, secret: bytes) -> None:
         """Take in where a worker listens for changes of hosts."""
         client = WorkerNotificationClient(addresses, secret, 0)
         with self._changed:
-            self._clients[host] = client
+            self._clients[slots.worker_at(host, slot)] = client
             self._changed.notify_all()
 
     def finalized(self, scope: str, rank: int) -> None:
         """Take in that a worker has connected to all others of a scope."""
         with self._changed:
-            formed = self._assembly.formed.hosts
-            if scope.startswith(LAST_SCOPE) and rank < len(formed):
-                self._assembly.connected.add(formed[rank])
+            worker = slots.finisher(scope, rank, self._assembly.formed.hosts)
+            if worker is not None:
+                self._assembly.connected.add(worker)
 
     def _decide(self) -> None:
         """Answer the workers that can be answered now."""
         formed = self._assembly.let_go()
         if formed is not None:
-            places = get_host_assignments([HostInfo(host, 1) for host in formed.hosts], 1)
+            counts = slots.slots_of(formed.hosts)
+            places = get_host_assignments([HostInfo(host, count) for host, count in counts.items()], 1)
             self._server.init(places)
-            self._answers |= {place.hostname: place.to_response_string() for place in places}
+            self._answers |= {
+                slots.worker_at(place.hostname, place.local_rank): place.to_response_string()
+                for place in places
+            }
             self._tell_formed()
-        for host in self._assembly.turn_away():
-            self._answers[host] = INVALID_SLOT_INFO.to_response_string()
+        for worker in self._assembly.turn_away():
+            self._answers[worker] = INVALID_SLOT_INFO.to_response_string()
         self._changed.notify_all()
 
     def _keep_told(self) -> None:
@@ -128,7 +131,7 @@ class Driver:
             self._daemon = daemon
             self._tell(type="up", port=self.port)
             self._tell_formed()
-            for host in self._assembly.asking:
+            for host in slots.hosts_of(self._assembly.asking):
                 self._tell(type="asking", host=host)
         # a daemon that is killed before it has read all of our messages resets the connection
         with daemon, daemon.makefile("rb") as lines, contextlib.suppress(ConnectionError):
@@ -143,15 +146,16 @@ class Driver:
         with self._changed:
             if message["type"] == "world":
                 self._published_at = time.time()
-                self._assembly.publish(World(message["generation"], tuple(message["hosts"])))
+                workers = slots.workers_of(message["hosts"], message.get("slots", ()))
+                self._assembly.publish(World(message["generation"], workers))
                 self._tell_formed()  # the same workers may be training already
-            elif message["type"] == "gone" and self._assembly.lose(message["host"]):
+            elif message["type"] == "gone" and self._assembly.lose_host(message["host"]):
                 self._tell(type="torn", generation=self._assembly.formed.generation)
             self._decide()
 
     def _tell_formed(self) -> None:
         formed = self._assembly.formed
-        self._tell(type="formed", generation=formed.generation, hosts=formed.hosts)
+        self._tell(type="formed", generation=formed.generation, hosts=slots.hosts_of(formed.hosts))
 
     def _tell(self, **message: Any) -> None:
         if self._daemon is not None:
@@ -168,7 +172,7 @@ def _handler(driver: Driver) -> type[Any]:
             if scope == GET_RANK_AND_SIZE:
                 if len(key) > MOST_IN_A_NAME:
                     return None
-                return driver.place(key.rpartition(":")[0]).encode()
+                return driver.place(key).encode()
             value: bytes | None = super()._get_value(scope, key)
             return value
 

@@ -28,10 +28,11 @@ def worlds() -> int:
     return mend.worlds
 
 
-def take(address: str) -> None:
+def take(address: str, local_rank: int = 0) -> None:
     """Wait for a place, and put it into the environment for `hvd.init()`.
 
-    `address` is where others reach this node: Horovod needs the name of its network interface.
+    `address` is where others reach this node: Horovod needs the name of its network interface. `local_rank`
+    is the number of this process on it.
 
     Raises:
         RuntimeError: Horovod is initialised already, the driver is gone, or no interface has the address.
@@ -41,7 +42,7 @@ def take(address: str) -> None:
     if horovod is not None and horovod.is_initialized():
         raise RuntimeError("call elastic.attach() before hvd.init(): rank and size come from it")
     os.environ.setdefault("HOROVOD_GLOO_IFACE", interface_of(address))
-    place = _ask(os.environ["HOROVOD_HOSTNAME"])
+    place = _ask(f"{os.environ['HOROVOD_HOSTNAME']}:{local_rank}")
     if place[0] < 0:
         raise SystemExit(0)  # not needed any more
     mend.mend()
@@ -65,11 +66,11 @@ def interface_of(address: str) -> str:
     )
 
 
-def _ask(host: str) -> list[int]:
+def _ask(worker: str) -> list[int]:
     server, port = os.environ[DRIVER], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     connection = http.client.HTTPConnection(server, port)
     try:
-        connection.request("GET", f"/rank_and_size/{host}:0")
+        connection.request("GET", f"/rank_and_size/{worker}")
         return [int(part) for part in connection.getresponse().read().split(b",")]
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise RuntimeError(f"the Horovod driver at {server}:{port} gives no place: {error}") from error

@@ -95,18 +95,22 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             self._link.send(node, orders.regroup(action, action.members, self._grace_s))
         for node in members:
             self._let_run(launched, action, node)
-        hosts = [host_of(node, launched.workers[node]) for node in members]
-        self._tell_world(launched, action.generation, hosts)
+        self._tell_world(launched, action.generation, members)
 
-    def _tell_world(self, launched: HorovodTrainer, generation: int, hosts: list[str]) -> None:
-        self._drivers.tell(launched.id, {"type": "world", "generation": generation, "hosts": hosts})
+    def _tell_world(self, launched: HorovodTrainer, generation: int, members: list[str]) -> None:
+        views = [launched.workers[node] for node in members]
+        hosts = [host_of(node, view) for node, view in zip(members, views, strict=True)]
+        counts = [view.workers for view in views]
+        several = {"slots": counts} if any(count > 1 for count in counts) else {}
+        world = {"type": "world", "generation": generation, "hosts": hosts, **several}
+        self._drivers.tell(launched.id, world)
 
     def _let_run(self, launched: HorovodTrainer, action: Regroup, node: str) -> None:
         view = launched.workers[node]
         if not view.run:
             view.run, view.phase = action.generation, Phase.JOINING
             env = launched.environment(node, self._drivers.address)
-            self._link.send(node, orders.go(launched.id, view, env))
+            self._link.send(node, orders.go(launched.id, view, [env] * view.workers))
             reason = "did not reach elastic.attach() and its first step"
             self._deadlines.starts(launched, node, reason)
 
@@ -117,7 +121,8 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
             if node not in launched.halting:
                 launched.halting.add(node)
                 grace_s = self._grace_s if node == leader else FOLLOWERS_GRACE_S
-                self._link.send(node, orders.stop(launched.id, grace_s))
+                first = node == leader and launched.workers[node].workers > 1
+                self._link.send(node, orders.stop(launched.id, grace_s, leader_first=first))
 
     def _kill(self, launched: HorovodTrainer, nodes: list[str], reason: str) -> None:
         for node in nodes:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MAX_RESTARTS = 1 << 30
 """There is no limit to a run's restarts: nodes come and go for as long as there is work."""
 
 
-def environment(*, name: str, run: int, rank: int, size: int, address: str, port: int) -> dict[str, str]:
-    """What torchrun sets for rank `rank` of `size`, with one process per node.
+def environment(
+    *, name: str, run: int, group: int, counts: Sequence[int], address: str, port: int
+) -> list[dict[str, str]]:
+    """What torchrun sets for each process of the node with the number `group`; `counts` says how many
+    processes each node runs.
 
     `address` and `port` are those of the run's store.
     """
+    size, first = sum(counts), sum(counts[:group])
     values = {
-        "RANK": rank,
-        "GROUP_RANK": rank,
-        "ROLE_RANK": rank,
+        "GROUP_RANK": group,
         "WORLD_SIZE": size,
-        "GROUP_WORLD_SIZE": size,
+        "GROUP_WORLD_SIZE": len(counts),
         "ROLE_WORLD_SIZE": size,
-        "LOCAL_RANK": 0,
-        "LOCAL_WORLD_SIZE": 1,
+        "LOCAL_WORLD_SIZE": counts[group],
         "ROLE_NAME": "default",
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
@@ -28,4 +31,5 @@ def environment(*, name: str, run: int, rank: int, size: int, address: str, port
         "TORCHELASTIC_RUN_ID": name,
         "TORCHELASTIC_USE_AGENT_STORE": True,
     }
-    return {variable: str(value) for variable, value in values.items()}
+    own = [{"RANK": first + i, "ROLE_RANK": first + i, "LOCAL_RANK": i} for i in range(counts[group])]
+    return [{variable: str(value) for variable, value in {**values, **ranks}.items()} for ranks in own]

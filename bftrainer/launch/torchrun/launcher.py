@@ -162,23 +162,27 @@ class TorchrunLauncher(AgentLauncher[TorchrunTrainer]):
     def _halt(self, launched: TorchrunTrainer, node: str, grace_s: float) -> None:
         if node not in launched.halting:
             launched.halting.add(node)
-            self._link.send(node, orders.stop(launched.id, grace_s))
+            first = node == launched.leader and launched.leader_first and launched.workers[node].workers > 1
+            self._link.send(node, orders.stop(launched.id, grace_s, leader_first=first))
 
     def _begin(self, launched: TorchrunTrainer, run: Regroup) -> None:
         launched.pending, launched.leader, launched.halting, launched.led = None, run.members[0], set(), False
-        for rank, node in enumerate(run.members):
-            view = launched.workers.get(node)
-            if view is None:
-                continue  # lost meanwhile: the next membership is on its way
+        there = {node: launched.workers[node] for node in run.members if node in launched.workers}
+        for node, view in there.items():  # one that is lost meanwhile is not in the next membership
             if view.phase != Phase.READY:  # its process has ended with the run before
                 self._send_start(launched, node)
+        counts = [there[node].workers if node in there else 1 for node in run.members]
+        for group, node in enumerate(run.members):
+            if node not in there:
+                continue
+            view = there[node]
             view.run = view.joined = run.generation
             view.phase = Phase.MEMBER
             env = environment(
                 name=launched.spec.name,
                 run=run.generation,
-                rank=rank,
-                size=len(run.members),
+                group=group,
+                counts=counts,
                 address=self._stores.address,
                 port=launched.port,
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
+from bftrainer.schedulers.local.gpus import gpus_here, shared_out
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.schedulers.shared.context import Context, Log
 from bftrainer.traces import intervals, logs
@@ -34,6 +36,7 @@ def make(context: Context) -> LocalScheduler:
         log_dir=own.state_dir / "logs",
         orphan_s=own.orphan_s,
         clock=context.clock,
+        environ=_gpus(context, names),
     )
 
 
@@ -52,6 +55,17 @@ def _read(log: Log) -> tuple[frozenset[str], float, float, Iterable[NodesChanged
     if begin >= end:
         raise BftrainerError(f"{log.path}: nothing happens to {', '.join(sorted(names))} after --from")
     return names, begin, end, changes
+
+
+def _gpus(context: Context, names: frozenset[str]) -> dict[str, dict[str, str]]:
+    each = context.log.gpus
+    here = gpus_here(os.environ) if each else []
+    if each and len(here) < each * len(names):
+        there = (
+            f"this machine has {len(here)} GPUs, and {len(names)} nodes with {each} need {each * len(names)}"
+        )
+        context.say(f"{there}: they are simulated, and workers compute on the CPU")
+    return shared_out(names, each, here)
 
 
 def _playback(context: Context, begin: float, end: float) -> Playback:

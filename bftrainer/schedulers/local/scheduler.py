@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.events import NodesChanged
@@ -58,7 +59,10 @@ class Playback:
 
 
 class LocalScheduler:
-    """Implements `ports.Scheduler` with processes of this machine: `changes` make `nodes` idle and busy."""
+    """Implements `ports.Scheduler` with processes of this machine: `changes` make `nodes` idle and busy.
+
+    `environ` is what is added to the environment of each node's pilots.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,9 @@ class LocalScheduler:
         log_dir: Path,
         orphan_s: float,
         clock: Clock,
+        environ: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
+        self._environ = environ
         self._nodes, self._changes, self._playback = nodes, iter(changes), playback
         self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
@@ -137,9 +143,11 @@ class LocalScheduler:
             *("--daemon", self._agents_at, "--orphan-s", str(self._orphan_s)),
         ]
         output = self._log_dir / f"agent-{pilot.node}.log"
-        threads = max(1, (os.cpu_count() or 1) // len(self._nodes))
+        threads = str(max(1, (os.cpu_count() or 1) // len(self._nodes)))
+        threads = os.environ.get("OMP_NUM_THREADS", threads)
+        environ = {"OMP_NUM_THREADS": threads, **self._environ.get(pilot.node, {})}
         try:
-            child = await in_thread("pilot", lambda: start(words, output, secret, threads))
+            child = await in_thread("pilot", lambda: start(words, output, secret, environ))
         except (OSError, RuntimeError) as error:
             raise SchedulerError(f"cannot start a pilot on {pilot.node}: {error}") from error
         finally:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def start(words: Sequence[str], log: Path, secret: str, threads: int) -> subprocess.Popen[bytes]:
+def start(
+    words: Sequence[str], log: Path, secret: str, environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Start an agent that prints to `log`, whose folder is made, and tell it its secret. Waits for the disk.
+    `environ` is added to its environment.
 
     Raises:
         OSError: it cannot be started.
@@ -23,7 +26,7 @@ def start(words: Sequence[str], log: Path, secret: str, threads: int) -> subproc
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env={"OMP_NUM_THREADS": str(threads), **os.environ},
+            env={**os.environ, **environ},
         )
     if child.stdin is not None:
         with contextlib.suppress(BrokenPipeError), child.stdin as told:  # it may have been killed

@@ -16,7 +16,7 @@ class Log:
     """The log that says when nodes are idle, for schedulers on this machine; `path` None: a generated one.
 
     It names up to `nodes` nodes and runs at `speed` seconds per second, from `begin` (log time, Unix seconds;
-    None: from its start). `seed` is of a generated one.
+    None: from its start). `seed` is of a generated one. Each node has `gpus` GPUs.
     """
 
     path: Path | None
@@ -24,6 +24,7 @@ class Log:
     speed: float
     seed: int
     begin: float | None
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from bftrainer.wire.messages.fields import Schema
 
 # daemon -> Horovod driver, lines of JSON
 
 
 class World(Schema):
-    """The workers, by Horovod's names for them, that are to train together next; empty: none are."""
+    """The nodes, by Horovod's names for them, that are to train together next; empty: none are. `slots`: how
+    many workers each runs; left out where that is one."""
 
     type: Literal["world"]
     generation: int
     hosts: list[str]
+    slots: list[int] = Field(default_factory=list)
 
 
 class Gone(Schema):
-    """A worker's process has ended."""
+    """A node's workers have ended."""
 
     type: Literal["gone"]
     host: str

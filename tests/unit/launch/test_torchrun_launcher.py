@@ -138,7 +138,7 @@ def test_rank_0_stops_first_then_the_others_then_the_next_run_begins() -> None:
     world.exited("n", 2, **left(2, 30))
     assert world.new() == [("m", "stop")]
     world.exited("m", 2, code=-15)
-    assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go"), ("o", "go")]
+    assert world.new() == [("n", "start"), ("m", "start"), ("n", "go"), ("m", "go"), ("o", "go")]
     assert [type(e) for e in world.events] == [WorkersReady], "nobody was lost"
     resumed = {"generation": 4, "size": 3, "step": 30, "samples": 300, "at": 7.5, "pause_s": None}
     world.said("n", "resumed", 4, **resumed)
@@ -155,7 +155,7 @@ def test_a_script_that_has_not_attached_is_told_on_all_ranks_at_once() -> None:
     world.exited("m", 2, code=-15)
     assert world.new() == []
     world.exited("n", 2, code=1)  # its peer has gone
-    assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go")]
+    assert world.new() == [("n", "start"), ("m", "start"), ("n", "go"), ("m", "go")]
     assert world.events == [], "nobody was lost"
 
 
@@ -462,7 +462,7 @@ def test_every_run_tells_the_processes_of_the_one_before_to_stop() -> None:
         world.exited("n", run, **left(run, 10 * run))
         assert world.new() == [("m", "stop")]
         world.exited("m", run)
-        assert world.new() == [("n", "start"), ("n", "go"), ("m", "start"), ("m", "go")]
+        assert world.new() == [("n", "start"), ("m", "start"), ("n", "go"), ("m", "go")]
 
 
 def test_the_engine_decides_anew_when_a_process_has_missed_its_start() -> None:

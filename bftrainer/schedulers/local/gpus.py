@@ -1,0 +1,35 @@
+"""Which GPUs each node of the local scheduler has: this machine's, or simulated ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+CUDA = "CUDA_VISIBLE_DEVICES"
+SIMULATED = "BFTRAINER_SIMULATED_DEVICES"
+"""Agents take the devices that it names, which do not exist, and no others, even where it names none."""
+_FILE = re.compile(r"nvidia(\d+)")
+
+
+def gpus_here(environ: Mapping[str, str], dev: Path = Path("/dev")) -> list[str]:
+    """The names of this machine's NVIDIA GPUs, as far as this process may use them."""
+    if CUDA in environ:
+        words = (word.strip() for word in environ[CUDA].split(","))
+        return [word for word in words if word and not word.startswith("-")]
+    try:
+        found = [_FILE.fullmatch(file.name) for file in dev.iterdir()]
+    except OSError:
+        return []
+    return sorted((match[1] for match in found if match), key=int)
+
+
+def shared_out(nodes: Collection[str], each: int, here: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Node -> what its pilot's environment says of its GPUs: `each` of those `here`; simulated ones, where
+    these do not suffice; none where `each` is 0."""
+    enough = 0 < each * len(nodes) <= len(here)
+    names = sorted(nodes, key=lambda name: (len(name), name))
+    if enough:
+        return {node: {CUDA: ",".join(here[i * each : (i + 1) * each])} for i, node in enumerate(names)}
+    simulated = ",".join(map(str, range(each)))
+    return {node: {SIMULATED: simulated} for node in names}

@@ -1,0 +1,28 @@
+"""The GPUs of the local scheduler's nodes: this machine's where they suffice, else simulated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bftrainer.schedulers.local.gpus import CUDA, SIMULATED, gpus_here, shared_out
+
+
+def test_each_node_has_gpus_of_its_own() -> None:
+    found = shared_out({"n10", "n2"}, 2, ["0", "1", "5", "7", "8"])
+    assert found == {"n2": {CUDA: "0,1"}, "n10": {CUDA: "5,7"}}
+
+
+def test_where_there_are_too_few_they_are_simulated() -> None:
+    assert shared_out({"a", "b"}, 2, ["0", "1", "2"]) == {n: {SIMULATED: "0,1"} for n in "ab"}
+
+
+def test_nodes_have_none_unless_they_are_asked_for() -> None:
+    assert shared_out({"a"}, 0, ["0", "1"]) == {"a": {SIMULATED: ""}}
+
+
+def test_the_gpus_of_this_machine(tmp_path: Path) -> None:
+    for name in ("nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    assert gpus_here({}, tmp_path) == ["2", "10"]
+    assert gpus_here({CUDA: "3, GPU-1"}, tmp_path) == ["3", "GPU-1"]
+    assert gpus_here({CUDA: ""}, tmp_path) == gpus_here({CUDA: "-1"}) == gpus_here({}, tmp_path / "no") == []
