@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-SIMULATED = "BFTRAINER_SIMULATED_DEVICES"
+SIMULATED = "SIMULATED_VISIBLE_DEVICES"
 """Names devices that do not exist: to try several workers a node where there are none. Where it is set,
 even to nothing, no others count."""
 CUDA, HIP, ROCR, LEVEL_ZERO = (

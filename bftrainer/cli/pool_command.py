@@ -27,7 +27,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
         return
     columns = ["node", "state", "pilot", "trainer", "role", "until", "why"]
     if long:
-        columns[2:2] = ["partitions", "features", "gres", "gpus"]
+        columns[2:2] = ["partitions", "features", "gres", "gpus", "devices"]
     rows = [
         {
             **n,

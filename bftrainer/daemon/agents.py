@@ -14,6 +14,14 @@ from bftrainer.wire.hub import Hub
 from bftrainer.wire.messages.from_agent import Devices, DevicesChanged
 
 
+def devices_text(devices: Devices | None) -> str:
+    """What a node's pilot has of devices, and which of them are out of use; empty if none or not known."""
+    if devices is None or not devices.kind:
+        return ""
+    out = f"; out of use: {'; '.join(devices.out)}" if devices.out else ""
+    return f"{devices.count} {devices.kind}{out}"
+
+
 class AgentLink:
     """Implements `ports.Link`. `user_of` says as which user a trainer's pilots run."""
 

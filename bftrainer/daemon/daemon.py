@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from bftrainer.api.answers import Answers
-from bftrainer.daemon.agents import AgentLink, AgentReports
+from bftrainer.daemon.agents import AgentLink, AgentReports, devices_text
 from bftrainer.daemon.backlog import Backlog
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.clock import watch as watch_clock
@@ -175,6 +175,7 @@ class Daemon:
             reserve=self.nodes.reserve,
             pilots=self.pilots,
             connected=self.hub.connected,
+            devices=lambda node: devices_text(self.hub.devices(node)),
             orders=self.orders,
             submissions=self.submissions,
             recovering=lambda: self.recovery.active,

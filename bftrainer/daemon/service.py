@@ -63,7 +63,8 @@ EVERYBODY = Caller("", -1, admin=True)
 class DaemonService:
     """Reads the daemon's parts, and passes on what callers order.
 
-    `connected` says whether a node's agent is, `recovering` whether the engine does not run yet.
+    `connected` says whether a node's agent is, `devices` what its pilot has, `recovering` whether the engine
+    does not run yet.
     """
 
     settings: LiveSettings
@@ -82,6 +83,7 @@ class DaemonService:
     reserve: Reserve
     pilots: Pilots
     connected: Callable[[str], bool]
+    devices: Callable[[str], str]
     orders: Orders
     submissions: Submissions
     recovering: Callable[[], bool]
@@ -206,7 +208,7 @@ class DaemonService:
         state, seen, held = self.runner.state, self.nodes.seen, frozenset(self.pilots.held)
         idle = state.pool
         why = self.nodes.reasons(details=caller.admin)
-        up = {name for name in held | idle if self.connected(name)}
+        up = {name: self.devices(name) for name in held | idle if self.connected(name)}
         nodes = {name: Node(name=name, state=NodeState.BUSY) for name in idle} | {n.name: n for n in seen}
 
         def make() -> Answer:
@@ -218,6 +220,7 @@ class DaemonService:
                         idle=name in idle,
                         why="" if name in idle else why.get(name, ""),
                         pilot="up" if name in up else "starting" if name in held else None,
+                        devices=up.get(name, ""),
                     ),
                     holder.get(name),
                     caller.may_see,

@@ -150,6 +150,7 @@ class NodeView(TypedDict):
     features: list[str]
     gres: str
     gpus: int
+    devices: str
 
 
 class PlanView(TypedDict):
@@ -252,7 +253,7 @@ def running_view(trainer: TrainerView) -> RunningView:
     }
 
 
-def node_view(info: Node, *, idle: bool, why: str, pilot: str | None) -> NodeView:
+def node_view(info: Node, *, idle: bool, why: str, pilot: str | None, devices: str = "") -> NodeView:
     """A node that no trainer has."""
     return {
         "node": info.name,
@@ -266,6 +267,7 @@ def node_view(info: Node, *, idle: bool, why: str, pilot: str | None) -> NodeVie
         "features": list(info.features),
         "gres": info.gres,
         "gpus": info.gpus,
+        "devices": devices,
     }
 
 

@@ -39,9 +39,7 @@ class LiveWorld:
         self.site = Site([], poll_s=0.05, t_fwd_s=60)
         self.site.at_will(*NODES)
         if workers > 1:  # one for each device, whose numbers are the node's own
-            self.site.environ["BFTRAINER_SIMULATED_DEVICES"] = ",".join(
-                str(3 * i + 2) for i in range(workers)
-            )
+            self.site.environ["SIMULATED_VISIBLE_DEVICES"] = ",".join(str(3 * i + 2) for i in range(workers))
         self._notes = self.site.root / "notes"
         self._notes.mkdir()
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 CUDA = "CUDA_VISIBLE_DEVICES"
-SIMULATED = "BFTRAINER_SIMULATED_DEVICES"
+SIMULATED = "SIMULATED_VISIBLE_DEVICES"
 """Agents take the devices that it names, which do not exist, and no others, even where it names none."""
 _FILE = re.compile(r"nvidia(\d+)")
 

@@ -80,9 +80,9 @@ def test_batch_systems_set_the_variables_of_all_vendors() -> None:
 
 
 def test_simulated_devices_are_the_only_ones_even_where_they_are_none() -> None:
-    env = {"CUDA_VISIBLE_DEVICES": "0,1", "BFTRAINER_SIMULATED_DEVICES": "0"}
+    env = {"CUDA_VISIBLE_DEVICES": "0,1", "SIMULATED_VISIBLE_DEVICES": "0"}
     assert devices_of(env, "amd").kind == "simulated"
-    assert devices_of({**env, "BFTRAINER_SIMULATED_DEVICES": ""}, "nvidia").all == ()
+    assert devices_of({**env, "SIMULATED_VISIBLE_DEVICES": ""}, "nvidia").all == ()
 
 
 def test_nothing_is_guessed() -> None:
