@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from bftrainer.elastic.members.channel import Orders
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Identity:
@@ -39,6 +41,8 @@ class Identity:
     def device(self) -> torch.device:
         """Where this process computes: its own GPU, by the number under which it sees it; without any, the
         CPU."""
+        import torch  # noqa: PLC0415  scripts that attach may do without
+
         own = self._orders.device if self._orders else 0
         if torch.cuda.is_available():
             return torch.device("cuda", own)

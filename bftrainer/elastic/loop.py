@@ -136,7 +136,7 @@ class Run(Steps):
             patience=Patience(timeout_s),
             of=batches.samples,
         )
-        schedule.compare(batches.epochs, batches.steps(1), batches.steps(orders.n_max or 1 if orders else 1))
+        schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))
         self._passes, self._loss_is_known = epochs, not average
         super().__init__(
             ways,

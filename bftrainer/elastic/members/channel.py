@@ -83,6 +83,11 @@ class Orders:
         _have_orders.add(os.getpid())
         return orders
 
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The ranks of one node, and of the most nodes that the spec allows, if all run as many as this."""
+        return self.local_size, (self.n_max or 1) * self.local_size
+
     def _is_connected(self) -> bool:
         """Whether the descriptor is that of the connection: in another program's child it may be any file."""
         try:
