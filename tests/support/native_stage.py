@@ -37,9 +37,6 @@ class NativeStage(RememberingPorts):
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         return node in self.up
 
-    def devices(self, node: str) -> int:
-        return 0
-
     def agent(self, node: str, *inventory: Running, wanted: set[int] | None = None) -> None:
         self.up.add(node)
         self.launcher.agent_up(node, list(inventory), {1} if wanted is None else wanted)

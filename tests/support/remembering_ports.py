@@ -19,12 +19,13 @@ class RememberingPorts:
         self.events: list[Event] = []
         self.pauses: list[Pause] = []
         self.progress: list[Progress] = []
+        self.has: dict[str, int] = {}  # node -> its devices
 
     def serves(self, node: str, spec: TrainerSpec) -> bool:
         return True
 
     def devices(self, node: str) -> int:
-        return 0
+        return self.has.get(node, 0)
 
     def send(self, node: str, message: Message) -> None:
         self.sent.append((node, order(message)))

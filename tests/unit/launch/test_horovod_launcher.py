@@ -99,6 +99,21 @@ class World(RememberingPorts):
         return found
 
 
+def test_hosts_have_as_many_slots_as_nodes_run_workers() -> None:
+    world = World()
+    world.has = {"n": 2}
+    world.start(1, "n", "m")
+    world.regroup(2, "n", "m")
+    world.heard("up", port=4711)
+    world.form(2, "n", "m")
+    (told,) = (message for message in world.told if message["type"] == "world")
+    assert (told["hosts"], told["slots"]) == (["n.1", "m.1"], [2, 1])
+    world.forget()
+    world.regroup(3, leaving=("n", "m"))
+    ((node, stop),) = ((n, m) for n, m in world.sent if m["type"] == "stop")
+    assert (node, stop["leader_first"]) == ("n", True)
+
+
 def test_workers_go_when_the_driver_is_there() -> None:
     world = World()
     world.start(1, "n")

@@ -146,6 +146,22 @@ def test_rank_0_stops_first_then_the_others_then_the_next_run_begins() -> None:
     assert (pause.kind, pause.pause_s, pause.lost_steps, pause.size) == ("join", 2.5, 0, 3)
 
 
+def test_ranks_follow_nodes_that_run_several_processes() -> None:
+    world = World()
+    world.has = {"n": 2, "m": 3}
+    world.begin("n", "m")
+    world.regroup(4, "n", "m")
+    ((node, stop),) = world.sent
+    assert (node, stop["leader_first"]) == ("n", True), "rank 0 alone, and then the others of its node"
+    world.exited("n", 2, **left(2, 30))
+    assert "leader_first" not in world.sent[-1][1]
+    world.exited("m", 2, code=-15)
+    first, second = (message for _, message in world.sent if message["type"] == "go")
+    assert [env["RANK"] for env in (*first["each"], *second["each"])] == ["0", "1", "2", "3", "4"]
+    assert [env["LOCAL_RANK"] for env in second["each"]] == ["0", "1", "2"]
+    assert (second["env"]["GROUP_RANK"], second["env"]["LOCAL_WORLD_SIZE"]) == ("1", "3")
+
+
 def test_a_script_that_has_not_attached_is_told_on_all_ranks_at_once() -> None:
     world = World()
     world.begin("n", "m", attached=False)
