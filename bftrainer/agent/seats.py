@@ -56,14 +56,14 @@ class Seats:
         Each sees its own device alone. With `together` each sees those of all, as scripts for torchrun and
         Horovod take that with the number LOCAL_RANK.
 
-        A single worker keeps the environment of its pilot, unless it has several devices and one is out.
+        A single worker keeps the environment of its pilot, but for devices that are out of use.
 
         Raises:
             SeatsError: there are fewer devices than workers.
         """
         there = len(self.health.usable)
-        if count == 1 and there != 1 and not self.health.out:
-            return [Seat()]
+        if count == 1 and there != 1:
+            return [Seat(env=_env(self.health.usable) if self.health.out else ())]
         if self.kind and count > there:
             out = f"; out of use: {'; '.join(self.health.out)}" if self.health.out else ""
             raise SeatsError(

@@ -70,6 +70,7 @@ class AgentReports:
         self._link, self._pilots, self._release, self._launcher = link, pilots, release, launcher
         self._trainers_on, self._telemetry = trainers_on, telemetry
         self.opened = False
+        self._out: dict[str, tuple[str, ...]] = {}  # node -> what was told of devices out of use
 
     def is_open(self) -> bool:
         """Whether agents may come in."""
@@ -88,15 +89,13 @@ class AgentReports:
         return True
 
     def _tell_devices(self, node: str) -> None:
-        """Tell admins of devices that the node's agent has taken out of use."""
+        """Tell admins of devices that the node's agent has taken out of use, once of each change."""
         devices = self._link.devices_of(node)
-        if devices is None or not devices.out:
-            return
-        reason = f"{'; '.join(devices.out)}; {devices.count} {devices.kind} devices are left there"
-        self._telemetry.trouble("agent", f"a device is taken out of use: {reason}", node=node)
-        self._telemetry.happened(
-            "agents", "a device that failed again and again is out of use", f"on {node}: {reason}"
-        )
+        out = tuple(devices.out) if devices is not None else ()
+        if devices is not None and out and out != self._out.get(node):
+            left = f"{devices.count} {devices.kind} devices are left"
+            self._telemetry.trouble("agent", f"a device is out of use: {'; '.join(out)}; {left}", node=node)
+        self._out[node] = out
 
     def down(self, node: str) -> None:
         """An agent's connection is gone."""

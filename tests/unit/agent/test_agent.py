@@ -40,6 +40,17 @@ def test_orders_of_another_generation_than_what_runs_are_ignored() -> None:
     assert worker.told == ["go", "stop"] and [order["generation"] for order in agent._queue] == [8]
 
 
+def test_more_workers_than_devices_end_at_once_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMULATED_VISIBLE_DEVICES", "3,5")
+    agent = Agent(node="n", tag="t", secret="", daemon="/none", orphan_s=1.0)
+    assert agent.devices() == {"kind": "simulated", "count": 2, "out": []}
+    agent.obey({**start(1, 7), "workers": 4, "env": {}, "gated": False})
+    (said,) = agent._connection._outbox.ends()
+    assert (said["type"], said["code"], said["phase"]) == ("exited", 127, "starting")
+    assert said["reason"].startswith("4 workers are asked for (nodes.workers), and the node has 2 devices")
+    assert agent._workers == {} and agent._queue == []
+
+
 @pytest.mark.parametrize(
     "order",
     [

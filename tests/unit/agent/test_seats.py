@@ -53,6 +53,8 @@ def test_a_device_that_fails_worker_after_worker_is_taken_out() -> None:
     assert out and seats.told() == {"kind": "cuda", "count": 2, "out": ["6: 4 workers in a row failed on it"]}
     names = {dict(seat.env)["CUDA_VISIBLE_DEVICES"] for seat in seats.give(2, {}, together=False)}
     assert names == {"4", "9"}
+    (single,) = seats.give(1, {}, together=False)
+    assert set(dict(single.env)["CUDA_VISIBLE_DEVICES"].split(",")) == {"4", "9"}
     with pytest.raises(SeatsError, match="out of use: 6"):
         seats.give(3, {}, together=False)
 

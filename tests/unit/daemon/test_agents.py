@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bftrainer.daemon.agents import AgentLink, AgentReports
+from bftrainer.daemon.agents import AgentLink, AgentReports, devices_text
 from bftrainer.model.machine import Pilot
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
@@ -105,6 +105,25 @@ def test_a_link_serves_a_trainer_where_an_agent_of_its_user_is_connected(desk: D
     assert link.serves("n0", spec("ann"))
     assert not link.serves("n0", spec("bob")), "another user's agent"
     assert not link.serves("n9", spec("ann")), "no agent"
+
+
+def test_admins_are_told_once_of_a_device_that_is_out_of_use(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports, link, _, _ = desk
+    assert reports.up("n0", "a", [])
+    assert link.devices("n0") == 0 and devices_text(link.devices_of("n0")) == ""
+    devices = {"kind": "cuda", "count": 3, "out": ["2: 4 workers in a row failed on it"]}
+    for _ in range(2):
+        reports.said("n0", {"type": "devices", "devices": devices})
+    assert link.devices("n0") == 3
+    told = "3 cuda; out of use: 2: 4 workers in a row failed on it"
+    assert devices_text(link.devices_of("n0")) == told
+    assert len([line for line in caplog.records if "agent_failed" in line.getMessage()]) == 1
+    for wrong in ({"count": -1}, {"count": 10**6}, {"kind": "a\n"}, {"out": ["x"] * 100}):
+        with pytest.raises(ValueError):
+            reports.said("n0", {"type": "devices", "devices": {**devices, **wrong}})
+    assert link.devices("n0") == 3
 
 
 def test_a_goodbye_is_the_agents_own_and_all_else_the_launchers(desk: Desk) -> None:

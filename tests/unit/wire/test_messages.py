@@ -248,6 +248,8 @@ def test_a_hello_says_node_and_workers() -> None:
     assert Hello.model_validate(hello).node == "n"
     texts = [{**hello, "node": text} for text in ("", "n" * 300, *UNPRINTABLE)]
     too_many = {**hello, "workers": [RUNNING] * (MAX_WORKERS + 1)}
-    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}, too_many, *texts):
+    assert Hello.model_validate(hello).devices is None, "an agent of an earlier version"
+    many = {**hello, "devices": {"kind": "cuda", "count": 10**9, "out": []}}
+    for wrong in ({**hello, "node": 1}, {**hello, "workers": 3}, [], {"node": "n"}, too_many, many, *texts):
         with pytest.raises(ValueError):
             Hello.model_validate(wrong)
