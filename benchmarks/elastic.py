@@ -2,6 +2,7 @@
 
     python benchmarks/elastic.py                                  # 1 to 4 workers, 10 million parameters
     python benchmarks/elastic.py --only native --repeat 10        # enough pauses for a 99th percentile
+    python benchmarks/elastic.py --only native --each 2 --workers 2   # two processes on each of two nodes
 
 All in one run on this machine; the two runtimes by themselves are those of elastic_baselines.py. `pause` is
 the longest gap between two steps of a member that stays (so it holds a whole step as well; what members
@@ -39,7 +40,7 @@ NODES = tuple(f"h{i}" for i in range(4))
 class Ours(System):
     """A trainer of bftrainer on a real daemon whose nodes come and go as the benchmark says."""
 
-    def __init__(self, where: Path, parameters: int, launcher: str) -> None:
+    def __init__(self, where: Path, parameters: int, launcher: str, each: int = 1) -> None:
         super().__init__(where, parameters)
         self.name = f"bftrainer {launcher}"
         self._launcher = launcher
@@ -52,7 +53,7 @@ class Ours(System):
             "ours",
             ["python", f"elastic_worker_{launcher}.py", str(parameters)],
             launcher=launcher,
-            nodes={"min": 1, "max": 4},
+            nodes={"min": 1, "max": 4, "workers": each},
             curve=[[1, 100], [4, 400]],
             scalability="given",
             workdir=str(HERE),
@@ -136,6 +137,7 @@ def main() -> None:
     names = [*ours, *(f"plain-{name}" for name in baselines.SYSTEMS)]
     parser.add_argument("--parameters", type=lambda text: int(float(text)), default=10_000_000)
     parser.add_argument("--workers", type=int, default=4, choices=range(2, 5), help="the largest number")
+    parser.add_argument("--each", type=int, default=1, help="processes on each node, of our launchers")
     parser.add_argument("--only", action="append", choices=names, help="measure this one; may be repeated")
     parser.add_argument("--repeat", type=int, default=1, help="go up and down so many times")
     parser.add_argument("--json", action="store_true", help="a line of JSON per change instead of a table")
@@ -145,7 +147,7 @@ def main() -> None:
         print(f"{'system':20}{'change':12}{'workers':>9}{'pause s':>10}{'first step s':>14}")
     for name in options.only or names:
         with tempfile.TemporaryDirectory(prefix="elastic-") as where:
-            for change in measured(name, Path(where), options.parameters, options.workers, options.repeat):
+            for change in measured(name, Path(where), options):
                 print(json.dumps(asdict(change)) if options.json else row(change), flush=True)
                 changes.append(change)
     if not options.json:
@@ -153,18 +155,18 @@ def main() -> None:
     os._exit(0)  # Horovod's driver has threads that nothing ends
 
 
-def measured(name: str, where: Path, parameters: int, workers: int, repeat: int) -> Iterator[Change]:
+def measured(name: str, where: Path, options: argparse.Namespace) -> Iterator[Change]:
     """Yield the changes of one system, which starts on one node and is closed in the end."""
     if name.startswith("plain-"):
-        system: System = baselines.SYSTEMS[name.removeprefix("plain-")](where, parameters)
+        system: System = baselines.SYSTEMS[name.removeprefix("plain-")](where, options.parameters)
         measure = baselines.measure
     else:
-        system, measure = Ours(where, parameters, name), Ours.measure
+        system, measure = Ours(where, options.parameters, name, options.each), Ours.measure
     try:
         system.join(NODES[0])
         baselines.until(system, time.time(), 1)
-        for _ in range(repeat):
-            yield from measure(system, workers)
+        for _ in range(options.repeat):
+            yield from measure(system, options.workers)
     finally:
         system.close()
 

@@ -27,7 +27,8 @@ def train(state: hvd.elastic.TorchState) -> None:
         optimizer.zero_grad()
         model(batch).square().mean().backward()
         optimizer.step()
-        note(hvd.size())
+        if hvd.local_rank() == 0:
+            note(hvd.cross_size())  # nodes
         state.step += 1
         state.commit()
         job.progress(step=state.step, samples=state.step * len(batch) * hvd.size())

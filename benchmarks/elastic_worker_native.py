@@ -20,5 +20,5 @@ run = elastic.Run(
 )
 for (x,) in run:
     run.backward(run.model(x).square().mean())
-    if run.step():
-        note(run.size)
+    if run.step() and run.local_rank == 0:
+        note(run.size // run.local_size)  # nodes

@@ -41,7 +41,8 @@ while not job.stopping:
     parallel(batch).square().mean().backward()
     optimizer.step()
     step += 1
-    note(distributed.get_world_size())
+    if os.environ["LOCAL_RANK"] == "0":
+        note(int(os.environ["GROUP_WORLD_SIZE"]))  # nodes
     job.progress(step=step, samples=step * len(batch) * distributed.get_world_size())
     if leads and step % 100 == 50:
         save()

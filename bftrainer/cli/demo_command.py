@@ -28,6 +28,13 @@ DAEMON_OPTIONS = (
 @click.argument("specs", nargs=-1, required=True, type=Input())
 @click.option("--seconds", type=Positive(least=5), default=90.0, show_default=True, help="How long at most.")
 @click.option("--nodes", type=click.IntRange(min=1, max=64), default=4, show_default=True, help="Slots.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0, max=64),
+    default=0,
+    show_default=True,
+    help="GPUs of each slot, which are simulated where this machine has too few: a worker for each.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the generated log.")
 @click.option(
     "--log",
@@ -52,6 +59,7 @@ def command(
     specs: tuple[Path, ...],
     seconds: float,
     nodes: int,
+    gpus: int,
     seed: int,
     log: Path | None,
     speed: float | None,
@@ -71,7 +79,8 @@ def command(
     if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
     pace = speed or (LOG_SPEED if log else 1.0)
-    options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--seed", str(seed), "--speed", str(pace)]
+    options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--gpus", str(gpus)]
+    options += ["--seed", str(seed), "--speed", str(pace)]
     if log is not None:
         options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]
     demo = DemoSession(options, keep)

@@ -116,7 +116,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def arguments(self) -> dict[str, Any]:
         """The Trainer's arguments that follow from the nodes."""
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # 1, unless the script is started by hand
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # one for each GPU of the node
         return {
             "devices": here,
             "num_nodes": self._job.size // here,
