@@ -30,6 +30,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
         columns[2:2] = ["partitions", "features", "gres", "gpus", "devices"]
     rows = [
         {
+            "devices": "",  # a daemon of an earlier version does not say
             **n,
             "until": _moment(n["until"]),
             "partitions": ",".join(n["partitions"]),

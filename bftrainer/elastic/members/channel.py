@@ -22,8 +22,9 @@ NOT_STARTED_BY_US = (
 )
 INSTEAD = (
     "Let the spec's command start the script itself, such as `command: python train.py`, with "
-    "`launcher: torchrun` for a script that uses torch.distributed: bftrainer starts a process on each node, or "
-    "for each of its GPUs, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. In a shell script, write `exec python train.py`."
+    "`launcher: torchrun` for a script that uses torch.distributed: bftrainer starts a process on each node, "
+    "or for each of its GPUs, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set. In a shell script, "
+    "write `exec python train.py`."
 )
 SECOND = (
     "this process has an elastic.Run already (or has called elastic.attach()), and a trainer has one: a "
