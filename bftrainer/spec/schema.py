@@ -7,7 +7,15 @@ import re
 from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.text import plain
@@ -19,6 +27,8 @@ from bftrainer.spec.hints import starter
 MAX_NODES = 1_000_000
 MAX_WORKERS = 1024
 """Processes on one node."""
+MAX_SHOWN = 60
+"""So much of a wrong value is told."""
 MAX_WORDS = 1000
 """Of a command, and variables of an environment."""
 MAX_POINTS = 256
@@ -64,6 +74,17 @@ def _possible_or_none(pairs: list[list[float]]) -> list[list[float]]:
     return _possible(pairs) if pairs else pairs
 
 
+def _workers(value: object) -> object:
+    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
+        return value
+    said = repr(value)
+    shown = said if len(said) <= MAX_SHOWN else f"{said[:MAX_SHOWN]}..."
+    raise ValueError(
+        f"{shown}: give auto, for one on each GPU of a node, or a number from 1 to {MAX_WORKERS}"
+    )
+
+
+Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]
 Text = Annotated[str, AfterValidator(plain)]
 Lines = Annotated[str, AfterValidator(_lines)]
 Word = Annotated[str, AfterValidator(_word)]
@@ -84,7 +105,7 @@ class _Nodes(_Strict):
     max: Nodes | None = None
     multiple_of: Nodes = 1
     sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
-    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | Literal["auto"] = "auto"
+    workers: Workers = "auto"
 
     @model_validator(mode="after")
     def _one_form(self) -> _Nodes:

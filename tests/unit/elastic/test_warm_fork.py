@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
 
 from bftrainer.elastic.members.channel import AGENT_GONE
+from bftrainer.elastic.programs import forked as forked_module
 from bftrainer.elastic.programs import warm
 
 AGENT, MIDDLE, INIT = 4711, 10, 1
@@ -37,3 +39,11 @@ def test_it_ends_if_another_process_has_adopted_it(first: int, monkeypatch: pyte
     with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
         forked(patched, first, first, INIT, INIT)
     assert ended.value.code == AGENT_GONE
+
+
+@pytest.mark.parametrize(("wanted", "set_to"), [("2", [2]), ("8", []), ("", []), ("0", []), ("many", [])])
+def test_a_worker_with_a_part_of_the_cores_has_as_many_threads(wanted: str, set_to: list[int]) -> None:
+    told: list[int] = []
+    torch = SimpleNamespace(get_num_threads=lambda: 8, set_num_threads=told.append)
+    forked_module._set_threads(torch, wanted)
+    assert told == set_to

@@ -100,6 +100,21 @@ def test_sizes_are_listed_or_multiples(nodes: str, least: int, most: int, sizes:
     assert (spec.n_min, spec.n_max, spec.sizes) == (least, most, sizes)
 
 
+@pytest.mark.parametrize(("given", "workers"), [("auto", 0), ("1", 1), ("4", 4), ("1024", 1024)], ids=str)
+def test_a_node_runs_a_worker_for_each_gpu_or_as_many_as_are_asked_for(given: str, workers: int) -> None:
+    text = GOOD.replace("{min: 2, max: 8}", f"{{min: 2, max: 8, workers: {given}}}")
+    assert parse(text, "spec.yaml", Path()).workers == workers
+    assert parse(GOOD, "spec.yaml", Path()).workers == 0
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1025", "many", "1.5", "true", '"4"', "[1]", "null"])
+def test_other_numbers_of_workers_are_told_with_what_to_give(given: str) -> None:
+    (told,) = refused(GOOD.replace("{min: 2, max: 8}", f"{{min: 2, max: 8, workers: {given}}}"))
+    assert told.startswith("spec.yaml:3: nodes.workers: ") and told.endswith(
+        ": give auto, for one on each GPU of a node, or a number from 1 to 1024"
+    )
+
+
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
