@@ -46,6 +46,7 @@ class Ours(System):
         self._launcher = launcher
         self._site = Site([], poll_s=0.01, t_fwd_s=60)
         self._rivals: list[Path] = []
+        self._given: list[str] = []  # the nodes that these took
         self._count = 0
         self._site.at_will(*NODES)
         self._site.start()
@@ -85,18 +86,23 @@ class Ours(System):
         self._submit(over.name, wait, nodes={"min": 1, "max": 1}, weight=1000.0, curve=curve)
         size = len(self.hosts) - 1
         self._site.until(lambda: len(self._members()) == size, 60, "a node has left")
-        self.hosts = list(self._members())
+        there = self._members()
+        self._given += [host for host in self.hosts if host not in there]
+        self.hosts = list(there)
 
     def come_back(self) -> None:
         """The last of those that took a node ends, and gives it back."""
-        before = set(self.hosts)
         self._rivals.pop().touch()
-        self._site.until(lambda: len(self._members()) == len(before) + 1, 60, "the node is back")
-        self.hosts = list(self._members())
+        self.hosts.append(self._given.pop())
 
     def _members(self) -> list[str]:
         members: list[str] = self._site.trainer("ours")["members"]
         return members
+
+    def logs(self) -> Path:
+        """The folder of its workers' logs."""
+        (folder,) = self._site.trainers.glob("1-ours-*")
+        return folder
 
     def told(self) -> list[tuple[str, float]]:
         """What the members themselves measured: kind of change, and the seconds that they stood still."""

@@ -250,6 +250,7 @@ def model_of(parameters: int) -> tuple[object, object, object]:
     """A network of about so many parameters, a batch for it, and the function that notes a step."""
     import torch
 
+    torch.manual_seed(0)
     width = max(1, int((parameters / 4) ** 0.5))
     layers = [
         layer for _ in range(4) for layer in (torch.nn.Linear(width, width, bias=False), torch.nn.ReLU())

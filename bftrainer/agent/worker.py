@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -63,6 +64,7 @@ class Worker:
         seat: Seat = ALONE,
     ) -> None:
         self.order, self.seat = order, seat
+        self._times = {"told": time.monotonic()}  # see `elastic.course`
         self.trainer: int = order["trainer"]
         self.generation: int = order["generation"]
         self.run = 0  # that a gated worker was told to take part in
@@ -91,11 +93,7 @@ class Worker:
             FolderError: no log can be written.
         """
         path = log_of(Path(self.order["log"]), self.seat.local_rank)
-        self._output = open_log(path)
-        moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        what = f"{moment} bftrainer: trainer {self.trainer} starts on {self.node}\n"
-        with contextlib.suppress(OSError):  # on a full disk it trains all the same
-            os.write(self._output, what.encode(errors="replace"))
+        self._output = open_log(path, f"trainer {self.trainer} starts on {self.node}")
         ours, self._channel = socket.socketpair()
         self._inode = os.fstat(self._channel.fileno()).st_ino
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
@@ -103,12 +101,13 @@ class Worker:
         if self._is_leaving():  # it was told so before there was a way to tell its script
             self._end(0)
             return
-        environ, gated = self._environment({}), self.order["gated"]
+        gated = self.order["gated"]
         if self.order["warm"]:
             await self._warm.prepare(self._program)
+            self._times["warm"] = time.monotonic()
             pid = await self._warm.fork(
                 self._program,
-                environ,
+                self._environment({}),
                 title=title_of(self, self._program, path),
                 gated=gated,
                 channel=self._channel.fileno(),
@@ -122,7 +121,7 @@ class Worker:
         elif gated:
             self._hear({"type": "ready"})
         else:
-            self._start_cold(environ)
+            self._start_cold(self._environment({}))
 
     def _is_leaving(self) -> bool:
         return self.phase == Phase.LEAVING
@@ -225,6 +224,7 @@ class Worker:
             "fd": -1,
             "socket": self._inode,
             "leads": True,
+            "times": self._times,
             "trainer": self.trainer,
             "node": self.node,
             "generation": self.run or self.generation,
@@ -308,18 +308,23 @@ def log_of(path: Path, local_rank: int) -> Path:
     return path.with_name(f"{path.stem}+{local_rank}{path.suffix}") if local_rank else path
 
 
-def open_log(path: Path) -> int:
-    """A descriptor to write to a worker's log, in a folder of its user.
+def open_log(path: Path, what: str) -> int:
+    """A descriptor to write to a worker's log, in a folder of its user. It begins with a line that says what
+    starts.
 
     Raises:
         FolderError: it cannot be written.
     """
     try:
         own_folder(path.parent)
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         where = error.filename or path
         raise FolderError(f"no log can be written at {where}: {error.strerror}; check workdir") from error
+    moment = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    with contextlib.suppress(OSError):  # on a full disk it trains all the same
+        os.write(log, f"{moment} bftrainer: {what}\n".encode(errors="replace"))
+    return log
 
 
 def own_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
+from bftrainer.elastic import course
 from bftrainer.elastic.members import default_group
 from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
@@ -91,11 +92,8 @@ class MemberGroup(SingleProcess):
         """As `SingleProcess.has_state`."""
         return self._hand_over.is_complete
 
-    # one step together
-
     def begin_step(self) -> bool:
-        """As `SingleProcess.begin_step`. Starts the exchange by which all members agree on the next
-        generation and on the next chunk of a hand-over; it overlaps with the step."""
+        """As `SingleProcess.begin_step`: a hand-over under way goes on."""
         was_shadow = self.place is None
         try:
             caught_up = self._hand_over.advance(self.group)
@@ -106,16 +104,19 @@ class MemberGroup(SingleProcess):
             self._comparison.changed()
             self._joined()
             if was_shadow:
+                course.reached("state")
                 self._tell("caught_up", bytes=caught_up.bytes, seconds=caught_up.seconds)
+        return True
+
+    def agree(self) -> None:
+        """As `SingleProcess.agree`: on the next generation, and on the end of the run."""
+        if self._flag is not None:
+            return  # another optimiser's gradients, of the same step
         offer = self._membership.offer(self.group.generation)
         digests = self._comparison.digests(self.group, self.working)
-        said = [offer, -offer, self._hand_over.offer(), int(not self._wants_stop), *digests]
-        flag = torch.tensor(said, dtype=torch.int64)
-        try:
+        flag = torch.tensor([offer, -offer, int(not self._wants_stop), *digests])
+        with contextlib.suppress(GroupBroken):  # the gradients' exchange will fail as well, and be handled
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
-        except GroupBroken:
-            self._flag = None  # the gradients' exchange will fail as well and be handled
-        return True
 
     def settle(self) -> None:
         """As `SingleProcess.settle`: wait for the chunk of a hand-over that is under way."""
@@ -129,6 +130,8 @@ class MemberGroup(SingleProcess):
             ReplicasDiffer: the members' states are not the same any more.
         """
         self._step_done_at = time.monotonic()
+        if self.place is not None:
+            course.arrived(self._state.position.step)
         if self.place == 0:  # what rank 0 reports is what all members have taken for sure
             committed = self._committed = self._state.position if self.group.size == 1 else before
             self._progress.after_step(committed, self._step_done_at, self.group.generation, self._nodes)
@@ -138,9 +141,8 @@ class MemberGroup(SingleProcess):
         try:
             pending.wait()
             lowest, highest = int(flag[0]), -int(flag[1])
-            self._hand_over.agreed(int(flag[2]))
-            self.is_stopped = not flag[3]
-            self._check(flag[4:6])
+            self.is_stopped = not flag[2]
+            self._check(flag[3:5])
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
         except GroupBroken as error:
@@ -150,8 +152,6 @@ class MemberGroup(SingleProcess):
         with _differences_told(self._membership.channel, self.group):
             self._comparison.check(digests, self.group, self.working)
 
-    # changing membership
-
     def enter(self) -> None:
         """Report ready and wait until this process is a member.
 
@@ -159,6 +159,7 @@ class MemberGroup(SingleProcess):
             Leave: it is to leave instead.
         """
         self._comparison.watch()
+        course.reached("ready")
         self._membership.channel.start()
         self._membership.channel.send("ready")
         self._step_done_at = time.monotonic()
@@ -220,6 +221,7 @@ class MemberGroup(SingleProcess):
         )
         self._step_done_at = now
         self._progress.restart(now)
+        course.reached("entered")
 
     def leave(self) -> NoReturn:
         """End the process. If no member stays, rank 0 saves the state first; after a loss every survivor
@@ -231,8 +233,7 @@ class MemberGroup(SingleProcess):
         raise SystemExit(0)
 
     def finish(self) -> bool:
-        """As `SingleProcess.finish`: all compare their states, as after steps, rank 0 saves the final one,
-        and all agree that it is saved."""
+        """As `SingleProcess.finish`: all compare their states, and rank 0's is saved before any goes on."""
         try:
             digests = torch.tensor(self._comparison.digests(self.group, self.working, is_over=True))
             self.group.all_reduce(digests, dist.ReduceOp.MIN)

@@ -254,6 +254,7 @@ class Steps(RunView):
         assert turn is not None  # noqa: S101  within a turn
         try:
             self._peers.group.check()
+            self._peers.agree()
             self._averaging.finish(name)
             if turn.share.total < len(self._peers.working) and not self._averaging.needs_batch:
                 follow(self._peers.group, self._trained.optimizers[name], self._peers.working[0])

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bftrainer.elastic import course
+
 VARIABLE = "BFTRAINER_WORKER"
 NOT_STARTED_BY_US = (
     "bftrainer did not start this process: another program did (accelerate launch, torchrun, mpirun, a shell "
@@ -63,6 +65,7 @@ class Orders:
     local_rank: int = 0  # the number of this process among those of its node, and how many they are
     local_size: int = 1
     device: int = 0  # the number of its own device among those that it sees
+    times: dict[str, float] = field(default_factory=dict)  # see `course`
     leads: bool = False  # the agent has made the process that it started the leader of a process group
 
     @classmethod
@@ -73,6 +76,7 @@ class Orders:
             RuntimeError: this process has taken its orders before; or another program stands between the
                 agent and this process, and has closed the connection.
         """
+        course.reached("run")
         text = os.environ.pop(VARIABLE, None)  # for this process, not for those that it starts
         if not text:
             if os.getpid() in _have_orders:
@@ -82,6 +86,7 @@ class Orders:
         if not orders._is_connected():
             raise RuntimeError(f"{NOT_STARTED_BY_US}, which closed the connection to bftrainer. {INSTEAD}")
         _have_orders.add(os.getpid())
+        course.begin(orders.times)
         return orders
 
     @property

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ import torch.distributed as dist
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.members.rendezvous import FORM_TIMEOUT_S, CalledOff, Rendezvous
 from bftrainer.elastic.members.sockets import Address, cut, listening
+from bftrainer.elastic.members.waiter import Waiter
 
 FOREVER = timedelta(days=7)
 """The time-out of operations whose waiting `Patience` bounds."""
@@ -103,7 +104,23 @@ class Group:
         Raises:
             GroupBroken: a member was lost, or it took longer than `within_s`.
         """
-        self._start(tensor, lambda backend: backend.send([tensor], rank, 0)).wait_once(within_s)
+        self.begin_send(tensor, rank).wait_once(within_s)
+
+    def begin_send(self, tensor: torch.Tensor, rank: int) -> Pending:
+        """Start to send `tensor` to `rank`. Leave it alone until `Pending.wait_once` returns.
+
+        Raises:
+            GroupBroken: the group has failed.
+        """
+        return self._start(tensor, lambda backend: backend.send([tensor], rank, 0))
+
+    def begin_receive(self, tensor: torch.Tensor, rank: int) -> Pending:
+        """Start to fill `tensor` with what `rank` sends; it is there when `Pending.wait_once` returns.
+
+        Raises:
+            GroupBroken: the group has failed.
+        """
+        return self._start(tensor, lambda backend: backend.recv([tensor], rank, 0))
 
     def receive(self, tensor: torch.Tensor, rank: int, within_s: float | None = None) -> None:
         """Fill `tensor` with what `rank` sends.
@@ -111,7 +128,7 @@ class Group:
         Raises:
             GroupBroken: a member was lost, or it took longer than `within_s`.
         """
-        self._start(tensor, lambda backend: backend.recv([tensor], rank, 0)).wait_once(within_s)
+        self.begin_receive(tensor, rank).wait_once(within_s)
 
     def close(self) -> None:
         """Close the connections. Peers that still use the group get an error at once.
@@ -180,9 +197,9 @@ class Pending:
         if work is not None and self._group is not None:
             self._end(_outcome(work, self._group))
 
-    def wait_once(self, within_s: float | None) -> None:
-        """Wait until an operation between two ranks is over. It bears no look at the clock meanwhile, so a
-        thread of its own waits, which is left behind where the operation never ends.
+    def wait_once(self, within_s: float | None = None, waiter: Waiter | None = None) -> None:
+        """Wait until an operation between two ranks is over. It bears no look at the clock meanwhile, so
+        another thread waits: that of `waiter`, or one of its own.
 
         Raises:
             GroupBroken: a member was lost, or it took longer than `within_s`.
@@ -190,14 +207,11 @@ class Pending:
         work, self._work = self._work, None
         if work is None or self._group is None:
             return None
-        ended: SimpleQueue[str | None] = SimpleQueue()
         limit = FOREVER if within_s is None else timedelta(seconds=within_s)
-        threading.Thread(
-            target=lambda held: ended.put(attempt(held.pop(), limit)),
-            args=([work],),
-            name="bftrainer-wait",
-            daemon=True,
-        ).start()
+        own = waiter or Waiter(attempt)
+        ended = own.ended(work, limit)
+        if waiter is None:
+            own.close()
         del work
         while True:
             try:

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic import course
 from bftrainer.elastic.members.channel import AGENT_GONE, Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, form
 from bftrainer.elastic.members.nccl import accelerate
@@ -158,6 +159,7 @@ class Membership:
                 self._rendezvous.call_off()
             self._rendezvous = self._formed = None
             self._published = published
+            course.reached("published")
             self._patience.keep(published.members)
             if self._busy_until is not None:
                 self._say_busy(max(0.0, self._busy_until - time.monotonic()))
@@ -197,6 +199,7 @@ class Membership:
         with self._changed:
             if self._published.generation == published.generation:
                 self._formed = group
+                course.reached("connected")
                 self._changed.notify_all()
             else:
                 group.close()

@@ -17,6 +17,7 @@ from typing import Any
 
 from setproctitle import setproctitle
 
+from bftrainer.elastic import course
 from bftrainer.elastic.members.channel import AGENT_GONE, VARIABLE
 
 
@@ -39,6 +40,7 @@ def become(task: Task) -> None:
     Raises:
         whatever the script raises.
     """
+    course.reached("process")
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (task.log, 1), (task.log, 2)):
         os.dup2(source, target)

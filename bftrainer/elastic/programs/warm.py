@@ -14,6 +14,7 @@ Requests come as packets of JSON over the inherited socket: {"type": "import", "
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -25,6 +26,9 @@ from bftrainer.elastic.members.channel import AGENT_GONE
 from bftrainer.elastic.programs.forked import Ending, Task, become
 from bftrainer.elastic.programs.preload import import_for, importing
 
+WITH = ("torch._dynamo", "bftrainer.elastic.loop")
+"""Imported before any fork: what the first optimizer of a process would import (800 modules), and what
+`elastic.Run` imports where it is first used."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -84,12 +88,17 @@ def _fork_for(agent: int) -> int:
     return 0
 
 
+def load() -> None:
+    """Import what workers will need, whatever their script is."""
+    with importing():
+        for module in WITH:
+            importlib.import_module(module)
+
+
 def main() -> None:
     """Load torch, then serve one agent over the socket that the first argument names."""
     ending = Ending()
-    with importing():
-        # with what the first optimizer of a process would import: 800 modules
-        import torch._dynamo  # noqa: F401, PLC0415
+    load()
     task = serve(socket.socket(fileno=int(sys.argv[1])))
     if task is not None:
         with ending.of():

@@ -1,7 +1,8 @@
-"""Cutting the bulk of a state into chunks that travel between two steps."""
+"""Cutting the bulk of a state into messages that travel between two steps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,11 @@ import torch
 from bftrainer.elastic.state.state import TrainingState
 
 MESSAGE = 1024 * 1024
-"""Bytes that travel at once: gradients on the same connection wait for no more than these."""
+"""Bytes that travel at once: gradients on the same connection wait for a few times as many at most."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Piece:
     """The elements [start, stop) of a tensor, counted in its flat form."""
 
     tensor: torch.Tensor
@@ -26,7 +27,7 @@ class Chunk:
         return (self.stop - self.start) * self.tensor.element_size()
 
     def read(self) -> torch.Tensor:
-        """A copy of its bytes on the CPU."""
+        """Its bytes on the CPU; of a tensor that is there already, the memory itself."""
         return self.tensor.detach().reshape(-1)[self.start : self.stop].cpu().view(torch.uint8)
 
     def write(self, data: torch.Tensor) -> None:
@@ -38,26 +39,50 @@ class Chunk:
             whole.copy_(flat.view(whole.shape))
 
 
-def cut(state: TrainingState, start: int, budget: int) -> tuple[list[list[Chunk]], int]:
-    """Messages with the bulk from element `start` on, about `budget` bytes together, and the element after
-    the last.
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What travels at once."""
+
+    pieces: tuple[Piece, ...]
+    end: int  # the element of the bulk after the last
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return sum(piece.nbytes for piece in self.pieces)
+
+
+def bytes_from(state: TrainingState, start: int) -> int:
+    """The size of the bulk from element `start` on."""
+    size, first = 0, 0
+    for parameter in state.parameters():
+        last = first + parameter.numel()
+        if start < last:
+            size += (last - max(first, start)) * sum(t.element_size() for t in state.bulk(parameter))
+        first = last
+    return size
+
+
+def messages(state: TrainingState, start: int) -> Iterator[Message]:
+    """The bulk from element `start` on, to its end: the same messages on all ranks, until the next update.
 
     Elements are counted through all parameters. A parameter's element and the optimiser's elements that
     belong to it are in the same message. A message has at most `MESSAGE` bytes.
     """
-    messages: list[list[Chunk]] = [[]]
+    pieces: list[Piece] = []
     room, at, first = MESSAGE, start, 0
     for parameter in state.parameters():
         last = first + parameter.numel()
-        if at < last and budget > 0:
+        if at < last:
             tensors = state.bulk(parameter)
             width = sum(t.element_size() for t in tensors)
-            while at < last and budget > 0:
-                if room < width:
-                    messages.append([])
-                    room = MESSAGE
-                count = max(1, min(last - at, min(room, budget) // width))
-                messages[-1] += [Chunk(t, at - first, at - first + count) for t in tensors]
-                at, room, budget = at + count, room - count * width, budget - count * width
+        while at < last:
+            if room < width and pieces:
+                yield Message(tuple(pieces), at)
+                pieces, room = [], MESSAGE
+            count = max(1, min(last - at, room // width))
+            pieces += [Piece(t, at - first, at - first + count) for t in tensors]
+            at, room = at + count, room - count * width
         first = last
-    return [message for message in messages if message], at
+    if pieces:
+        yield Message(tuple(pieces), at)

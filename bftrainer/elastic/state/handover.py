@@ -13,7 +13,7 @@ import torch.distributed as dist
 from bftrainer.elastic.members.group import Group
 from bftrainer.elastic.state.roll import Roll, Said, call_roll
 from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.state.stream import ANY, Stream
+from bftrainer.elastic.state.stream import COMPLETE, FALSE, Stream
 
 log = logging.getLogger(__name__)
 
@@ -89,28 +89,20 @@ class HandOver:
         stream = self._stream
         if stream is None:
             return None
-        stream.advance()
-        if stream.phase == "failed":
+        outcome = stream.outcome()
+        if outcome == FALSE:
             log.warning("what was streamed differs from the members' state: handing over at once")
             self._at_once(group, stream.shadows)
-        elif stream.phase == "done":
+        elif outcome == COMPLETE:
             self._check(group, stream.shadows)
         else:
+            stream.advance()
             return None
         self.close()
         return CaughtUp(stream.bytes, time.monotonic() - self._began)
 
-    def offer(self) -> int:
-        """The number for the step's exchange. The lowest of all ranks' goes to `agreed`."""
-        return ANY if self._stream is None else self._stream.offer()
-
-    def agreed(self, lowest: int) -> None:
-        """Take in the lowest number that a rank has offered."""
-        if self._stream is not None:
-            self._stream.agreed = lowest
-
     def settle(self) -> None:
-        """Before parameters change: wait for the chunk under way.
+        """Before parameters change: end the chunk under way.
 
         Raises:
             GroupBroken: see `Stream.settle`.

@@ -106,19 +106,22 @@ class Flat:
                 p.grad = mean
 
     def _packed(self) -> torch.Tensor:
-        device = self._group.device
-        parts = []
-        for p in self._parameters:
+        """All gradients one after the other, times this rank's weight; then whether each is there."""
+        count, sizes = len(self._parameters), [self._size(p) for p in self._parameters]
+        flat = torch.empty(sum(sizes) + count, dtype=self._kind, device=self._group.device)
+        for p, there in zip(self._parameters, torch.split(flat[:-count], sizes), strict=True):
             if p.grad is None:
-                size = as_real(p.detach()).numel() + (len(p) if id(p) in self._sparse else 0)
-                parts.append(torch.zeros(size, dtype=self._kind, device=device))
+                there.zero_()
                 continue
-            dense = as_real(p.grad.detach().to_dense())
-            parts.append(dense.reshape(-1).to(device, self._kind) * self._weight)
+            numbers = as_real(p.grad.detach().to_dense()).reshape(-1)
+            there[: len(numbers)].copy_(numbers).mul_(self._weight)
             if id(p) in self._sparse:
-                parts.append(_rows(p.grad).to(device, self._kind))
-        present = [float(p.grad is not None) for p in self._parameters]
-        return torch.cat([*parts, torch.tensor(present, dtype=self._kind, device=device)])
+                there[len(numbers) :].copy_(_rows(p.grad))
+        flat[-count:] = torch.tensor([float(p.grad is not None) for p in self._parameters])
+        return flat
+
+    def _size(self, p: torch.Tensor) -> int:
+        return as_real(p.detach()).numel() + (len(p) if id(p) in self._sparse else 0)
 
 
 def _as(like: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

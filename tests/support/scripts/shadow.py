@@ -15,13 +15,14 @@ import torch
 from torch import nn
 
 from bftrainer import elastic
-from bftrainer.elastic.state import stream
+from bftrainer.elastic.state import chunks, passage
 
 LENGTH = 5_000
 kind, where = sys.argv[1:3]
 delay = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 if len(sys.argv) > 4:
-    stream.FIRST, stream.DUTY = int(sys.argv[4]), 0.0
+    chunks.MESSAGE = int(sys.argv[4]) // passage.AHEAD
+    passage.Passage.open = passage.Passage.end
 
 
 class Odd(nn.Module):

@@ -143,3 +143,22 @@ with ending.of():
     assert done.returncode == code
     assert done.stdout.split("\n") == ["begun", *(["last"] if "last" in script else []), "tidied", ""]
     assert said in done.stderr
+
+
+def test_what_a_run_of_ours_needs_is_imported_before_a_fork() -> None:
+    program = """
+import sys
+from bftrainer.elastic.programs import warm
+warm.load()
+there = set(sys.modules)
+import torch
+from bftrainer import elastic
+model = torch.nn.Linear(1, 1)
+run = elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(4, 1), batch_size=2)
+for x in run:
+    run.backward(run.model(x).mean())
+    run.step()
+print([name for name in sys.modules if name not in there and name.startswith(("bftrainer", "torch._dynamo"))])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stderr

@@ -21,7 +21,6 @@ from bftrainer.elastic.members.membership import Membership
 from bftrainer.elastic.members.patience import Patience
 from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.state import TrainingState
-from bftrainer.elastic.state.stream import ANY
 from bftrainer.elastic.train.rng import derived
 from bftrainer.elastic.train.sampler import Position
 from bftrainer.wire.messages.fields import MAX_TEXT, MAX_TEXTS
@@ -76,10 +75,44 @@ def test_members_switch_when_all_offer_the_same_generation(
     entered: list[int] = []
     monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
     monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
-    flag = torch.tensor([min(offers), min(-offer for offer in offers), ANY, 1, NOTHING, NOTHING])
+    flag = torch.tensor([min(offers), min(-offer for offer in offers), 1, NOTHING, NOTHING])
     found._flag = (flag, Pending(None))
     found.taken(Position(step=6, samples=60))
     assert entered == switched
+
+
+def test_what_is_known_at_the_end_of_a_steps_work_still_counts_for_this_step(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found, _ = member
+    found.group = Group(3, 0, 1)
+    entered: list[int] = []
+    monkeypatch.setattr(found._membership, "switch", lambda generation: Group(generation, 0, 1))
+    monkeypatch.setattr(found, "_join", lambda group: entered.append(group.generation))
+    assert found.begin_step()
+    monkeypatch.setattr(
+        found._membership, "offer", lambda generation: 4
+    )  # formed while the step was computed
+    found.stop()
+    found.agree()
+    found.taken(Position(step=6, samples=60))
+    assert entered == [4] and found.is_stopped
+
+
+def test_members_agree_once_a_step_however_many_optimisers_it_has(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, found, _ = member
+    exchanged: list[torch.Tensor] = []
+    monkeypatch.setattr(
+        Group, "begin_all_reduce", lambda self, flag, op: exchanged.append(flag) or Pending(None)
+    )
+    for _ in range(2):
+        found.begin_step()
+        found.agree()
+        found.agree()
+        found.taken(Position(step=6, samples=60))
+    assert len(exchanged) == 2
 
 
 LENGTH = 10

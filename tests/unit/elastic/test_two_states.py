@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from bftrainer.elastic.members.group import Group
-from bftrainer.elastic.state import chunks, stream
+from bftrainer.elastic.state import chunks, passage
 from bftrainer.elastic.state import state as states
 from bftrainer.elastic.state.handover import HandOver
+from bftrainer.elastic.state.passage import Passage
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
 from tests.support.stage_parts import Kept
@@ -72,9 +72,6 @@ def streamed(group: Group, wrong_at: int | None = None) -> tuple[dict[str, objec
         caught_up = hand_over.advance(group)
         received += caught_up.bytes if caught_up else 0
         shared.append(group.rank in hand_over.working)
-        flag = torch.tensor([hand_over.offer()])
-        group.all_reduce(flag, dist.ReduceOp.MIN)
-        hand_over.agreed(int(flag))
         hand_over.settle()
         if number == wrong_at and group.rank == 0:  # what no shadow can know of
             with torch.no_grad():
@@ -88,11 +85,11 @@ def streamed(group: Group, wrong_at: int | None = None) -> tuple[dict[str, objec
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that a state takes a dozen steps, in several messages each."""
+    """So small that a state takes a dozen steps, in a few messages each."""
     monkeypatch.setattr(states, "STREAM_FROM", 1)
-    monkeypatch.setattr(stream, "FIRST", 3000)
-    monkeypatch.setattr(stream, "DUTY", 0.0)
+    monkeypatch.setattr(Passage, "open", Passage.end)  # all chunks end at once
     monkeypatch.setattr(chunks, "MESSAGE", 1000)
+    monkeypatch.setattr(passage, "GUESS", 2000)
 
 
 def test_a_stream_brings_everything_while_both_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
