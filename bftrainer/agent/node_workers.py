@@ -160,6 +160,8 @@ class NodeWorkers:
         self._codes[rank] = code
         if self.count > 1 and self._first is None and self._is_failure(worker, code):
             self._take_down(worker, code, reason)
+        for message in self._once.ended(rank) if self._first is None else ():
+            self._said(self, message)
         if self._leader_first and rank == 0:
             for other in self._running():
                 other.stop(FOLLOWERS_GRACE_S)
@@ -170,8 +172,9 @@ class NodeWorkers:
 
     def _is_failure(self, worker: Worker, code: int) -> bool:
         """Whether the others are not to go on without it: it failed, or left them in the middle of the
-        work."""
-        if worker.phase == Phase.LEAVING:
+        work. Once the work is done, only the first counts."""
+        done = self._all[0].phase == Phase.FINISHED and worker is not self._all[0]
+        if worker.phase == Phase.LEAVING or done:
             return False
         return code != 0 or (worker.phase == Phase.MEMBER and not self.order["gated"])
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 Message = dict[str, Any]
+HUNG_S = 5.0
 FIRST_ONLY = frozenset({"progress", "metrics", "resumed"})
 """What only the first worker says: the others' counts for nothing."""
 
@@ -36,7 +37,8 @@ class Once:
         self._attached = False
         self._heard: dict[int, int] = {}  # worker -> the last generation that it said anything of
         self._broken = 0  # the last generation that any has found broken
-        self._missed: dict[int, int] = {}  # worker -> how often it had said nothing of that
+        self._silent_since: dict[int, float] = {}  # worker -> when a membership found it to be
+        self._ended: set[int] = set()
         self._busy_until: dict[int, float] = {}
 
     def for_daemon(self, rank: int, message: Message) -> list[Message]:
@@ -65,16 +67,21 @@ class Once:
         return [{"type": "busy", "node": node, "seconds": self._busy(rank, message)["seconds"]}]
 
     def hung(self, workers: Iterable[W]) -> list[W]:
-        """A membership is published: the workers that have said nothing for the second time of a group that
-        others of the node have found broken."""
-        found = []
+        """A membership is published: those that have said nothing for `HUNG_S`, since another one was, of
+        a group that others of the node have found broken."""
+        found, now = [], self._clock()
         for worker in workers:
             rank = worker.seat.local_rank
-            silent = self._count > 1 and self._heard.get(rank, 0) < self._broken
-            self._missed[rank] = self._missed.get(rank, 0) + 1 if silent else 0
-            if self._missed[rank] > 1:
+            if self._count == 1 or self._heard.get(rank, 0) >= self._broken:
+                self._silent_since.pop(rank, None)
+            elif now - self._silent_since.setdefault(rank, now) >= HUNG_S:
                 found.append(worker)
         return found
+
+    def ended(self, rank: int) -> list[Message]:
+        """A worker has ended well, and is not waited for any more: what the daemon is told now."""
+        self._ended.add(rank)
+        return [told for kind in tuple(self._parts) for told in self._told_of(kind)]
 
     def _when_all(self, rank: int, kind: str, generation: int, message: Message) -> list[Message]:
         """Once all have said it: what the first said, with the longest pause of any."""
@@ -84,19 +91,20 @@ class Once:
             return []  # the others are further
         part = {**(part if of == latest else {}), rank: message}
         self._parts[kind] = (of, part)
-        if len(part) < self._count:
+        return self._told_of(kind)
+
+    def _told_of(self, kind: str) -> list[Message]:
+        """What all have said by now, if they have."""
+        _, part = self._parts[kind]
+        if len(part.keys() | self._ended) < self._count:
             return []
         del self._parts[kind]
+        first = part[min(part)]
         if kind != "joined":
-            return [part[0]]
+            return [first]
         pause_s = max(_number(own.get("pause_s")) for own in part.values())
-        return [
-            {
-                **part[0],
-                "survivor": all(own.get("survivor") is True for own in part.values()),
-                "pause_s": pause_s,
-            }
-        ]
+        survivor = all(own.get("survivor") is True for own in part.values())
+        return [{**first, "survivor": survivor, "pause_s": pause_s}]
 
     def _busy(self, rank: int, message: Message) -> Message:
         """The node is busy for as long as any of its workers."""

@@ -169,3 +169,16 @@ def test_cores_are_those_of_the_seat(tmp_path: Path) -> None:
 
     told(story)
     assert f"cores {{{core}}}" in (tmp_path / "t" / "n+2.log").read_text()
+
+
+def test_once_the_work_is_done_only_the_first_counts(tmp_path: Path) -> None:
+    script = UP + "until [ -e go ]; do sleep 0.01; done; [ $SEAT = 1 ] && exit 3; sleep 0.3; exit 0"
+
+    async def story() -> None:
+        node = Node(tmp_path, script)
+        await node.start()
+        node.workers._all[0]._hear({"type": "finished"})
+        (tmp_path / "go").touch()
+        assert await node.end() == (0, "")
+
+    told(story)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.agent.once import Once
+from bftrainer.agent.once import HUNG_S, Once
 from bftrainer.agent.seats import Seat
 
 KINDS = ("ready", "attached", "joined", "progress", "metrics", "resumed", "finished", "left", "broken", "kv")
@@ -86,12 +86,23 @@ def test_a_node_is_busy_for_as_long_as_any_of_its_workers() -> None:
     assert told == {"type": "busy", "node": "n", "seconds": 5.0}
 
 
-def test_a_worker_that_says_nothing_of_a_broken_group_twice_hangs() -> None:
-    once, workers = Once(2, gated=False), [_Worker(0), _Worker(1)]
+def test_a_worker_that_says_nothing_of_a_broken_group_for_long_hangs() -> None:
+    now = [100.0]
+    once, workers = Once(2, gated=False, clock=lambda: now[0]), [_Worker(0), _Worker(1)]
     assert once.hung(workers) == []
     once.for_daemon(0, {"type": "broken", "generation": 3})
     assert once.hung(workers) == []
-    once.for_daemon(0, {"type": "broken", "generation": 4})
+    assert once.hung(workers) == [], "two memberships in a row"
+    now[0] += HUNG_S
     assert once.hung(workers) == [workers[1]]
-    once.for_daemon(1, {"type": "broken", "generation": 4})
+    once.for_daemon(1, {"type": "broken", "generation": 3})
     assert once.hung(workers) == []
+
+
+def test_one_that_has_ended_well_is_not_waited_for() -> None:
+    once = Once(3, gated=False)
+    assert once.for_daemon(0, {"type": "finished", "rank": 0}) == [] == once.ended(2)
+    assert once.for_daemon(1, {"type": "finished", "rank": 1}) == [{"type": "finished", "rank": 0}]
+    once = Once(2, gated=False)
+    once.for_daemon(1, {"type": "left"})
+    assert once.ended(0) == [{"type": "left"}] and once.ended(1) == []
