@@ -47,7 +47,7 @@ class TestNativeLauncher(LauncherContract):
         ends_well(world, "join")
 
 
-@nightly_but(SEVERAL)
+@nightly_but(SEVERAL["native"])
 class TestNativeLauncherWithTwoWorkersANode(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:
@@ -72,7 +72,7 @@ class TestHorovodLauncher(LauncherContract):
             yield world
 
 
-@nightly_but(SEVERAL)
+@nightly_but(SEVERAL["torchrun"])
 class TestTorchrunLauncherWithTwoWorkersANode(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:
@@ -81,7 +81,7 @@ class TestTorchrunLauncherWithTwoWorkersANode(LauncherContract):
 
 
 @pytest.mark.skipif(find_spec("horovod") is None, reason="Horovod is not installed; run make horovod")
-@nightly_but(SEVERAL)
+@nightly_but(SEVERAL["horovod"])
 class TestHorovodLauncherWithTwoWorkersANode(LauncherContract):
     @pytest.fixture
     def world(self) -> Iterator[LiveWorld]:

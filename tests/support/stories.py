@@ -53,11 +53,17 @@ NIGHTLY: dict[str, dict[str, str]] = {
 }
 """Launcher -> story -> why it is enough to tell it at night."""
 
-SEVERAL = {
-    "test_a_node_leaves_with_notice_and_comes_back": "all workers of a node leave and join together",
-    "test_rank_0_is_killed": "one of a node's workers dies, and the others go with it",
+SEVERAL: dict[str, dict[str, str]] = {
+    "native": {
+        "test_a_node_leaves_with_notice_and_comes_back": "all workers of a node leave and join together",
+        "test_rank_0_is_killed": "one of a node's workers dies, and the others go with it",
+    },
+    "torchrun": {
+        "test_a_node_leaves_with_notice_and_comes_back": "rank 0 is told, and then the others of its node",
+    },
+    "horovod": {"test_rank_0_is_killed": "the driver loses a host, and waits for all workers of the new one"},
 }
-"""What every commit tells with two workers a node: which stories have code of their own there."""
+"""Launcher -> story -> why every commit tells it with two workers a node, too; `make nightly` tells all."""
 
 EVERY_COMMIT: dict[str, dict[str, str]] = {
     "torchrun": {

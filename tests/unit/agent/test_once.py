@@ -39,6 +39,21 @@ def test_a_node_has_come_as_far_as_its_last_worker(order: list[int], kind: str) 
     assert (told["type"], told["rank"]) == (kind, 0), "the first speaks for all"
 
 
+@given(st.data(), st.integers(2, 4))
+def test_in_whatever_order_workers_speak_the_daemon_hears_one_story(data: st.DataObject, count: int) -> None:
+    story = [{"type": "ready"}, joined(2), joined(3), joined(5), {"type": "finished"}]
+    once, told = Once(count, gated=False), []
+    at = [0] * count
+    while any(place < len(story) for place in at):
+        rank = data.draw(st.sampled_from([i for i in range(count) if at[i] < len(story)]))
+        told += once.for_daemon(rank, story[at[rank]])
+        at[rank] += 1
+    kinds = [message["type"] for message in told]
+    assert kinds[0] == "ready" and kinds[-1] == "finished" and set(kinds[1:-1]) == {"joined"}
+    generations = [message["generation"] for message in told[1:-1]]
+    assert generations == sorted(set(generations)) and generations[-1] == 5
+
+
 def test_a_pause_is_that_of_the_worker_that_stood_still_longest() -> None:
     once = Once(2, gated=False)
     assert once.for_daemon(1, joined(4, pause_s=2.0)) == []
