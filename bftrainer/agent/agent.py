@@ -248,7 +248,7 @@ class Agent:
 
     def _failed_on(self, seat: Seat) -> None:
         """A worker was the first of its node to fail: its device may be at fault."""
-        if seat.device is not None and self._seats.health.failed(seat.device, seat.local_rank):
+        if seat.device is not None and self._seats.health.failed(seat.device):
             log.warning("a device is taken out of use: %s", self._seats.health.out[-1])
             self._connection.tell({"type": "devices", "devices": self.devices()})
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from bftrainer.agent.devices import Device
 
 FAILURES = 4
-"""So many failures of a node's workers in a row, all of the same device, under different numbers."""
+"""So many failures of a node's workers in a row, all of the same device. As devices change, each of them is
+under another number than the one before."""
 
 
 @dataclass(slots=True)
@@ -22,23 +23,21 @@ class Health:
     usable: tuple[Device, ...]
     out: list[str] = field(default_factory=list)
     _turn: int = 0
-    _failed: list[tuple[str, int]] = field(default_factory=list)  # device and worker, in a row
+    _failed: list[str] = field(default_factory=list)  # devices, in a row
 
     def give(self, count: int) -> Sequence[Device]:
         """Devices for `count` workers, in the order of their numbers; empty where there are none."""
         n = len(self.usable)
         return [self.usable[(i + self._turn) % n] for i in range(count)] if n else []
 
-    def failed(self, device: Device, local_rank: int) -> bool:
-        """The worker with this number was the first of its node to fail by itself, on this device. Returns
-        whether the device is taken out for it. The last one stays."""
-        if self._failed and self._failed[-1][0] != device.name:
+    def failed(self, device: Device) -> bool:
+        """A worker on this device was the first of its node to fail by itself. Returns whether the device is
+        taken out for it. The last one stays."""
+        if device.name not in self._failed:
             self._failed.clear()
-        self._failed.append((device.name, local_rank))
+        self._failed.append(device.name)
         self._turn += 1
         if len(self._failed) < FAILURES or len(self.usable) == 1:
-            return False
-        if len({rank for _, rank in self._failed}) == 1:
             return False
         self.usable = tuple(own for own in self.usable if own != device)
         self.out.append(f"{device.name}: {FAILURES} workers in a row failed on it")

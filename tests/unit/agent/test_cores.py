@@ -42,6 +42,11 @@ def test_cores_that_are_next_to_no_device_are_shared_out_as_well() -> None:
     assert parts == [(0, 1, 4, 5), (2, 3, 6, 7)]
 
 
+def test_where_devices_share_some_of_their_cores_the_parts_are_even() -> None:
+    assert cores.shares(range(4), 2, [{0, 1, 2}, {2, 3}]) == [(0, 1), (2, 3)]
+    assert cores.shares(range(6), 2, [{0, 1, 2, 3}, {2, 3}]) == [(0, 1, 2), (3, 4, 5)]
+
+
 def test_where_a_device_has_fewer_cores_than_workers_the_parts_are_even() -> None:
     assert cores.shares(range(4), 2, [{0}, {0}]) == [(0, 1), (2, 3)]
 

@@ -49,7 +49,7 @@ def test_a_device_that_fails_worker_after_worker_is_taken_out() -> None:
         given = seats.give(3, {}, together=False)
         bad = next(seat for seat in given if seat.device is not None and seat.device.name == "6")
         assert bad.device is not None
-        out = seats.health.failed(bad.device, bad.local_rank)
+        out = seats.health.failed(bad.device)
     assert out and seats.told() == {"kind": "cuda", "count": 2, "out": ["6: 4 workers in a row failed on it"]}
     names = {dict(seat.env)["CUDA_VISIBLE_DEVICES"] for seat in seats.give(2, {}, together=False)}
     assert names == {"4", "9"}
@@ -63,18 +63,18 @@ def test_a_device_that_fails_worker_after_worker_is_taken_out() -> None:
 def test_a_program_whose_worker_fails_always_costs_no_device(count: int, rank: int) -> None:
     health = Health(pilot(*map(str, range(count))).all)
     for _ in range(20):
-        assert not health.failed(health.give(count)[rank % count], rank % count)
+        assert not health.failed(health.give(count)[rank % count])
 
 
 def test_what_ends_well_between_acquits_a_device() -> None:
     health = Health(pilot("0", "1").all)
     device = health.usable[0]
     for turn in range(3 * FAILURES):
-        assert not health.failed(device, turn % 2)
+        assert not health.failed(device)
         if turn % 2:
             health.worked()
 
 
 def test_the_last_device_stays() -> None:
     health = Health(pilot("0").all)
-    assert not any(health.failed(health.usable[0], rank) for rank in (0, 1) * FAILURES)
+    assert not any(health.failed(health.usable[0]) for _ in range(2 * FAILURES))
