@@ -91,7 +91,7 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
         n_min=spec.nodes.least,
         n_max=spec.nodes.most,
         sizes=spec.nodes.allowed(),
-        workers=0 if spec.nodes.workers == "auto" else spec.nodes.workers,
+        workers=spec.workers(),
         launcher=spec.launcher,
         samples=spec.work.samples if isinstance(spec.work, Work) else None,
         curve=spec.points(),

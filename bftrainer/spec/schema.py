@@ -253,6 +253,12 @@ class Spec(_Strict):
     @model_validator(mode="after")
     def _nodes_train_together(self) -> Spec:
         found = starter(self.command)
+        if found and self.nodes.workers not in ("auto", 1):
+            raise ValueError(
+                f"command: {self.command[0]!r}: {found} starts processes of its own, and nodes.workers: "
+                f"{self.nodes.workers} would start it so often on each node. Let the command be the script, "
+                "[python, train.py], with launcher: torchrun; or leave workers out"
+            )
         if found and self.nodes.most > 1:
             raise ValueError(
                 f"command: {self.command[0]!r}: {found} starts processes of its own, on each node apart: "
@@ -276,6 +282,13 @@ class Spec(_Strict):
                     f"leave {key} out, it is for launcher: torchrun"
                 )
         return self
+
+    def workers(self) -> int:
+        """How many processes run on each node; 0: one for each of its devices. What starts processes of its
+        own is started once."""
+        if self.nodes.workers == "auto":
+            return 1 if starter(self.command) else 0
+        return self.nodes.workers
 
     def points(self) -> Points | None:
         """The curve as (nodes, samples/s) with whole nodes, checked; None if the spec has none."""

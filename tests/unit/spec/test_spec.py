@@ -615,6 +615,9 @@ def test_a_command_whose_nodes_would_each_train_by_themselves_is_refused(
     (said,) = refused(spec + "{max: 2}\n")
     assert f"{named} starts processes of its own" in said and "nodes: {max: 1}" in said
     assert read(spec + "{max: 1}\n").n_max == 1
+    assert read(spec + "{max: 1}\n").workers == read(spec + "{max: 1, workers: 1}\n").workers == 1
+    (said,) = refused(spec + "{max: 1, workers: 4}\n")
+    assert f"{named} starts processes of its own, and nodes.workers: 4 would start it so often" in said
 
 
 def test_how_much_a_restart_repeats_is_for_torchrun_to_say() -> None:
