@@ -2,7 +2,7 @@
 
 It starts, stops and watches the workers of its node, and passes on what they say; `wire.messages` has all
 messages. Orders carry the trainer's generation, and an order that is older than what runs is ignored. One
-worker at a time trains on a node: the next starts when the last has left.
+trainer at a time trains on a node: the workers of the next start when those of the last have left.
 """
 
 from __future__ import annotations
