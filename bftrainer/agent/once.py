@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 Message = dict[str, Any]
 HUNG_S = 5.0
+MOST_S = 1e9
 FIRST_ONLY = frozenset({"progress", "metrics", "resumed"})
 """What only the first worker says: the others' counts for nothing."""
 
@@ -116,4 +117,4 @@ class Once:
 
 def _number(value: object) -> float:
     """What a script says is a number may be anything: the daemon refuses the message then."""
-    return float(value) if isinstance(value, int | float) else 0.0
+    return float(value) if isinstance(value, int | float) and -MOST_S < value < MOST_S else 0.0

@@ -101,6 +101,26 @@ def test_a_node_is_busy_for_as_long_as_any_of_its_workers() -> None:
     assert told == {"type": "busy", "node": "n", "seconds": 5.0}
 
 
+@given(st.sampled_from((*KINDS, "busy")), st.integers(2, 3), st.booleans(), st.data())
+def test_whatever_a_script_says_of_itself_the_agent_goes_on(
+    kind: str, count: int, gated: bool, data: st.DataObject
+) -> None:
+    odd = st.one_of(
+        st.none(), st.integers(), st.just(10**400), st.floats(), st.text(), st.lists(st.integers())
+    )
+    once = Once(count, gated=gated)
+    for _ in range(6):
+        rank = data.draw(st.integers(0, count - 1))
+        message = {
+            "type": kind,
+            "generation": data.draw(st.integers()),
+            **{name: data.draw(odd) for name in ("pause_s", "seconds", "survivor", "key")},
+        }
+        for told in (*once.for_daemon(rank, message), *once.for_siblings(rank, message, "n")):
+            assert told["type"] == kind
+    assert isinstance(once.ended(0), list)
+
+
 def test_a_worker_that_says_nothing_of_a_broken_group_for_long_hangs() -> None:
     now = [100.0]
     once, workers = Once(2, gated=False, clock=lambda: now[0]), [_Worker(0), _Worker(1)]
