@@ -47,7 +47,8 @@ class RunView(Identity):
 
     @property
     def rank(self) -> int:
-        """This node's number, from 0, among those that share the samples right now."""
+        """This worker's number, from 0, among those that share the samples right now. A node runs one, or one
+        for each of its GPUs."""
         self.start()
         return self._rank
 
@@ -58,7 +59,7 @@ class RunView(Identity):
 
     @property
     def size(self) -> int:
-        """The number of nodes that share the samples right now."""
+        """The number of workers that share the samples right now."""
         self.start()
         return self._peers.size
 

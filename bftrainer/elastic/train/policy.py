@@ -46,7 +46,7 @@ class FixedGlobal:
 
 @dataclass(frozen=True, slots=True)
 class FixedPerNode:
-    """Every node takes `batch` samples a step.
+    """Every node takes `batch` samples a step; of several workers on a node, each.
 
     Args:
         batch: samples per node and step.
