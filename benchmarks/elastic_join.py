@@ -6,8 +6,8 @@
 One node trains, and a second joins and leaves, again and again, under a real daemon, with real agents and
 workers, all on this machine. `cold`: the node has just become idle, and nothing runs there. `warm`: another
 trainer has just ended on it. The parts are those that the newcomer notes in its log (`elastic/course.py`):
-differences of one clock. `decided` is what came before: from the change until the agent was told. Medians of
-all joins, in seconds; `gap` is the longest time between two steps of the member that stays, meanwhile.
+differences of one clock. `decided` is what came before: from the change until its agent began to start it.
+Medians of all joins, in seconds; `gap` is the longest time between two steps of the member that stays.
 """
 
 from __future__ import annotations

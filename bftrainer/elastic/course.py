@@ -13,7 +13,7 @@ from itertools import pairwise
 from bftrainer.elastic.note import note
 
 PARTS = {
-    "told": "its agent was told to start it",
+    "told": "its agent began to start it",
     "warm": "the warm process was there, with its imports",
     "process": "the process was there",
     "run": "its script called elastic.Run",

@@ -87,7 +87,7 @@ def test_several_messages_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch)
     one = Passage(Slow(1, 1, 2), trained(0.0), 0, None, 0)
     one.chunk()
     one.close()
-    assert one.is_over and most == AHEAD
+    assert one.is_over and most == AHEAD > 1
 
 
 def test_no_message_costs_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
