@@ -105,7 +105,7 @@ class Plan:
         return "bftrainer-qos.conf" if self.heterogeneous else "bftrainer-partition.conf"
 
     def device(self, node: NodePlan) -> str:
-        """The empty files that stand for a node's devices: a path with a range."""
+        """The links to /dev/null that stand for a node's devices: a path with a range."""
         return f"{self.directory}/devices/{node.name}-[0-{node.gres_count() - 1}]"
 
     def names(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def lay_out(plan: Plan) -> None:
     for node in plan.nodes:
         (place / "spool" / node.name).mkdir()
         for number in range(node.gres_count()):
-            (place / "devices" / f"{node.name}-{number}").touch()
+            (place / "devices" / f"{node.name}-{number}").symlink_to("/dev/null")
     for name, content in files(plan).items():
         (place / name).write_text(content, "utf-8")
     if plan.slurmdbd_port:  # refuses a configuration that others can read
