@@ -21,7 +21,8 @@ CUDA, HIP, ROCR, LEVEL_ZERO = (
     "ZE_AFFINITY_MASK",
 )
 KINDS = {SIMULATED: "simulated", CUDA: "cuda", ROCR: "rocm", HIP: "rocm", LEVEL_ZERO: "level zero"}
-"""Variable -> kind of the devices that it names; of several that are set, the first counts."""
+"""Variable -> kind of the devices that it names; of several that are set, the first counts, and others that
+name the same say the same: a batch system that does not know the vendor sets all."""
 BELOW_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")
 """On AMD's machines these count among what `ROCR_VISIBLE_DEVICES` leaves visible."""
 MAX_DEVICES = 1024
@@ -59,7 +60,8 @@ def devices_of(env: Mapping[str, str], vendor: str = "") -> Devices:
     variables = [SIMULATED] if SIMULATED in env else [CUDA] if vendor == "nvidia" else list(KINDS)
     for variable in variables:
         if names := names_in(env.get(variable, "")):
-            return Devices(KINDS[variable], _devices(env, names, (variable,)))
+            alike = tuple(own for own in variables if names_in(env.get(own, "")) == names)
+            return Devices(KINDS[variable], _devices(env, names, alike))
     return Devices()
 
 

@@ -30,7 +30,7 @@ PILOT_JOB = PilotJob(
 MAIN_JOB = JobRow(
     id="1", tasks=1, partitions=("batch",), user="u", state="PENDING", start=None, end=None, limit_s=600.0,
     count=1, planned=(), nodes=(), required="", excluded="", features="", priority=5, reservation="", cpus=1,
-    memory_mb=0, gpus=0, all_cpus=1, shares=False, reason="Resources", name="main",
+    memory_mb=0, gpus=(), all_cpus=1, shares=False, reason="Resources", name="main",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from copy import copy
 from math import ceil
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.slurm.gpus import without
 from bftrainer.schedulers.slurm.left import Left, left_of, whole
 from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
@@ -69,7 +70,7 @@ class Course:
             if left.cpus <= cpus:
                 self.usable.discard(name)
             else:
-                memory, gpus = left.memory_mb - job.memory_mb, left.gpus - job.gpus
+                memory, gpus = left.memory_mb - job.memory_mb, without(left.gpus, job.gpus)
                 self.left[name] = Left(left.cpus - cpus, memory, gpus)
 
     def clear_ahead(self, job: JobRow, room: Collection[str]) -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from bftrainer.schedulers.slurm.constraints import ANY, Features
+from bftrainer.schedulers.slurm.gpus import Kinds, covers
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.values import names
 
@@ -31,10 +32,10 @@ class Fit:
 
     def everywhere(self, job: JobRow) -> frozenset[str]:
         """Those of the job's partitions."""
-        return self._where(job.partitions, ANY, 0, 0, 0)
+        return self._where(job.partitions, ANY, 0, 0, ())
 
     def _where(
-        self, partitions: Collection[str], features: Features, cpus: int, memory_mb: int, gpus: int
+        self, partitions: Collection[str], features: Features, cpus: int, memory_mb: int, gpus: Kinds
     ) -> frozenset[str]:
         key = (partitions, features, cpus, memory_mb, gpus)
         found = self._known.get(key)
@@ -47,7 +48,7 @@ class Fit:
                 and any(alternative <= set(row.features) for alternative in features)
                 and row.cpus >= cpus
                 and row.memory_mb >= memory_mb
-                and row.gpus >= gpus
+                and covers(row.gpus, gpus)
             )
             if (
                 alike not in self._together

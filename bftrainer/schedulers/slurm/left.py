@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bftrainer.schedulers.slurm.gpus import Kinds, covers, without
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
 
 
@@ -13,7 +14,7 @@ class Left:
 
     cpus: int
     memory_mb: int
-    gpus: int
+    gpus: Kinds
 
     def fits(self, job: JobRow) -> bool:
         """Whether a job may have its part of it."""
@@ -21,7 +22,7 @@ class Left:
             job.shares
             and self.cpus >= max(1, job.cpus)
             and self.memory_mb >= job.memory_mb
-            and self.gpus >= job.gpus
+            and covers(self.gpus, job.gpus)
         )
 
 
@@ -34,7 +35,8 @@ def wish(job: JobRow) -> object:
 
 def left_of(row: NodeRow) -> Left:
     """What its jobs leave of a node."""
-    return Left(row.cpus - row.cpus_used, row.memory_mb - row.memory_used_mb, row.gpus - row.gpus_used)
+    gpus = without(row.gpus, row.gpus_used)
+    return Left(row.cpus - row.cpus_used, row.memory_mb - row.memory_used_mb, gpus)
 
 
 def whole(row: NodeRow) -> Left:

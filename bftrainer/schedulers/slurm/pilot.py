@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.slurm.gpus import kinds, option
 from bftrainer.schedulers.slurm.rows import End
 from bftrainer.schedulers.slurm.template import Template
 from bftrainer.schedulers.slurm.text import NODE_NAME
@@ -25,6 +26,7 @@ NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
 NOT_FOUND = 127
 """How a shell says that there is no such program."""
 FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
+GPU_OPTIONS = ("--gres", "--gpus")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
 
@@ -75,8 +77,11 @@ def log_of(job: PilotJob, pilot: Pilot) -> Path:
     return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
 
 
-def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None) -> list[str]:
-    """The command line of sbatch, whose script comes on its standard input.
+def command(
+    job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None, gres: str = ""
+) -> list[str]:
+    """The command line of sbatch, whose script comes on its standard input. Of the node's `gres`
+    it asks for all GPUs, unless the site's own options ask for some.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
@@ -95,6 +100,7 @@ def command(job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s:
         "ntasks": "1",
         "nodelist": pilot.node,
         "mem": "0",  # all of it
+        "gres": "" if any(own.startswith(GPU_OPTIONS) for own in job.options) else option(kinds(gres)),
         "time": str(minutes),
         "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * minutes + START_S):.0f}",
         "chdir": "/",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bftrainer.schedulers.slurm.gpus import Kinds
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
@@ -16,13 +18,13 @@ class NodeRow:
     partitions: tuple[str, ...]
     features: tuple[str, ...]
     gres: str
-    gpus: int
+    gpus: Kinds
     cpus: int
     memory_mb: int
     hosts: tuple[str, ...] = ()  # the address that Slurm calls it by, and its machine's name
     cpus_used: int = 0
     memory_used_mb: int = 0
-    gpus_used: int = 0
+    gpus_used: Kinds = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class JobRow:
     reservation: str
     cpus: int  # on each node, at least
     memory_mb: int  # on each node, at least
-    gpus: int  # on each node
+    gpus: Kinds  # on each node
     all_cpus: int  # on all nodes together, at least
     shares: bool  # whether it may be on a node with other jobs
     reason: str

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
-from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.machine import Node, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
@@ -57,9 +57,8 @@ class SlurmScheduler:
     """Implements `ports.Scheduler`; methods without another docstring do what it says there.
 
     `watch` are the partitions whose nodes are seen; empty: the one of the pilots. `cloud`: those of state
-    CLOUD may be ours. Every command may take
-    `command_timeout_s`; of a queue `most_bytes` are read. Nodes are kept free for a main job that should
-    start for `claim_patience_s`.
+    CLOUD may be ours. Every command may take `command_timeout_s`; of a queue `most_bytes` are read. Nodes are
+    kept free for a main job that should start for `claim_patience_s`.
     """
 
     def __init__(
@@ -101,14 +100,14 @@ class SlurmScheduler:
         self._running: set[str] = set()  # those jobs of them that run
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
         self._partition_max_s: float | None = None
-        self._busy: dict[str, str] = {}  # node -> why no pilot goes there, as of the last poll
+        self._seen: dict[str, Node] = {}  # as of the last poll
 
     async def poll(self) -> Snapshot:
         """The machine as scontrol and squeue show it now."""
         if not self._sees_all:
             await self._see_all()
         self._sees_all = False  # after a poll that fails Slurm may come back with another configuration
-        shown = await self._run(["scontrol", "-a", "-o"], text.SHOW, hopeless=HOPELESS)
+        shown = await self._run(["scontrol", "-a", "-d", "-o"], text.SHOW, hopeless=HOPELESS)
         try:
             machine = await self._apart(lambda: text.machine(shown.out))
         except TextError as error:
@@ -141,8 +140,8 @@ class SlurmScheduler:
             UnsureError: the job may have been accepted.
             SchedulerError: it was refused.
         """
-        if pilot.node in self._busy:
-            raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+        if (node := self._seen.get(pilot.node)) and node.why:
+            raise NoRoomError(f"{pilot.node} is not free: {node.why}")
         words, script = self.request(pilot, secret, limit_s)
         try:
             done = await self._run(words, script)
@@ -164,7 +163,8 @@ class SlurmScheduler:
         Raises:
             SchedulerError: there can be no such pilot.
         """
-        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s)
+        gres = self._seen[pilot.node].gres if pilot.node in self._seen else ""
+        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s, gres)
         return self._as(pilot.user, words), slurm_pilot.script(self._job, pilot, secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
@@ -286,8 +286,8 @@ class SlurmScheduler:
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)
         self._partition_max_s = view.pilot_partition_max_s
-        self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
-        if slurm_view.UNREACHED in self._busy.values() and not self._warned:
+        self._seen = {node.name: node for node in view.snapshot.nodes}
+        if not self._warned and any(node.why == slurm_view.UNREACHED for node in view.snapshot.nodes):
             self._warned = True
             log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)
         self._patience.remember(view.found, view.snapshot.time)

@@ -1,6 +1,6 @@
 """Text of Slurm's commands in, frozen dataclasses out. Pure.
 
-Two commands show the whole machine: `scontrol -a -o`, told on its standard input what to show, and `squeue
+Two commands show the whole machine: `scontrol -a -d -o`, told on its standard input what to show, and `squeue
 -a` with the format below. Job names are the users' own and may hold anything, line breaks included: every
 line of `squeue` begins with a mark that nobody can guess or read, and the name comes last, cut off.
 """
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from bftrainer.model.text import shown
-from bftrainer.schedulers.slurm import values
+from bftrainer.schedulers.slurm import gpus, values
 from bftrainer.schedulers.slurm.rows import End, JobRow, Machine, NodeRow, Partition, Reservation
 from bftrainer.schedulers.slurm.values import TextError
 
 SHOW = "show node\nshow reservation\nshow partition\n"
-"""What `scontrol -a -o` is told on its standard input."""
+"""What `scontrol -a -d -o` is told on its standard input."""
 
 SEPARATOR = "\x1f"
 FIELDS = (*(f"%{letter}" for letter in "iPuTSelDYNnxfQvcmbChVOr"), "%64j")
@@ -41,7 +41,7 @@ def squeue_format(mark: str) -> str:
 
 
 def machine(text: str) -> Machine:
-    """What `scontrol -a -o` printed for `SHOW`.
+    """What `scontrol -a -d -o` printed for `SHOW`.
 
     Raises:
         TextError: a part of the answer is missing. So a machine is never taken to be empty.
@@ -67,7 +67,7 @@ def machine(text: str) -> Machine:
     if missing:
         raise TextError(f"scontrol showed no {' and no '.join(missing)}")
     for name in twice:  # a comment with a line break can look like a node
-        nodes[name] = NodeRow(name, "LISTED_TWICE", frozenset(), (), (), "", 0, 0, 0)
+        nodes[name] = NodeRow(name, "LISTED_TWICE", frozenset(), (), (), "", (), 0, 0)
     return Machine(nodes, partitions, tuple(reservations))
 
 
@@ -134,7 +134,7 @@ def _shown(text: str) -> Iterator[str]:
 def _node(line: str) -> NodeRow:
     base, flags = _state(_field(line, " State="))
     gres = values.plain(_field(line, " Gres="))
-    used = _field(line, " AllocTRES=")
+    used = _field(line, " GresUsed=") or _field(line, " AllocTRES=")
     return NodeRow(
         line[9 : line.find(" ")],
         base,
@@ -142,13 +142,13 @@ def _node(line: str) -> NodeRow:
         values.words(_field(line, " Partitions=")),
         values.words(_field(line, " ActiveFeatures=")),
         gres,
-        values.gpus(gres),
+        gpus.kinds(gres),
         values.count(_field(line, " CPUTot=")),
         values.count(_field(line, " RealMemory=")),
         (_field(line, " NodeAddr="), _field(line, " NodeHostName=")),
         values.count(_field(line, " CPUAlloc=")),
         values.count(_field(line, " AllocMem=")),
-        values.gpus(used),
+        gpus.kinds(used),
     )
 
 
@@ -204,7 +204,7 @@ def _job(line: str) -> JobRow:
         values.plain(reservation),
         values.count(cpus),
         values.megabytes(memory),
-        values.gpus(values.plain(tres)),
+        gpus.kinds(values.plain(tres)),
         values.count(all_cpus),
         shares in SHARING,
         shown(reason),

@@ -17,8 +17,6 @@ MOST_IN_WORD = 1 << 20
 """The most characters between two commas that are not in brackets."""
 MOST_BRACKETS = 8
 """The most brackets in such a word."""
-MOST_GRES = 1024
-"""The most characters of a list of generic resources."""
 
 
 class TextError(ValueError):
@@ -70,18 +68,6 @@ def duration_s(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-@lru_cache(maxsize=4096)
-def gpus(gres: str) -> int:
-    """GPUs in a list of generic resources: gpu:a100:4(S:0-1),nvme:1 -> 4; also gres/gpu:4 and gres:gpu:4."""
-    total = 0
-    for entry in re.sub(r"\([^)]*\)", "", gres[:MOST_GRES]).split(","):
-        words = re.split(r"[:=]", entry.removeprefix("gres/").removeprefix("gres:"))
-        if words[0] == "gpu":
-            last = re.fullmatch(r"([0-9]{1,9})([Kk]?)", words[-1])
-            total += int(last[1]) * (1024 if last[2] else 1) if last else 1
-    return total
 
 
 def tasks(identity: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
-from bftrainer.schedulers.slurm import claims, main_jobs, values
+from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
 from bftrainer.schedulers.slurm.patience import Known
 from bftrainer.schedulers.slurm.pilot import NAME, SHORTEST_S, TAG, job_name
 from bftrainer.schedulers.slurm.rooms import Claims, Rooms
@@ -277,7 +277,7 @@ def _node(row: NodeRow, why: str, until: float) -> Node:
         partitions=row.partitions,
         features=row.features,
         gres=row.gres,
-        gpus=row.gpus,
+        gpus=gpus.total(row.gpus),
         why=why,
         cpus=row.cpus,
         spare=1.0 - row.cpus_used / row.cpus if row.base == "MIXED" and row.cpus else 0.0,

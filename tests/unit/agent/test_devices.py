@@ -92,3 +92,11 @@ def test_nothing_is_guessed() -> None:
 def test_the_vendor_is_known_from_its_driver() -> None:
     assert vendor_of({"/dev/kfd": True}) == "amd" and vendor_of({}) == ""
     assert vendor_of({"/dev/nvidiactl": True, "/dev/kfd": True}) == "nvidia"
+
+
+def test_where_no_driver_says_whose_devices_they_are_every_variable_names_the_workers_own() -> None:
+    everyones = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+    found = devices_of(dict.fromkeys(everyones, "2,3"))
+    assert [seen([device]) for device in found.all] == [dict.fromkeys(everyones, name) for name in "23"]
+    other = devices_of({"CUDA_VISIBLE_DEVICES": "2,3", "ZE_AFFINITY_MASK": "0"})
+    assert seen(other.all[:1]) == {"CUDA_VISIBLE_DEVICES": "2"}, "that is not said of these devices"

@@ -34,7 +34,7 @@ def job(number: int, count: int = 1, **others: object) -> JobRow:
 
 
 def nodes(count: int, **others: object) -> dict[str, NodeRow]:
-    row = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", 0, 4, 1000)
+    row = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", (), 4, 1000)
     return {f"n{i}": replace(row, name=f"n{i}", **others) for i in range(count)}  # type: ignore[arg-type]
 
 
@@ -97,19 +97,23 @@ def test_named_nodes_are_claimed_as_named() -> None:
 
 
 def test_a_node_must_fit() -> None:
-    machine = nodes(4) | {"n3": replace(nodes(4)["n3"], features=("a100", "ib"), gpus=4, memory_mb=9000)}
+    machine = nodes(4) | {
+        "n3": replace(nodes(4)["n3"], features=("a100", "ib"), gpus=(("a100", 4),), memory_mb=9000)
+    }
     where = rooms(held=names(0, 1, 2, 3))
     for wanted in (
         {"features": "a100&ib"},
         {"features": "v100|a100"},
-        {"gpus": 4},
+        {"gpus": (("", 4),)},
+        {"gpus": (("a100", 2),)},
         {"memory_mb": 8000},
         {"excluded": "n[0-2]"},
     ):
         assert ask([job(1, 1, **wanted)], where, machine).claims == (Claim(job="1", nodes=names(3), count=1),)
     for impossible in (
         {"features": "v100"},
-        {"gpus": 5},
+        {"gpus": (("", 5),)},
+        {"gpus": (("v100", 1),)},
         {"partitions": ("debug",)},
         {"partitions": ("shut",)},
     ):

@@ -18,7 +18,7 @@ from tests.support.slurm_samples import MAIN_JOB, MARK
 
 NOW = 1000.0
 PARTITIONS = {"batch": Partition("batch", 10, up=True, default=True, max_s=None)}
-ROW = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", 0, 4, 1000)
+ROW = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", (), 4, 1000)
 NODES = {f"n{i}": replace(ROW, name=f"n{i}") for i in range(1, 13)}
 
 

@@ -19,7 +19,7 @@ PARTITIONS = {
     "batch": Partition("batch", 10, up=True, default=True, max_s=None),
     "debug": Partition("debug", 20, up=True, default=False, max_s=None),
 }
-ROW = NodeRow("", "IDLE", frozenset(), ("batch", "debug"), (), "", 0, 4, 1000)
+ROW = NodeRow("", "IDLE", frozenset(), ("batch", "debug"), (), "", (), 4, 1000)
 NODES = {f"n{i}": replace(ROW, name=f"n{i}") for i in range(1, 9)}
 
 

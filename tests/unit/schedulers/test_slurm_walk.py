@@ -18,7 +18,7 @@ PARTITIONS = {
     "debug": Partition("debug", 10, up=True, default=False, max_s=None),
     "shut": Partition("shut", 10, up=False, default=False, max_s=None),
 }
-ROW = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", 0, 4, 1000)
+ROW = NodeRow("", "IDLE", frozenset(), ("batch",), (), "", (), 4, 1000)
 HELD = frozenset({"n0", "n1", "n2", "n3"})
 HOPELESS = "ReqNodeNotAvail"
 
@@ -48,16 +48,20 @@ def test_where_a_constraint_cannot_be_read_slurms_plan_says_which_nodes() -> Non
     assert ask([planned]).claims == (Claim(job="1", nodes=frozenset({"n3"}), count=1),)
 
 
-@pytest.mark.parametrize("wanted", [{"memory_mb": 600}, {"gpus": 1}])
+@pytest.mark.parametrize("wanted", [{"memory_mb": 600}, {"gpus": (("", 1),)}])
 def test_what_one_job_takes_of_a_shared_node_the_next_does_not_get(wanted: dict[str, object]) -> None:
-    found = ask([job(1, tasks=2, shares=True, cpus=1, **wanted)], **{n: {"gpus": 1} for n in HELD})
+    found = ask([job(1, tasks=2, shares=True, cpus=1, **wanted)], **{n: {"gpus": (("", 1),)} for n in HELD})
     assert [claim.count for claim in found.claims] == [1, 1]
 
 
 @pytest.mark.parametrize(
     ("used", "wanted"),
     [
-        ({"gpus": 4, "gpus_used": 3}, {"gpus": 2}),
+        ({"gpus": (("", 4),), "gpus_used": (("", 3),)}, {"gpus": (("", 2),)}),
+        (
+            {"gpus": (("a100", 2), ("v100", 2)), "gpus_used": (("a100", 2),)},
+            {"gpus": (("a100", 1),)},
+        ),
         ({"cpus_used": 4}, {"cpus": 0}),
         ({"cpus_used": 1}, {"shares": False}),
     ],
@@ -67,7 +71,7 @@ def test_a_node_that_main_jobs_share_is_no_place_for_what_does_not_fit_beside_th
 ) -> None:
     where = Rooms(frozenset(), frozenset(), frozenset({"n1"}), shared=frozenset({"n0"}))
     asked = {"shares": True, "planned": ("n0", "n1"), "start": NOW + 900, **wanted}
-    assert ask([job(1, 2, **asked)], where, n0=used, n1={"gpus": 4}) == Claims()
+    assert ask([job(1, 2, **asked)], where, n0=used, n1={"gpus": (("", 4),)}) == Claims()
 
 
 def test_jobs_of_two_partitions_have_lists_of_their_own() -> None:
@@ -80,7 +84,7 @@ def test_a_partition_that_is_down_has_no_nodes() -> None:
 
 
 def test_nodes_that_differ_in_their_gpus_only_are_told_apart() -> None:
-    assert nodes_of(ask([job(1, gpus=2)], n3={"gpus": 2})) == {"1": ["n3"]}
+    assert nodes_of(ask([job(1, gpus=(("", 2),))], n3={"gpus": (("a100", 2),)})) == {"1": ["n3"]}
 
 
 def test_a_job_is_tried_if_it_asks_for_something_else_than_those_in_vain_or_has_a_plan() -> None:
