@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
     "series": {"errors"},
+    "search": {"errors", "files", "model", "performance", "spec", "traces"},
     "demo": {"errors", "files", "settings", "api"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

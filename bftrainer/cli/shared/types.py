@@ -11,6 +11,9 @@ from typing import Any
 
 import click
 
+SPAN = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(s|m|min|h|d)?")
+SPAN_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+MOST_SPAN_S = 366 * 86_400.0
 TRAINER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -47,6 +50,20 @@ class Positive(Finite):
 
     def __init__(self, least: float = 0.0, most: float = 1e9) -> None:
         super().__init__(min=least, min_open=not least, max=most)
+
+
+class Span(click.ParamType[float]):
+    """A time span such as 90s, 30m, 2h or 1d, or a number of seconds; above 0 and at most a year."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds; refuse what is no span."""
+        found = SPAN.fullmatch(str(value).strip())
+        seconds = float(found[1]) * SPAN_UNITS[found[2] or "s"] if found else 0.0
+        if not 0 < seconds <= MOST_SPAN_S:
+            self.fail(f"{ascii(value)[:100]} is no time span; give 90s, 30m, 2h or 1d", param, ctx)
+        return seconds
 
 
 class _Named(click.Path):

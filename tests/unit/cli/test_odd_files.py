@@ -22,7 +22,16 @@ LOG = "idle_start,idle_end,node\n0,100,n1\n5,90,n2\n"
 JOBS = "job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model\na,1,1,1,2,100,1970-01-01T00:00:10,m\n"
 CURVES = "model,nodes,images_per_s\nm,1,10\nm,2,15\n"
 SPEC = "name: x\ncommand: [python, x.py]\nnodes: {max: 2}\n"
-GOOD = {"log.csv": LOG, "jobs.csv": JOBS, "curves.csv": CURVES, "spec.yaml": SPEC}
+STAGES = "stages: [{trials: 2, iterations: 5}]\n"
+PROFILE = "curve: [[1, 10]]\n"
+GOOD = {
+    "search.yaml": STAGES,
+    "profile.yaml": PROFILE,
+    "log.csv": LOG,
+    "jobs.csv": JOBS,
+    "curves.csv": CURVES,
+    "spec.yaml": SPEC,
+}
 
 COMMANDS = [
     ["trace", "info", "ODD"],
@@ -35,6 +44,8 @@ COMMANDS = [
     ["replay", "log.csv", "--workload", "jobs.csv", "--curves", "curves.csv", "--config", "ODD"],
     ["replay", "log.csv", "--workload", "jobs.csv", "--curves", "curves.csv", "--node-classes", "ODD"],
     ["report", "ODD", "--out", "out.html"],
+    ["plan", "ODD", "--deadline", "1h", "--profile", "profile.yaml"],
+    ["plan", "search.yaml", "--deadline", "1h", "--profile", "ODD"],
     ["sweep", "ODD", "--jobs", "1", "--out", "out"],
     ["sweep", "ODD", "--config", "ODD", "--out", "out"],
     ["submit", "ODD", "--state-dir", "nosuch"],

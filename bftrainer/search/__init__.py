@@ -1,0 +1,1 @@
+"""Studies: searches over hyper-parameters whose trials are trainers."""

@@ -1,0 +1,63 @@
+"""RubberBand's planner (section 4.3, algorithm 2): take workers where it saves most for its time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bftrainer.search.plan.baselines import Plan, cheapest
+from bftrainer.search.plan.simulate import Simulator
+from bftrainer.search.plan.step import Step
+from bftrainer.search.plan.table import Table, price
+
+WARM_STARTS = (1, 2, 3)
+"""Multiples of the cheapest fixed size from which the search begins."""
+LEAST_GAIN = 1e-9
+"""Share of the cost by which a step has to be cheaper."""
+
+
+def greedy(simulator: Simulator, table: Table, deadline_s: float, static: Plan | None) -> Plan | None:
+    """The cheapest plan found from several warm starts; None if none of them meets the deadline.
+
+    Warm starts are multiples of `static`, the cheapest fixed size. Where no fixed size meets the deadline,
+    the search begins from the most workers. The plan is never worse than `static`. Unlike the paper's, the
+    search passes over allocations that free no node, and over candidates that miss the deadline.
+    """
+    profile = simulator.profile
+    nodes = static.steps[0].nodes if static else profile.nodes
+    found = [static] if static else []
+    for times in WARM_STARTS if static else (1,):
+        workers = nodes * times * profile.node_workers
+        path = _descend(table, deadline_s, [_at_least(workers, options) for options in table.steps])
+        if path is not None:
+            steps = tuple(options[i] for options, i in zip(table.steps, path, strict=True))
+            found.append(Plan("greedy", steps, simulator.estimate(steps)))
+    return cheapest(found, deadline_s)
+
+
+def _at_least(workers: int, options: Sequence[Step]) -> int:
+    """The first allocation with so many workers; the largest if all have fewer."""
+    enough = (i for i, step in enumerate(options) if step.parallel * step.workers >= workers)
+    return next(enough, len(options) - 1)
+
+
+def _descend(table: Table, deadline_s: float, start: list[int]) -> list[int] | None:
+    """Lower the allocation of one stage after the other while that saves and meets the deadline."""
+    here, (seconds, cost) = start, price(table, start)
+    if seconds > deadline_s:
+        return None
+    while True:
+        best: tuple[float, list[int], float, float] | None = None
+        for k, i in enumerate(here):
+            if i == 0:
+                continue
+            there = [*here[:k], i - 1, *here[k + 1 :]]
+            later, less = price(table, there)
+            if cost - less <= LEAST_GAIN * cost or later > deadline_s:
+                continue
+            benefit = (cost - less) / (later - seconds) if later > seconds else math.inf
+            if best is None or benefit > best[0]:
+                best = benefit, there, later, less
+        if best is None:
+            return here
+        _, here, seconds, cost = best

@@ -1,0 +1,59 @@
+"""A plan in one picture: nodes over time, stage by stage, beside a fixed size for the same deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bftrainer.errors import BftrainerError
+from bftrainer.search.plan.baselines import Plan
+
+COLOURS = ("#1f6f8b", "#3b9ab2", "#78b7c5", "#e1af00", "#d1603d")
+
+
+def draw(plans: Sequence[tuple[str, Plan, Plan | None]], deadline_s: float, path: Path) -> None:
+    """Draw plans, each with its name and the fixed size to compare with, into `path` (.png, .svg, .pdf).
+
+    Raises:
+        BftrainerError: it cannot be written.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(
+        len(plans), 1, figsize=(10, 1 + 3.5 * len(plans)), squeeze=False, layout="constrained"
+    )
+    for ax, (name, plan, fixed) in zip(axes[:, 0], plans, strict=True):
+        _draw(ax, name, plan, fixed, deadline_s)
+    try:
+        figure.savefig(path, dpi=120)
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BftrainerError(f"--picture {path}: {said}; write to another place") from error
+    finally:
+        plt.close(figure)
+
+
+def _draw(axes: Any, name: str, plan: Plan, fixed: Plan | None, deadline_s: float) -> None:
+    unit, per = ("hours", 3600.0) if deadline_s > 3 * 3600 else ("minutes", 60.0)
+    at = 0.0
+    for k, (step, seconds) in enumerate(zip(plan.steps, plan.estimate.seconds.mean(axis=1), strict=True)):
+        axes.bar(
+            at / per,
+            step.nodes,
+            width=seconds / per,
+            align="edge",
+            color=COLOURS[k % len(COLOURS)],
+            edgecolor="white",
+            label=f"{step.stage.trials} trials, {step.parallel} at a time with {step.workers}",
+        )
+        at += float(seconds)
+    if fixed is not None:
+        nodes, end = fixed.steps[0].nodes, fixed.estimate.jct_s / per
+        axes.plot([0, end, end], [nodes, nodes, 0], "--", color="#555555", label=f"fixed size: {nodes} nodes")
+    axes.axvline(deadline_s / per, color="#d1603d", label="deadline")
+    axes.set(title=name, xlabel=unit, ylabel="nodes", xlim=(0, None), ylim=(0, None))
+    axes.legend(fontsize="small")

@@ -1,0 +1,145 @@
+"""What keys a profile has in YAML, and the keys of a file with stages only; their types and bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from bftrainer.performance import curve
+from bftrainer.search.plan.profile import Billing, Family, Latency, Per, Profile, Spread, SpreadOf
+
+MOST_NODES = 4096
+MOST_SECONDS = 1e7
+
+Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+def _points(pairs: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    curve.make(pairs)
+    return pairs
+
+
+Curve = Annotated[list[tuple[int, float]], Field(min_length=1, max_length=256), AfterValidator(_points)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=False)
+
+
+class LatencyKeys(_Model):
+    """A latency with a spread: `{mean: 15, std: 3, family: lognormal}`."""
+
+    mean: Seconds
+    std: Seconds = 0.0
+    family: Family = Family.NORMAL
+
+
+class SpreadKeys(_Model):
+    """Stragglers, relative to a task's mean."""
+
+    std: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+    family: Family = Family.NORMAL
+    of: SpreadOf = SpreadOf.TASK
+
+
+class BillingKeys(_Model):
+    """What nodes and data cost."""
+
+    per: Per = Per.NODE
+    price: Amount = 1.0
+    minimum_s: Seconds = 0.0
+    data_gb: Amount = 0.0
+    data_price: Amount = 0.0
+    unit: Annotated[str, Field(max_length=40)] = ""
+
+
+class ProfileKeys(_Model):
+    """A profile."""
+
+    curve: Curve | None = None
+    iteration_samples: Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)] = 1.0
+    node_workers: Count = 1
+    workers: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 512
+    spread: SpreadKeys | None = None
+    start: Seconds | LatencyKeys = 0.0
+    scale: Seconds | LatencyKeys = 0.0
+    init: Seconds | LatencyKeys = 0.0
+    sync: Seconds | LatencyKeys = 0.0
+    billing: BillingKeys = BillingKeys()
+
+    @model_validator(mode="after")
+    def _order(self) -> ProfileKeys:
+        if self.workers is not None and self.workers[0] > self.workers[1]:
+            raise ValueError(f"workers: {self.workers}; the least comes first")
+        return self
+
+    def profile(self, points: tuple[tuple[int, float], ...], bounds: tuple[int, int] | None) -> Profile:
+        """The profile; `points` and `bounds` (least and most workers) are the study's, for what it lacks."""
+        own = curve.make(self.curve) if self.curve is not None else points
+        least, most = self.workers or bounds or (1, self.nodes * self.node_workers)
+        billing = self.billing.model_dump()
+        priced = {"price", "data_price"} & self.billing.model_fields_set
+        billing["unit"] = self.billing.unit or ("" if priced else "node-hours")
+        return Profile(
+            curve=own,
+            iteration_samples=self.iteration_samples,
+            node_workers=self.node_workers,
+            least=least,
+            most=most,
+            nodes=self.nodes,
+            spread=Spread(**self.spread.model_dump()) if self.spread else Spread(),
+            start=_latency(self.start),
+            scale=_latency(self.scale),
+            init=_latency(self.init),
+            sync=_latency(self.sync),
+            billing=Billing(**billing),
+        )
+
+
+class StageKeys(_Model):
+    """So many trials for so many iterations."""
+
+    trials: Count
+    iterations: Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+
+
+class HalvingKeys(_Model):
+    """SHA(trials, least, most, eta)."""
+
+    trials: Count
+    least: Annotated[float, Field(gt=0, le=1e15)]
+    most: Annotated[float, Field(gt=0, le=1e15)]
+    eta: Annotated[int, Field(ge=2, le=1000)] = 2
+
+
+class HyperbandKeys(_Model):
+    """Hyperband(most, eta)."""
+
+    most: Annotated[float, Field(gt=0, le=1e15)]
+    least: Annotated[float, Field(gt=0, le=1e15)] = 1.0
+    eta: Annotated[int, Field(ge=2, le=1000)] = 3
+
+
+class StagesFile(_Model):
+    """A file with nothing but stages: exactly one of the three ways to give them."""
+
+    name: Annotated[str, Field(max_length=100)] = "search"
+    stages: Annotated[list[StageKeys], Field(min_length=1, max_length=64)] | None = None
+    halving: HalvingKeys | None = None
+    hyperband: HyperbandKeys | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> StagesFile:
+        given = [n for n in ("stages", "halving", "hyperband") if getattr(self, n) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "no stages"
+            raise ValueError(f"{said}; give one of stages, halving and hyperband")
+        return self
+
+
+def _latency(keys: float | LatencyKeys) -> Latency:
+    return Latency(**keys.model_dump()) if isinstance(keys, LatencyKeys) else Latency(keys)

@@ -1,0 +1,153 @@
+"""What a plan takes and costs: draws of its graph's latencies, many at once.
+
+Stages end with a barrier, so a plan takes as long as its stages one after the other. All plans for one
+experiment are simulated with the same draws: two plans differ by what they do, not by luck, and a stage that
+occurs in many plans is drawn once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from bftrainer.search.plan.dag import Layer, Task, duration, growth, training
+from bftrainer.search.plan.experiment import Experiment
+from bftrainer.search.plan.profile import Floats, Latency, Per, Profile
+from bftrainer.search.plan.step import Step
+
+SAMPLES = 64
+"""Draws, unless a caller wants more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a plan takes and costs: a row for each stage, a column for each draw.
+
+    Attributes:
+        seconds: Of each stage, with what its nodes take to come.
+        cost: Of each stage, in the profile's unit. A node's minimum charge counts where it is given back.
+    """
+
+    seconds: Floats
+    cost: Floats
+
+    @property
+    def jct_s(self) -> float:
+        """Mean seconds until all is done."""
+        return float(self.seconds.sum(axis=0).mean())
+
+    @property
+    def total(self) -> float:
+        """Mean cost."""
+        return float(self.cost.sum(axis=0).mean())
+
+    @property
+    def jct_std_s(self) -> float:
+        """Standard deviation of the seconds."""
+        return float(self.seconds.sum(axis=0).std())
+
+    @property
+    def total_std(self) -> float:
+        """Standard deviation of the cost."""
+        return float(self.cost.sum(axis=0).std())
+
+    def chance(self, deadline_s: float) -> float:
+        """The share of draws in which all is done by then."""
+        return float((self.seconds.sum(axis=0) <= deadline_s).mean())
+
+
+@dataclass(slots=True)
+class Simulator:
+    """Simulates plans for one experiment. The same seed gives the same figures."""
+
+    experiment: Experiment
+    profile: Profile
+    samples: int = SAMPLES
+    seed: int = 0
+    held: int = 0  # nodes that are there before the first stage
+    _stages: dict[tuple[int, int, int], tuple[Floats, Floats]] = field(default_factory=dict)
+    _normals: dict[tuple[int, Task, int], Floats] = field(default_factory=dict)
+    _inits: dict[int, Floats] = field(default_factory=dict)
+
+    def stage(self, index: int, step: Step) -> tuple[Floats, Floats]:
+        """A stage on nodes that are there, for each draw: its seconds, and what is billed per function."""
+        key = (index, step.parallel, step.workers)
+        if key not in self._stages:
+            trains = self._trains(index, step)
+            billed = np.maximum(trains, self.profile.billing.minimum_s).sum(axis=1) * step.workers
+            layers = training(step)
+            latencies = [
+                *np.split(trains, range(step.parallel, step.stage.trials, step.parallel), axis=1),
+                self._draw(self.profile.sync, index, Layer(Task.SYNC, 1)),
+            ]
+            self._stages[key] = duration(layers, latencies), billed
+        return self._stages[key]
+
+    def scaling(self, index: int, new: int) -> tuple[Floats, Floats]:
+        """How long the provider takes for so many new nodes before a stage, and then their initialisation."""
+        layers = growth(new)
+        if not layers:
+            return np.zeros(self.samples), np.zeros(self.samples)
+        scale = duration(layers[:1], [self._draw(self.profile.scale, index, layers[0])])
+        return scale, self.init_longest(index)[:, new - 1]
+
+    def init_longest(self, index: int) -> Floats:
+        """The longest of the first 1, 2, ... initialisations before a stage: a column for each number."""
+        if index not in self._inits:
+            layer = Layer(Task.INIT, max(1, self.profile.nodes))
+            self._inits[index] = np.maximum.accumulate(self._draw(self.profile.init, index, layer), axis=1)
+        return self._inits[index]
+
+    def estimate(self, steps: Sequence[Step]) -> Estimate:
+        """What a plan, a step for each stage, takes and costs."""
+        billing = self.profile.billing
+        before = [self.held, *(step.nodes for step in steps[:-1])]
+        new = [max(0, step.nodes - n) for step, n in zip(steps, before, strict=True)]
+        scales, inits = map(np.array, zip(*(self.scaling(k, n) for k, n in enumerate(new)), strict=True))
+        trains, busy = map(np.array, zip(*(self.stage(k, s) for k, s in enumerate(steps)), strict=True))
+        seconds = scales + inits + trains
+        fetched = billing.fetch * np.array(new)[:, None]
+        if billing.per is Per.FUNCTION:
+            cost = busy * billing.per_s / self.profile.node_workers + fetched
+            return Estimate(seconds, cost)
+        cost = fetched + _held(steps, self.held, scales, inits + trains, billing.minimum_s) * billing.per_s
+        return Estimate(seconds, cost)
+
+    def _trains(self, index: int, step: Step) -> Floats:
+        stage = step.stage
+        layer = Layer(Task.TRAIN, stage.trials)
+        factor = self._draw(self.profile.spread.factor(stage.iterations), index, layer)
+        starts = self._draw(self.profile.start, index, layer, part=1)
+        return starts + stage.iterations * self.profile.iteration_s(step.workers) * factor
+
+    def _draw(self, latency: Latency, index: int, layer: Layer, part: int = 0) -> Floats:
+        key = (index, layer.kind, part)
+        if key not in self._normals:
+            rng = np.random.default_rng([self.seed, index, list(Task).index(layer.kind), part])
+            self._normals[key] = rng.standard_normal((self.samples, layer.width))
+        return latency.of(self._normals[key])
+
+
+def _held(steps: Sequence[Step], held: int, scales: Floats, after: Floats, minimum_s: float) -> Floats:
+    """Node-seconds that are paid, by stage and draw: nodes that stay are paid while others are waited for.
+
+    The node that came last leaves first. One paid for less than `minimum_s` costs the rest when it leaves.
+    """
+    counts = [step.nodes for step in steps]
+    paid = np.zeros_like(after)
+    edges = sorted({0, held, *counts})
+    for low, high in pairwise(edges):  # these nodes come and go together
+        age = np.full(after.shape[1], np.inf if held >= high else 0.0)
+        there = held >= high
+        for k, count in enumerate(counts):
+            if count >= high:
+                more = after[k] + (scales[k] if there else 0.0)
+                age, there = (age if there else 0.0) + more, True
+                paid[k] += (high - low) * more
+            if there and (k + 1 == len(counts) or counts[k + 1] < high):
+                paid[k] += (high - low) * np.maximum(0.0, minimum_s - age)
+                there = False
+    return paid

@@ -1,0 +1,61 @@
+"""One stage with its nodes: how many trials run at a time, with how many workers each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bftrainer.search.plan.experiment import Stage
+from bftrainer.search.plan.placement import nodes_needed
+from bftrainer.search.plan.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stage as it is carried out.
+
+    Attributes:
+        stage: The stage.
+        parallel: Trials that run at a time; the others wait for one of them to end.
+        workers: Of each.
+        nodes: Held while the stage runs.
+    """
+
+    stage: Stage
+    parallel: int
+    workers: int
+    nodes: int
+
+    @property
+    def waves(self) -> int:
+        """How many trials run one after the other in the same place, at most."""
+        return -(-self.stage.trials // self.parallel)
+
+
+def of_workers(stage: Stage, workers: int, profile: Profile) -> Step:
+    """The stage on so many workers in all, at least a trial's least, shared out evenly among its trials."""
+    parallel = min(stage.trials, workers // profile.least)
+    each = min(profile.most, workers // parallel)
+    return Step(stage, parallel, each, nodes_needed(parallel, each, profile.node_workers))
+
+
+def of_nodes(stage: Stage, nodes: int, profile: Profile) -> Step | None:
+    """The stage on so many nodes, all held: each trial gets what makes it fastest; None if none fits."""
+    per, trials = profile.node_workers, stage.trials
+    room = (nodes // trials) * per if nodes >= trials else per // -(-trials // nodes)
+    if room >= profile.least:
+        return Step(stage, trials, profile.fastest(room), nodes)
+    own = -(-profile.least // per)  # nodes of one trial
+    slots = nodes // own if own > 1 else nodes * (per // profile.least)
+    return Step(stage, slots, profile.least, nodes) if slots else None
+
+
+def allocations(stage: Stage, profile: Profile) -> tuple[Step, ...]:
+    """Every way to share workers out evenly, fewest first: their number, in units of a trial's least, is a
+    factor or a multiple of the number of trials.
+    """
+    trials, least = stage.trials, profile.least
+    factors = [least * d for d in range(1, trials + 1) if trials % d == 0]
+    bound = min(profile.most, max(least, profile.nodes * profile.node_workers // trials))
+    multiples = [trials * each for each in range(least + 1, bound + 1)]
+    steps = (of_workers(stage, workers, profile) for workers in (*factors, *multiples))
+    return tuple(step for step in steps if step.nodes <= profile.nodes)

@@ -1,0 +1,112 @@
+"""`bftrainer plan`: tables, JSON, pictures, and what it says if a deadline or a file is impossible."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bftrainer.cli import app
+from bftrainer.cli.shared.failures import tell
+
+SEARCH = "name: digits\nhalving: {trials: 8, least: 2, most: 14, eta: 2}\n"
+PROFILE = """\
+curve: [[1, 10], [2, 18], [4, 30]]
+iteration_samples: 100
+nodes: 16
+scale: 5
+init: {mean: 10, std: 2, family: lognormal}
+spread: {std: 0.1, of: iteration}
+billing: {price: 3.6, minimum_s: 30, unit: $}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "search.yaml").write_text(SEARCH)
+    (tmp_path / "profile.yaml").write_text(PROFILE)
+    return tmp_path
+
+
+def run(folder: Path, *words: str, search: str = "search.yaml") -> Result:
+    """Run the command on the files of a folder."""
+    given = [str(folder / search), "--profile", str(folder / "profile.yaml"), *words]
+    return CliRunner().invoke(app, ["plan", *given])
+
+
+def test_a_plan_is_a_table_by_stage_with_time_and_cost(folder: Path) -> None:
+    found = run(folder, "--deadline", "3m")
+    assert found.exit_code == 0
+    rows = [line.split() for line in found.output.splitlines() if line.strip()[:1].isdigit()]
+    assert [row[1:3] for row in rows] == [["8", "2"], ["4", "4"], ["2", "8"]]
+    assert "digits: exact plan for a deadline of 03:00" in found.output
+    assert "nodes per trial" in found.output and "$" in found.output
+    assert all(method in found.output for method in ("static", "naive elastic", "greedy"))
+
+
+def test_the_same_as_json(folder: Path) -> None:
+    found = json.loads(run(folder, "--deadline", "3m", "--json").output)
+    own = found["experiments"][0]
+    assert found["feasible"] and found["unit"] == "$"
+    assert own["plan"]["jct_s"] <= 180
+    assert own["plan"]["cost"] == pytest.approx(sum(s["cost"] for s in own["plan"]["stages"]))
+    assert own["lower_bound"] <= own["plan"]["cost"] <= own["planners"]["static"]["cost"]
+
+
+def test_a_method_may_be_named(folder: Path) -> None:
+    found = json.loads(run(folder, "--deadline", "3m", "--json", "--method", "static").output)
+    assert len({stage["nodes"] for stage in found["experiments"][0]["plan"]["stages"]}) == 1
+
+
+def test_an_impossible_deadline_shows_the_fastest_plan_and_what_would_be_possible(folder: Path) -> None:
+    found = run(folder, "--deadline", "30")
+    assert found.exit_code == 1
+    assert "nothing meets the deadline of 00:30" in found.output
+    assert "With at most 16 nodes the fastest plan takes" in found.output
+    later = found.output.split("most nodes\n")[1].split()
+    assert len(later) >= 9
+    told = json.loads(run(folder, "--deadline", "30", "--json").output)
+    assert told["feasible"] is False and told["experiments"][0]["plan"] is None
+    assert told["experiments"][0]["later"][0]["deadline_s"] == told["experiments"][0]["fastest"]["jct_s"]
+
+
+def test_a_picture_is_drawn(folder: Path) -> None:
+    assert run(folder, "--deadline", "3m", "--picture", str(folder / "plan.svg")).exit_code == 0
+    assert "deadline" in (folder / "plan.svg").read_text()
+
+
+def test_the_brackets_of_hyperband_run_beside_each_other(folder: Path) -> None:
+    (folder / "search.yaml").write_text("hyperband: {most: 9, eta: 3}\n")
+    found = run(folder, "--deadline", "10m")
+    assert [f"bracket {s}: exact plan" in found.output for s in (2, 1, 0)] == [True, True, True]
+    assert "all 3 beside each other" in found.output
+
+
+@pytest.mark.parametrize(
+    ("search", "profile", "said"),
+    [
+        ("halving: {trials: 8}\n", PROFILE, "search.yaml:1: 'halving.least' is missing"),
+        ("trials: 8\n", PROFILE, "search.yaml:1: unknown key 'trials'; valid keys: name, stages"),
+        ("name: x\n", PROFILE, "no stages; give one of stages, halving and hyperband"),
+        ("halving: {trials: 8, least: 9, most: 2}\n", PROFILE, "from 9 to 2 iterations"),
+        (SEARCH, "nodes: 4\n", "how fast is a trial? Give curve"),
+        (SEARCH, PROFILE + "colour: red\n", "profile.yaml:8: unknown key 'colour'"),
+        (SEARCH, "curve: [[1, 10]]\ninit: {mean: -1}\n", "profile.yaml:2: init.mean: -1: "),
+        (SEARCH, "curve: [[1, 10]]\nworkers: [4, 2]\n", "the least comes first"),
+    ],
+)
+def test_errors_name_the_line_and_the_remedy(folder: Path, search: str, profile: str, said: str) -> None:
+    (folder / "search.yaml").write_text(search)
+    (folder / "profile.yaml").write_text(profile)
+    found = run(folder, "--deadline", "3m")
+    assert found.exception is not None and not isinstance(found.exception, SystemExit)
+    assert said in str(found.exception)
+    assert tell(found.exception) == 1
+
+
+@pytest.mark.parametrize("span", ["0", "-3", "2 weeks", "1e9d", "", "nan"])
+def test_a_deadline_is_a_time_span(folder: Path, span: str) -> None:
+    found = run(folder, "--deadline", span)
+    assert found.exit_code == 2 and "is no time span; give 90s, 30m, 2h or 1d" in found.output

@@ -1,0 +1,142 @@
+"""Plans, simulated: against the graph task by task, and against costs computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bftrainer.search.plan.dag import Layer, Task, duration, training
+from bftrainer.search.plan.experiment import Experiment, Stage
+from bftrainer.search.plan.profile import Billing, Family, Latency, Per, Profile, Spread, SpreadOf
+from bftrainer.search.plan.simulate import Simulator
+from bftrainer.search.plan.step import Step, allocations, of_nodes, of_workers
+
+LINEAR = ((1, 1.0), (64, 64.0))
+
+
+def one_by_one(layers: tuple[Layer, ...], latencies: list[np.ndarray], draw: int) -> float:
+    """Algorithm 1 for one draw: the end of every task from those of its predecessors."""
+    ends: dict[tuple[int, int], float] = {}
+    frontier: dict[int, tuple[int, int]] = {}
+    for i, layer in enumerate(layers):
+        before = dict(frontier)
+        if not layer.own:
+            frontier = {}
+        for j in range(layer.width):
+            after = [before[j]] if layer.own else list(before.values())
+            ends[i, j] = max((ends[p] for p in after), default=0.0) + latencies[i][draw, j]
+            frontier[j] = (i, j)
+    return max(ends[at] for at in frontier.values())
+
+
+def test_the_critical_path_is_that_of_the_graph() -> None:
+    rng = np.random.default_rng(1)
+    for trials, parallel in ((5, 2), (7, 7), (6, 4), (3, 1)):
+        layers = training(Step(Stage(trials, 1), parallel, 1, parallel))
+        assert sum(layer.width for layer in layers if layer.kind is Task.TRAIN) == trials
+        latencies = [rng.random((3, layer.width)) for layer in layers]
+        found = duration(layers, latencies)
+        assert found == pytest.approx([one_by_one(layers, latencies, d) for d in range(3)])
+
+
+def two_stages(**changes: object) -> Simulator:
+    """Four trials for 100 s, then one for 50 s, on workers that are nodes."""
+    profile = Profile(curve=LINEAR, nodes=16, most=16, **changes)  # type: ignore[arg-type]
+    return Simulator(Experiment("x", (Stage(4, 100), Stage(1, 50))), profile, samples=4)
+
+
+def steps(simulator: Simulator, *workers: int) -> list[Step]:
+    """The stages on so many workers."""
+    stages = simulator.experiment.stages
+    return [of_workers(stage, n, simulator.profile) for stage, n in zip(stages, workers, strict=True)]
+
+
+def test_nodes_are_paid_from_their_initialisation_to_their_release() -> None:
+    simulator = two_stages(scale=Latency(7), init=Latency(3), sync=Latency(1))
+    found = simulator.estimate(steps(simulator, 4, 1))
+    assert found.seconds[:, 0] == pytest.approx([7 + 3 + 100 + 1, 50 + 1])
+    assert found.cost[:, 0] * 3600 == pytest.approx([4 * 104, 51])
+
+
+def test_nodes_that_stay_are_paid_while_others_are_waited_for() -> None:
+    simulator = two_stages(scale=Latency(7), init=Latency(3))
+    found = simulator.estimate(steps(simulator, 1, 2))
+    assert found.seconds[:, 0] == pytest.approx([10 + 400, 10 + 25])
+    assert found.cost[:, 0] * 3600 == pytest.approx([403, 35 + 28])
+
+
+def test_nodes_that_are_there_already_cost_no_wait() -> None:
+    simulator = two_stages(scale=Latency(7), billing=Billing(minimum_s=1000))
+    simulator.held = 4
+    found = simulator.estimate(steps(simulator, 4, 1))
+    assert found.seconds[:, 0] == pytest.approx([100, 50])
+    assert found.total * 3600 == pytest.approx(450)
+
+
+def test_a_node_that_is_given_back_early_costs_its_minimum() -> None:
+    simulator = two_stages(billing=Billing(minimum_s=120))
+    assert simulator.estimate(steps(simulator, 4, 1)).cost[:, 0] * 3600 == pytest.approx([400 + 3 * 20, 50])
+    assert simulator.estimate(steps(simulator, 4, 4)).total * 3600 == pytest.approx(4 * 120)
+
+
+def test_every_new_node_fetches_the_data_once() -> None:
+    simulator = two_stages(billing=Billing(price=0.0, data_gb=150, data_price=0.01))
+    assert simulator.estimate(steps(simulator, 4, 1)).total == pytest.approx(6.0)
+    assert simulator.estimate(steps(simulator, 1, 3)).total == pytest.approx(4.5)
+
+
+def test_functions_are_paid_while_they_work() -> None:
+    billing = Billing(per=Per.FUNCTION, minimum_s=60)
+    simulator = two_stages(billing=billing, spread=Spread(0.3), init=Latency(9))
+    found = simulator.estimate(steps(simulator, 4, 2))
+    own = simulator.stage(0, steps(simulator, 4, 2)[0])
+    assert found.cost[0] * 3600 == pytest.approx(own[1])
+    assert (found.cost[0] * 3600 < 4 * own[0]).all(), "nobody pays for those that wait for the slowest"
+    assert found.cost[1] * 3600 == pytest.approx(np.maximum(60, found.seconds[1] - 0) * 2)
+
+
+def test_stragglers_hold_up_a_stage_with_many_trials() -> None:
+    calm, wild = two_stages(), two_stages(spread=Spread(0.5))
+    wild.samples = calm.samples = 2000
+    one = wild.estimate(steps(wild, 4, 1)).seconds.mean(axis=1)
+    assert calm.estimate(steps(calm, 4, 1)).seconds[:, 0] == pytest.approx([100, 50])
+    assert one[0] == pytest.approx(100 * (1 + 0.5 * 1.03), rel=0.05), "the greatest of four normal numbers"
+    assert one[1] == pytest.approx(50, rel=0.05)
+
+
+def test_iterations_that_differ_by_themselves_even_out() -> None:
+    assert Spread(0.5, of=SpreadOf.ITERATION).factor(100).std == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_a_latency_has_its_mean_and_deviation(family: Family) -> None:
+    drawn = Latency(20.0, 3.0, family).of(np.random.default_rng(0).standard_normal(200_000))
+    assert drawn.mean() == pytest.approx(20, rel=0.01)
+    assert drawn.std() == pytest.approx(3, rel=0.02)
+    assert (drawn >= 0).all()
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_one_others() -> None:
+    def total(seed: int) -> float:
+        simulator = two_stages(spread=Spread(0.5))
+        simulator.seed = seed
+        return simulator.estimate(steps(simulator, 4, 1)).total
+
+    assert total(1) == total(1) != total(2)
+
+
+def test_allocations_are_factors_and_multiples_of_the_trials() -> None:
+    profile = Profile(curve=LINEAR, node_workers=4, nodes=6)
+    found = allocations(Stage(6, 1), profile)
+    assert [step.parallel * step.workers for step in found] == [1, 2, 3, 6, 12, 18, 24]
+    assert [step.nodes for step in found] == [1, 1, 1, 2, 3, 6, 6]
+    fixed = of_nodes(Stage(6, 1), 4, profile)
+    assert fixed is not None and (fixed.parallel, fixed.workers, fixed.nodes) == (6, 2, 4)
+
+
+def test_a_trial_with_a_least_size_waits_rather_than_shrinks() -> None:
+    profile = Profile(curve=LINEAR, least=2, most=4, nodes=8)
+    assert [(s.parallel, s.workers) for s in allocations(Stage(4, 1), profile)] == [(1, 2), (2, 2), (4, 2)]
+    fixed = of_nodes(Stage(4, 1), 5, profile)
+    assert fixed is not None and (fixed.parallel, fixed.workers, fixed.nodes) == (2, 2, 5)
+    assert of_nodes(Stage(4, 1), 1, profile) is None
