@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from bftrainer.schedulers.slurm.values import TextError
+from bftrainer.schedulers.shared.text import TextError
 
 NEEDED = ("jobs", "nodes", "partitions")
 """The words of PrivateData that hide what we need; "all" stands for all of them."""

@@ -23,6 +23,7 @@ from bftrainer.model.machine import Node, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import accounting, command, private, processes, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
@@ -32,7 +33,6 @@ from bftrainer.schedulers.slurm.partitions import of_config
 from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.values import TextError
 from bftrainer.schedulers.slurm.view import Ours, View
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from bftrainer.model.text import shown
+from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import gpus, values
 from bftrainer.schedulers.slurm.rows import End, JobRow, Machine, NodeRow, Partition, Reservation
-from bftrainer.schedulers.slurm.values import TextError
 
 SHOW = "show node\nshow reservation\nshow partition\n"
 """What `scontrol -a -d -o` is told on its standard input."""

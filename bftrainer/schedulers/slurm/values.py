@@ -9,6 +9,8 @@ from itertools import product
 from math import prod
 from sys import intern
 
+from bftrainer.schedulers.shared.text import TextError
+
 NOTHING = frozenset({"", "(null)", "N/A", "none"})
 """What stands for no value."""
 MAX_NODES = 100_000
@@ -17,10 +19,6 @@ MOST_IN_WORD = 1 << 20
 """The most characters between two commas that are not in brackets."""
 MOST_BRACKETS = 8
 """The most brackets in such a word."""
-
-
-class TextError(ValueError):
-    """What a command printed is not what it prints when it works."""
 
 
 def plain(text: str) -> str:

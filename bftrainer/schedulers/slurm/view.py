@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
 from bftrainer.schedulers.slurm.patience import Known
 from bftrainer.schedulers.slurm.pilot import NAME, SHORTEST_S, TAG, job_name
 from bftrainer.schedulers.slurm.rooms import Claims, Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
-from bftrainer.schedulers.slurm.values import TextError
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})
 """The only words in a node's state that do not mean hands off; those that come with a later Slurm do."""

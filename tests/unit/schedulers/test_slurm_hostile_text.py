@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm import values
 from bftrainer.schedulers.slurm.rows import JobRow
 from bftrainer.schedulers.slurm.text import FIELDS, MOST_OF_USER, SEPARATOR
-from bftrainer.schedulers.slurm.values import TextError
 from bftrainer.schedulers.slurm.view import Ours, interpret
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK
 

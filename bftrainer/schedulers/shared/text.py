@@ -1,0 +1,7 @@
+"""What all parsers of commands have in common."""
+
+from __future__ import annotations
+
+
+class TextError(ValueError):
+    """What a command printed is not what it prints when it works."""
