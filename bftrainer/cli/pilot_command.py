@@ -82,7 +82,7 @@ def _pilot_user(settings: Settings) -> str:
         BftrainerError: The caller is root, which trains nothing.
     """
     from bftrainer.errors import BftrainerError
-    from bftrainer.schedulers.slurm.scheduler import own_name
+    from bftrainer.schedulers.shared.users import own_name
 
     if settings.mode != "site":
         return ""

@@ -1,27 +1,20 @@
-"""The settings of pilots on Slurm, and of what is watched there."""
+"""The settings of what is watched on Slurm, and of how pilots get there."""
 
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import field_validator
 
-from bftrainer.settings.daemon import default_state_dir
-from bftrainer.settings.setting import Positive, Section, Setting
-
-PILOT_MAX_S: Mapping[str, float] = {"preempt": 14_400.0, "window": 900.0}
-"""`pilot_max_s` where it is left open, by `slurm_mode`. Without preemption, nothing else bounds how long a
-main job waits if the daemon is gone. With it, Slurm still refuses reservations that begin before."""
+from bftrainer.settings.setting import Section, Setting
 
 COMMANDS = ("daemon", "pilot")
 
 
 class SlurmSettings(Section):
-    """Which part of Slurm is watched, and how pilots are submitted. [Slurm](slurm.md) explains it all."""
+    """Which part of Slurm is watched, and how pilots are submitted there. [Slurm](slurm.md) explains it
+    all."""
 
     title: ClassVar[str] = "Slurm"
 
@@ -74,46 +67,6 @@ class SlurmSettings(Section):
             "`exclude_nodes` if they are not to.",
         ),
     ] = False
-    pilot_template: Annotated[
-        str,
-        Setting(help="file with the batch script of pilots (jinja2); empty: bftrainer's own"),
-    ] = ""
-    pilot_python: Annotated[
-        str,
-        Field(min_length=1),
-        Setting(help="the Python with bftrainer on the nodes", default_words="the daemon's own"),
-    ] = sys.executable
-    pilot_log_dir: Annotated[
-        Path,
-        Setting(
-            help="mode single: folder in which pilots write what their agents print",
-            more="Nodes write there, so it has to be on a file system that they share.",
-            default_words="logs in state_dir",
-        ),
-    ] = Field(default_factory=lambda data: data.get("state_dir", default_state_dir()) / "logs")
-    pilot_max_s: Annotated[
-        Annotated[float, Field(ge=60, le=1e7, allow_inf_nan=False)] | None,
-        Setting(
-            help="longest time limit of a pilot; auto: "
-            + ", ".join(f"{limit_s:.0f} with slurm_mode {mode}" for mode, limit_s in PILOT_MAX_S.items()),
-            unit="s",
-            commands=COMMANDS,
-            none_word="auto",
-        ),
-    ] = None
-    claim_patience_s: Annotated[
-        Positive,
-        Setting(help="how long nodes are kept free for a main job that should start and does not", unit="s"),
-    ] = 120.0
-    command_timeout_s: Annotated[
-        Positive,
-        Setting(help="time for one of the batch system's commands before it is killed", unit="s"),
-    ] = 20.0
-
-    @field_validator("pilot_log_dir")
-    @classmethod
-    def _whole_path_of_logs(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
 
     @field_validator("slurm_options")
     @classmethod
@@ -125,8 +78,3 @@ class SlurmSettings(Section):
         if any(not word.startswith("-") for word in words):
             raise ValueError("options only, such as --constraint=gpu: the script is the pilots' template")
         return text
-
-    @property
-    def pilot_limit_s(self) -> float:
-        """The longest time limit of a pilot, in seconds."""
-        return PILOT_MAX_S[self.slurm_mode] if self.pilot_max_s is None else self.pilot_max_s

@@ -9,14 +9,25 @@ from pydantic import model_validator
 from bftrainer.settings.daemon import DaemonSettings
 from bftrainer.settings.decisions import DecisionSettings
 from bftrainer.settings.limits import LimitSettings
+from bftrainer.settings.lsf import LsfSettings
 from bftrainer.settings.nodes import NodeSettings
+from bftrainer.settings.pilots import PilotSettings
 from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.site import SiteSettings
 from bftrainer.settings.slurm import SlurmSettings
 
 
-class Settings(LimitSettings, SiteSettings, SlurmSettings, NodeSettings, DecisionSettings, DaemonSettings):
+class Settings(
+    LimitSettings,
+    SiteSettings,
+    LsfSettings,
+    SlurmSettings,
+    PilotSettings,
+    NodeSettings,
+    DecisionSettings,
+    DaemonSettings,
+):
     """Everything that a site or user can set. Names are flat: a section is how files and pages are
     ordered."""
 
@@ -62,7 +73,9 @@ SECTIONS: tuple[type[Section], ...] = (
     DaemonSettings,
     DecisionSettings,
     NodeSettings,
+    PilotSettings,
     SlurmSettings,
+    LsfSettings,
     SiteSettings,
     LimitSettings,
 )

@@ -15,9 +15,9 @@ import pytest
 from bftrainer.errors import SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
-from bftrainer.schedulers.slurm.template import Template
-from bftrainer.settings.slurm import PILOT_MAX_S
+from bftrainer.settings.pilots import PILOT_MAX_S
 from bftrainer.testing.scheduler import SchedulerContract
 from slurm.testbed import Testbed, TestbedError
 from tests.support.slurm_schedulers import LONG_S, run, schedulers, until

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.template import Template
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "slurm"
 MARK = "0123456789abcdef"  # of the recorded squeue

@@ -12,9 +12,9 @@ from typing import Any
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Snapshot
+from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
-from bftrainer.schedulers.slurm.template import Template
 from slurm.testbed import Testbed
 
 LONG_S = 60.0  # for Slurm to do what it does in seconds, on a busy machine

@@ -8,8 +8,8 @@ from bftrainer.errors import SchedulerError
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.names import NAME
 from bftrainer.schedulers.slurm import values
-from bftrainer.schedulers.slurm.pilot import NAME
 
 NONE_KEPT = "sacct shows no job of this time: is there slurmdbd (AccountingStorageType)?"
 

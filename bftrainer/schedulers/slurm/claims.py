@@ -14,7 +14,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.shared.wanted import Claims
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import Walk
 

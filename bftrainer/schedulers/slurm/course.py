@@ -7,9 +7,10 @@ from copy import copy
 from math import ceil
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.gpus import without
 from bftrainer.schedulers.slurm.left import Left, left_of, whole
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from bftrainer.model.main_jobs import MainJob
-from bftrainer.schedulers.slurm.rooms import Claims
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.rows import JobRow
 
 LATELY_S = 120.0

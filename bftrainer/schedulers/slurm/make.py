@@ -10,9 +10,9 @@ from bftrainer.ports import Clock
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.context import Context
 from bftrainer.schedulers.shared.instance import instance
+from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
-from bftrainer.schedulers.slurm.template import Template
 from bftrainer.settings.values import Settings
 
 NOWHERE, NOBODY = "nowhere:0", "0" * 8
@@ -74,6 +74,6 @@ def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
         qos=settings.slurm_qos,
         account=settings.slurm_account,
         options=tuple(shlex.split(settings.slurm_options)),
-        max_s=settings.pilot_limit_s,
+        max_s=settings.pilot_limit_s(settings.slurm_mode),
         exec_prefix=settings.exec_prefix,
     )

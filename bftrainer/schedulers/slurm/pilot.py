@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bftrainer.errors import NoRoomError, SchedulerError
 from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.shared.names import TAG, job_name
+from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.gpus import kinds, option
 from bftrainer.schedulers.slurm.rows import End
-from bftrainer.schedulers.slurm.template import Template
 from bftrainer.schedulers.slurm.text import NODE_NAME
 
-PREFIX = "bftrainer-"
 MINUTE_S = 60.0
 START_S = 15.0
 """A pilot's time limit ends so long before its hole does, as Slurm starts the job a little later."""
 SHORTEST_S = MINUTE_S + START_S
 """No hole that is shorter has room for a pilot: Slurm's shortest limit is a minute."""
-TAG = re.compile(r"[0-9a-f]{32}")
-NAME = re.compile(rf"{PREFIX}[0-9a-f]{{8}}-{TAG.pattern}")
-"""The names of pilots, of any daemon: every other job is a main job."""
 NOT_FOUND = 127
 """How a shell says that there is no such program."""
 FAILED = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 GPU_OPTIONS = ("--gres", "--gpus")
-USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotJob:
     """What all pilots have in common. `max_s` is the longest time limit of any; `window`: there is no
-    preemption, so none may last longer than its hole."""
+    preemption, so none may last longer than its hole. `exec_prefix` is to keep SLURM_CONF where that is set
+    (sudo: env_keep). To put `env SLURM_CONF=...` before the command would need a rule that allows env, and
+    with it every program."""
 
     instance: str
     template: Template
@@ -48,11 +44,6 @@ class PilotJob:
     account: str = ""
     options: tuple[str, ...] = ()
     exec_prefix: tuple[str, ...] = ()
-
-
-def job_name(instance: str, tag: str) -> str:
-    """What the scheduler knows a pilot by, even one whose submission was never confirmed."""
-    return f"{PREFIX}{instance}-{tag}"
 
 
 def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int:
@@ -144,21 +135,3 @@ def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
     if pilot.user:
         return f"{said}; try there, as {pilot.user}: {job.python} -m bftrainer.agent --help"
     return f"{said}; see {log_of(job, pilot)}"
-
-
-def as_user(job: PilotJob, user: str, words: Sequence[str]) -> list[str]:
-    """The words of a command that is to run as `user`; "" is the daemon's own.
-
-    The prefix is to keep SLURM_CONF where that is set (sudo: env_keep). To put `env SLURM_CONF=...` before
-    the command would need a rule that allows env, and with it every program.
-
-    Raises:
-        SchedulerError: we cannot run commands as other users, or `user` is no name.
-    """
-    if not user:
-        return list(words)
-    if not job.exec_prefix:
-        raise SchedulerError(f"cannot run as {user}: set exec_prefix")
-    if not USER.fullmatch(user):
-        raise SchedulerError(f"{user!r} is no name of a user")
-    return [*(word.format(user=user) for word in job.exec_prefix), *words]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pwd
 import secrets
 import socket
 from collections import defaultdict
@@ -23,14 +22,16 @@ from bftrainer.model.machine import Node, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.shared.names import PREFIX
+from bftrainer.schedulers.shared.patience import Patience
 from bftrainer.schedulers.shared.text import TextError
+from bftrainer.schedulers.shared.users import as_user, own_name
 from bftrainer.schedulers.slurm import accounting, command, private, processes, text
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
 from bftrainer.schedulers.slurm.ending import HELD_UP, Ending
 from bftrainer.schedulers.slurm.partitions import of_config
-from bftrainer.schedulers.slurm.patience import Patience
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
 from bftrainer.schedulers.slurm.view import Ours, View
@@ -46,11 +47,6 @@ UNANSWERED = (
 )
 """What sbatch says when Slurm may have accepted the job nonetheless."""
 HOPELESS = b"slurm_load_"  # how scontrol says that slurmctld does not answer; it goes on asking for a while
-
-
-def own_name() -> str:
-    """The user as whom Slurm knows us, whatever LOGNAME says."""
-    return pwd.getpwuid(os.geteuid()).pw_name
 
 
 class SlurmScheduler:
@@ -234,7 +230,7 @@ class SlurmScheduler:
         return await asyncio.get_running_loop().run_in_executor(self._reader, work)
 
     def _as(self, user: str, words: Sequence[str]) -> list[str]:
-        return slurm_pilot.as_user(self._job, user, words)
+        return as_user(self._job.exec_prefix, user, words)
 
     async def _see_all(self) -> None:
         """Check that Slurm hides nothing from us that we need. Raises `SchedulerError` if it does."""
@@ -276,7 +272,7 @@ class SlurmScheduler:
         if done.code != 0 and not done.cut:
             raise SchedulerError(reason(done, "squeue failed"))
         try:
-            jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, slurm_pilot.PREFIX))
+            jobs, odd = await self._apart(lambda: text.jobs(done.raw, mark, PREFIX))
         except TextError as error:
             raise SchedulerError(str(error)) from error
         for line in odd:

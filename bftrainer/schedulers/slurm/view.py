@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.schedulers.shared.names import NAME, TAG, job_name
+from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.text import TextError
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
-from bftrainer.schedulers.slurm.patience import Known
-from bftrainer.schedulers.slurm.pilot import NAME, SHORTEST_S, TAG, job_name
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.slurm.pilot import SHORTEST_S
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 
 HARMLESS = frozenset({"CLOUD", "DYNAMIC_NORM"})

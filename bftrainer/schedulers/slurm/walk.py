@@ -8,12 +8,13 @@ from itertools import chain, islice
 from math import inf
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.constraints import UNREADABLE, Features, Part, ways
 from bftrainer.schedulers.slurm.contiguous import stretch
 from bftrainer.schedulers.slurm.course import Course
 from bftrainer.schedulers.slurm.fit import Fit
 from bftrainer.schedulers.slurm.left import wish
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.values import names
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.claims import BEGINS_SOON_S, able, claims, in_order, together
 from bftrainer.schedulers.slurm.main_jobs import shown
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import AHEAD_S
 from tests.support.slurm_samples import MAIN_JOB

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from bftrainer.model.machine import Claim
 from bftrainer.model.main_jobs import Accounted
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import accounting
 from bftrainer.schedulers.slurm.main_jobs import LATELY_S, later, shown, waiting
-from bftrainer.schedulers.slurm.rooms import Claims
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bftrainer.model.machine import Claim
-from bftrainer.schedulers.slurm.patience import AGAIN, LONGEST_S, Patience
-from bftrainer.schedulers.slurm.rooms import Claims
+from bftrainer.schedulers.shared.patience import AGAIN, LONGEST_S, Patience
+from bftrainer.schedulers.shared.wanted import Claims
 
 PATIENCE_S = 60.0
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from bftrainer.errors import BftrainerError, SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.slurm.pilot import as_user, command, failure, limit_minutes, script
+from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared.users import as_user
+from bftrainer.schedulers.slurm.pilot import command, failure, limit_minutes, script
 from bftrainer.schedulers.slurm.rows import End
-from bftrainer.schedulers.slurm.template import Template
 from tests.support.slurm_samples import PILOT_JOB
 
 TAG = "c0ffee" + "0" * 26
@@ -190,13 +191,21 @@ def test_why_a_pilot_failed_and_where_to_look(end: End, own: str, others: str) -
 
 def test_other_users() -> None:
     site = replace(PILOT_JOB, exec_prefix=("sudo", "-n", "-u", "{user}", "--"))
-    assert as_user(site, "", ["sbatch"]) == ["sbatch"]
-    assert as_user(site, "ann", ["sbatch", "-x"]) == ["sudo", "-n", "-u", "ann", "--", "sbatch", "-x"]
+    assert as_user(site.exec_prefix, "", ["sbatch"]) == ["sbatch"]
+    assert as_user(site.exec_prefix, "ann", ["sbatch", "-x"]) == [
+        "sudo",
+        "-n",
+        "-u",
+        "ann",
+        "--",
+        "sbatch",
+        "-x",
+    ]
     with pytest.raises(SchedulerError, match="exec_prefix"):
-        as_user(PILOT_JOB, "ann", ["sbatch"])
+        as_user(PILOT_JOB.exec_prefix, "ann", ["sbatch"])
     for name in ("-root", "a b", "ann\n", "../x"):
         with pytest.raises(SchedulerError, match="no name of a user"):
-            as_user(site, name, ["sbatch"])
+            as_user(site.exec_prefix, name, ["sbatch"])
 
 
 def test_what_is_not_installed_says_where_it_was_sought() -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim, Pilot
+from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
-from bftrainer.schedulers.slurm.patience import Known
 from bftrainer.schedulers.slurm.pilot import SHORTEST_S
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition, Reservation
 from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit

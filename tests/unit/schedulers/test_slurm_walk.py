@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bftrainer.model.machine import Claim
+from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.claims import claims
-from bftrainer.schedulers.slurm.rooms import Claims, Rooms
+from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from tests.support.slurm_samples import MAIN_JOB
 

@@ -89,9 +89,9 @@ def test_who_has_a_daemon_of_their_own_wants_nothing_of_the_sites(
 
 
 def test_without_preemption_pilots_are_short_unless_told_otherwise(nowhere: dict[str, str]) -> None:
-    assert load({}, environ=nowhere).pilot_limit_s == 14_400
-    assert load({"slurm_mode": "window"}, environ=nowhere).pilot_limit_s == 900
-    assert load({"slurm_mode": "window", "pilot_max_s": 60}, environ=nowhere).pilot_limit_s == 60
+    assert load({}, environ=nowhere).pilot_limit_s("preempt") == 14_400
+    assert load({}, environ=nowhere).pilot_limit_s("window") == 900
+    assert load({"pilot_max_s": 60}, environ=nowhere).pilot_limit_s("window") == 60
 
 
 PREFIXED = {"mode": "site", "socket": "/run/bft/sock", "exec_prefix": "sudo -n -u {user} --"}
@@ -278,7 +278,7 @@ def test_whatever_may_be_none_has_a_word_for_it_that_the_help_shows(nowhere: dic
     for name in ("user-max-nodes", "nodes-per-trainer"):
         assert told.split(f"--{name} ")[1].split("[default: ")[1].startswith("none]")
     assert "the MILP" in told
-    assert "auto: 14400 with slurm_mode preempt, 900 with slurm_mode window" in told
+    assert "14400 with mode preempt, 900 with mode window" in told
 
 
 # --- what is more than a number ------------------------------------------------------------------

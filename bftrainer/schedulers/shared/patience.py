@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bftrainer.schedulers.slurm.rooms import Claims
+from bftrainer.schedulers.shared.wanted import Claims
 
 log = logging.getLogger(__name__)
 

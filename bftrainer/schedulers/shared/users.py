@@ -1,0 +1,33 @@
+"""As whom commands run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Sequence
+
+from bftrainer.errors import SchedulerError
+
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*\$?")
+
+
+def own_name() -> str:
+    """The user as whom the batch system knows us, whatever LOGNAME says."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+def as_user(prefix: Sequence[str], user: str, words: Sequence[str]) -> list[str]:
+    """The words of a command that is to run as `user`; "" is the daemon's own. `prefix` are the words before
+    it, in which {user} stands for the name.
+
+    Raises:
+        SchedulerError: we cannot run commands as other users, or `user` is no name.
+    """
+    if not user:
+        return list(words)
+    if not prefix:
+        raise SchedulerError(f"cannot run as {user}: set exec_prefix")
+    if not USER.fullmatch(user):
+        raise SchedulerError(f"{user!r} is no name of a user")
+    return [*(word.format(user=user) for word in prefix), *words]
