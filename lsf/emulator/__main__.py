@@ -1,0 +1,119 @@
+"""python -m lsf.emulator up|down|env|set|serve"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from lsf.emulator import sites
+from lsf.emulator.clock import RealClock, VirtualClock
+from lsf.emulator.commands.context import Lsf
+from lsf.emulator.core.cluster import Cluster
+from lsf.emulator.core.model import OnPreempt
+from lsf.emulator.emulator import Emulator, EmulatorError
+from lsf.emulator.manners import Manners
+from lsf.emulator.server import Server
+
+PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  made anew, and refused where it exists
+USAGE = """\
+{hosts} hosts are idle after {seconds:.1f} s. In a shell:
+  export PATH={bin}:$PATH
+  bhosts
+  bsub -nnodes 2 -W 1 sleep 20        # a job; every process of it runs on this machine
+Have it behave badly, and stop it:
+  python -m lsf.emulator set --dir {directory} missing=1
+  python -m lsf.emulator down --dir {directory}"""
+directory = click.option(
+    "--dir", "place", type=click.Path(path_type=Path), default=PLACE, show_default=True, help="Where it lies."
+)
+
+
+@click.group()
+def main() -> None:
+    """An emulated LSF on this machine."""
+
+
+@main.command()
+@directory
+@click.option("--hosts", type=click.IntRange(1, sites.SUMMIT_HOSTS), default=4, show_default=True)
+@click.option("--slots", type=click.IntRange(1, 1024), default=42, show_default=True, help="Of each host.")
+@click.option("--launch", type=click.IntRange(0, 16), default=0, show_default=True, help="Launch hosts.")
+@click.option("--summit", is_flag=True, help="Names, launch hosts and dispatch cycle of Summit.")
+@click.option(
+    "--preempt",
+    type=click.Choice(["requeue", "suspend", "kill", "none"]),
+    default="requeue",
+    show_default=True,
+    help="What happens to jobs of killable whose hosts a job of batch takes.",
+)
+def up(place: Path, hosts: int, slots: int, launch: int, summit: bool, preempt: str) -> None:
+    """Start an emulated LSF, and say how to use it."""
+    how = None if preempt == "none" else OnPreempt(preempt)
+    if summit:
+        site = sites.summit(hosts, preempt=how)
+    else:
+        site = sites.small(hosts, slots=slots, launch=launch, preempt=how)
+    begin = time.monotonic()
+    found = Emulator(site=site, directory=place)
+    found.up(stay=True)
+    seconds = time.monotonic() - begin
+    click.echo(USAGE.format(hosts=hosts, seconds=seconds, bin=found.bin, directory=found.directory))
+
+
+@main.command()
+@directory
+def down(place: Path) -> None:
+    """Stop exactly what `up` started, and all jobs."""
+    Emulator.at(place).down()
+
+
+@main.command()
+@directory
+def env(place: Path) -> None:
+    """What to export, for `eval`."""
+    click.echo(f"export PATH={Emulator.at(place).bin}:$PATH")
+
+
+@main.command(name="set")
+@directory
+@click.argument("manners", nargs=-1, metavar="NAME=VALUE...")
+def set_manners(place: Path, manners: tuple[str, ...]) -> None:
+    """Switch bad manners, as missing=1 or hang=true; values are JSON."""
+    changes = {}
+    for word in manners:
+        name, found, value = word.partition("=")
+        if not found:
+            raise click.BadParameter(f"{word!r}: write NAME=VALUE, as missing=1")
+        changes[name] = json.loads(value)
+    Emulator.at(place).manners(**changes)
+
+
+@main.command(hidden=True)
+@directory
+@click.option("--until-eof", is_flag=True)
+def serve(place: Path, until_eof: bool) -> None:
+    """Serve in the foreground what `up` has laid out."""
+    start = json.loads((place / "start.json").read_text())
+    site = sites.SITE.validate_json((place / "site.json").read_bytes())
+    clock = RealClock() if start["virtual"] is None else VirtualClock(start["virtual"])
+    lsf = Lsf(Cluster(site, clock.now()), replace(Manners(), **start["manners"]))
+
+    async def whole() -> None:
+        """Return when it is told to stop."""
+        await Server(place, lsf, clock).serve(until_eof=until_eof)
+
+    asyncio.run(whole())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EmulatorError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)

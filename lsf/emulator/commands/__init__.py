@@ -1,0 +1,1 @@
+"""What each command reads from its command line, does to the cluster and prints."""

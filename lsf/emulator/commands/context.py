@@ -1,0 +1,82 @@
+"""What a command has: the cluster, its caller, and how badly LSF behaves now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lsf.emulator.core.cluster import Cluster
+from lsf.emulator.core.jobs import Job
+from lsf.emulator.core.usage import Window
+from lsf.emulator.manners import Manners
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command prints and its exit code. `retry_s`: it has failed, and the client tries again."""
+
+    out: str = ""
+    err: str = ""
+    code: int = 0
+    retry_s: float | None = None
+
+
+FAILED = 255
+
+
+def failed(text: str) -> Answer:
+    """An error."""
+    return Answer(err=text, code=FAILED)
+
+
+@dataclass(slots=True)
+class Lsf:
+    """An emulated LSF: a cluster, its manners, and what some of these remember.
+
+    Attributes:
+        windows: Those that bslots has shown last and when, for stale ones.
+        switched: Called after every change of the manners.
+    """
+
+    cluster: Cluster
+    manners: Manners = field(default_factory=Manners)
+    windows: dict[bool, tuple[float, list[Window]]] = field(default_factory=dict)
+
+    def spend(self, name: str) -> bool:
+        """Whether a counted bad manner strikes now; it does once less then."""
+        left: int = getattr(self.manners, name)
+        if left <= 0:
+            return False
+        self.manners = replace(self.manners, **{name: left - 1})  # type: ignore[arg-type]
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a command.
+
+    Attributes:
+        words: What stands after its name.
+        read: What stands on its standard input.
+    """
+
+    lsf: Lsf
+    words: tuple[str, ...]
+    now: float
+    user: str = ROOT
+    uid: int = 0
+    cwd: str = "/"
+    env: Mapping[str, str] = field(default_factory=dict)
+    host: str = "login1"
+    read: Callable[[], str] = str
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller may do everything."""
+        return self.uid == 0
+
+    def may(self, job: Job) -> bool:
+        """Whether the caller may change a job."""
+        return self.admin or job.request.user == self.user

@@ -1,0 +1,1 @@
+"""The emulated cluster without processes, sockets or clocks of its own: time comes with every call."""

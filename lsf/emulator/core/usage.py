@@ -1,0 +1,88 @@
+"""What runs on each host, and in which windows its slots are free. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lsf.emulator.core.model import State
+from lsf.emulator.core.placing import Ints
+from lsf.emulator.core.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Usage:
+    """Slots of every host by what the jobs are that have them; `reserved` wait for a job that has to wait."""
+
+    run: Ints
+    ssusp: Ints
+    ususp: Ints
+    reserved: Ints
+    exclusive: Ints
+
+    @property
+    def jobs(self) -> Ints:
+        """NJOBS: all of them."""
+        found: Ints = self.run + self.ssusp + self.ususp + self.reserved
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Slots that nobody uses for so long (s); None: for ever. `slots` has them for each host."""
+
+    length_s: float | None
+    slots: Ints
+
+
+def usage(state: ClusterState) -> Usage:
+    """What is on the hosts now."""
+    kinds = {kind: np.zeros_like(state.hosts.slots) for kind in (State.RUN, State.SSUSP, State.USUSP)}
+    reserved, exclusive = np.zeros_like(state.hosts.slots), np.zeros_like(state.hosts.slots)
+    for job in state.started():
+        if job.placement is not None:
+            kinds[job.state][job.placement.hosts] += job.placement.slots
+            if job.request.exclusive:
+                exclusive[job.placement.hosts] = 1
+        if job.launch_host:
+            kinds[job.state][state.hosts.index[job.launch_host]] += 1
+    if (kept := state.reservation) is not None:
+        at = kept.placement.hosts
+        reserved[at] = np.minimum(np.where(state.open, state.free, 0)[at], kept.placement.taken)
+    return Usage(kinds[State.RUN], kinds[State.SSUSP], kinds[State.USUSP], reserved, exclusive)
+
+
+def status(state: ClusterState, found: Usage, at: int) -> str:
+    """The status of a host with its reason, as `ok`, `closed_Full` or `unavail`."""
+    closed = state.closed.get(at)
+    if closed is not None:
+        return closed.value
+    if found.exclusive[at]:
+        return "closed_Excl"
+    return "closed_Full" if found.jobs[at] >= state.hosts.slots[at] else "ok"
+
+
+def windows(state: ClusterState, now: float, *, launch: bool = True) -> list[Window]:
+    """Free slots by how long they are, the longest first; each slot is in one window.
+
+    Where slots are reserved, those that are needed are free until then.
+    """
+    free = np.where(state.open, state.free, 0)
+    if launch:
+        run = usage(state).run
+        free = np.where(state.hosts.compute, free, np.maximum(state.hosts.slots - run, 0))
+    kept = state.reservation
+    if kept is None:
+        return [Window(None, free)] if free.any() else []
+    lasting = np.where(state.hosts.compute, np.clip(kept.spare, 0, free), free)
+    both = [Window(None, lasting), Window(max(0.0, kept.start - now), free - lasting)]
+    return [window for window in both if window.slots.any() and window.length_s != 0]
+
+
+def cumulative(found: list[Window]) -> list[Window]:
+    """Windows such that each one has the slots of the longer ones, too."""
+    sums: list[Window] = []
+    for window in found:
+        sums.append(Window(window.length_s, window.slots + (sums[-1].slots if sums else 0)))
+    return sums

@@ -1,0 +1,1 @@
+"""What the commands print, as pure functions of what the cluster is."""

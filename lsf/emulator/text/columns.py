@@ -1,0 +1,107 @@
+"""Customised output of bjobs, bhosts and bqueues: `-o "field:width ... delimiter='c'"` and `-json`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+EMPTY = "-"
+DELIMITER = re.compile(r"""delimiter=(?:'(.)'|"(.)"|(\S))""")
+
+
+class FormatError(Exception):
+    """The format cannot be understood; the text is what the command says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its field and its width, 0 for that of the text; `right`: aligned to the right."""
+
+    field: str
+    width: int = 0
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Columns in their order; `delimiter` "" pads them."""
+
+    columns: tuple[Column, ...]
+    delimiter: str = ""
+
+
+Row = Mapping[str, str]
+"""Field in capitals -> value; "" where there is none."""
+
+
+def parse(text: str, widths: Mapping[str, int], aliases: Mapping[str, str]) -> Format:
+    """Read a format. `widths` has every known field in small letters.
+
+    Raises:
+        FormatError: a field is not known.
+    """
+    found = DELIMITER.search(text)
+    delimiter = next(filter(None, found.groups())) if found else ""
+    columns = []
+    for word in DELIMITER.sub("", text).split():
+        name, _, width = word.lower().partition(":")
+        name = aliases.get(name, name)
+        if name not in widths:
+            raise FormatError(f"Bad format string: unknown field <{word}>")
+        digits = width.lstrip("-")
+        if width and digits and not digits.isdecimal():
+            raise FormatError(f"Bad format string: width of field <{word}>")
+        size = int(digits) if digits else widths[name]
+        columns.append(Column(name.upper(), 0 if delimiter and not digits else size, width.startswith("-")))
+    if not columns:
+        raise FormatError("Bad format string: no field")
+    return Format(tuple(columns), delimiter)
+
+
+def table(
+    form: Format, rows: Sequence[Row], *, header: bool = True, padding: Mapping[str, int] | None = None
+) -> str:
+    """The rows as text, with a header unless told otherwise.
+
+    `padding` has fields that are padded in spite of a delimiter.
+    """
+    padding = padding or {}
+    lines = []
+    if header:
+        lines.append(_line(form, {column.field: column.field for column in form.columns}, {}))
+        if padding:
+            lines[0] = _line(
+                form, {c.field: c.field.ljust(padding.get(c.field, 0)) for c in form.columns}, {}
+            )
+    lines += [_line(form, row, padding) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(form: Format, row: Row, padding: Mapping[str, int]) -> str:
+    cells = []
+    for column in form.columns:
+        text = row[column.field] or EMPTY
+        if column.field in padding:
+            wide = padding[column.field]
+            text = (
+                text.center(wide) if text == EMPTY else f"{text} " if len(text) >= wide else text.ljust(wide)
+            )
+        if column.width:
+            text = text[: column.width]
+            text = text.rjust(column.width) if column.right else text.ljust(column.width)
+        cells.append(text)
+    return (form.delimiter or " ").join(cells)
+
+
+def as_json(command: str, counted: str, form: Format, rows: Sequence[Row]) -> str:
+    """The rows as LSF's JSON: two spaces a level, none after a colon, every value a string."""
+    records = [
+        "    {\n"
+        + ",\n".join(f'      "{column.field}":{json.dumps(row[column.field])}' for column in form.columns)
+        + "\n    }"
+        for row in rows
+    ]
+    inner = "[\n" + ",\n".join(records) + "\n  ]" if records else "[\n  ]"
+    return f'{{\n  "COMMAND":"{command}",\n  "{counted}":{len(rows)},\n  "RECORDS":{inner}\n}}\n'

@@ -1,0 +1,138 @@
+"""Whole jobs in words: bjobs -l and bhist -l."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lsf.emulator.core import jobs
+from lsf.emulator.core.jobs import Dispatched, Job
+from lsf.emulator.core.model import WAITING, State
+from lsf.emulator.core.state import ClusterState
+from lsf.emulator.text import times
+from lsf.emulator.text.bjobs import wrapped
+from lsf.emulator.text.job_fields import command, name, slots
+
+LINE = "-" * 78
+CSM_FIRST = 34435 - 26238
+REASONS = {
+    jobs.RUN_LIMIT: "job killed after reaching LSF run time limit",
+    jobs.OWNER: "job killed by owner",
+    jobs.ADMIN: "job killed by root or LSF administrator",
+    jobs.PREEMPT: "job killed after preemption",
+    jobs.HOST_FAILED: "job killed by a signal external to LSF",
+}
+COLUMNS = (State.PEND, State.PSUSP, State.RUN, State.USUSP, State.SSUSP)
+
+
+def blocks(job: Job, state: ClusterState, *, whole: bool = False) -> str:
+    """A job as bjobs -l shows it; `whole`: lines are not wrapped (-UF)."""
+    request = job.request
+    named = f", Job Name <{request.name}>" if request.name else ""
+    text = wrapped(
+        f"Job <{job.id}>{named}, User <{request.user}>, Project <{request.project}>, Status <{job.state}>, "
+        f"Queue <{request.queue}>, Command <{command(job)}>",
+        whole=whole,
+    )
+    text += "".join(wrapped(line, whole=whole) for line in _events(job, state))
+    if job.limit_s:
+        text += f"\n RUNLIMIT\n {job.limit_s / 60:.1f} min\n"
+    if job.state in WAITING:
+        text += "\n PENDING REASONS:\n" + "".join(f" {reason};\n" for reason in reasons(job, state))
+    return text
+
+
+def history(job: Job, state: ClusterState) -> str:
+    """A job as bhist -l shows it."""
+    request = job.request
+    named = f", Job Name <{request.name}>" if request.name else ""
+    text = wrapped(
+        f"Job <{job.id}>{named}, User <{request.user}>, Project <{request.project}>, Command <{command(job)}>"
+    )
+    text += "".join(wrapped(line) for line in _events(job, state))
+    if job.limit_s:
+        text += f"\n RUNLIMIT\n {job.limit_s / 60:.1f} min of {request.from_host}\n"
+    until = job.end if job.end is not None else state.now
+    spent = job.in_states(state.now)
+    counts = [int(spent.get(kind, 0.0) + 1e-6) for kind in COLUMNS]
+    text += f"\nSummary of time in seconds spent in various states by  {times.event(until)}\n"
+    return text + summary_rows([counts])
+
+
+def summary_rows(rows: Sequence[Sequence[int]]) -> str:
+    """PEND, PSUSP, RUN, USUSP and SSUSP of each job, with the columns UNKWN and TOTAL."""
+    lines = (
+        ["PEND", "PSUSP", "RUN", "USUSP", "SSUSP", "UNKWN", "TOTAL"],
+        *([*map(str, row), "0", str(sum(row))] for row in rows),
+    )
+    return "".join("  " + " ".join(f"{cell:<8}" for cell in line).rstrip() + "\n" for line in lines)
+
+
+def summary(found: Sequence[Job], state: ClusterState) -> str:
+    """Jobs as bhist shows them without -l."""
+    lines = ["Summary of time in seconds spent in various states:"]
+    lines.append("JOBID   USER    JOB_NAME  PEND    PSUSP   RUN     USUSP   SSUSP   UNKWN   TOTAL")
+    for job in found:
+        spent = job.in_states(state.now)
+        counts = [int(spent.get(kind, 0.0) + 1e-6) for kind in COLUMNS]
+        cells = " ".join(f"{count:<7}" for count in (*counts, 0, sum(counts))).rstrip()
+        lines.append(f"{job.id:<7} {job.request.user[:7]:<7} {name(job)[:9]:<9} {cells}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def reasons(job: Job, state: ClusterState) -> list[str]:
+    """Why a job waits, with numbers of hosts as LSF has them."""
+    if job.state is State.PSUSP:
+        return ["The job was suspended by the user while pending"]
+    if job.id in state.blocked:
+        return [f"The {state.blocked[job.id]} has reached its job slot limit"]
+    demand, found = job.request.demand, []
+    left_out = 0
+    if demand.only is not None:
+        left_out = int(state.hosts.compute.sum()) - len(demand.only)
+    closed = sum(bool(state.hosts.compute[at]) for at in state.closed)
+    busy = int(((state.free <= 0) & state.hosts.compute).sum())
+    for text, count in (
+        ("Not enough processors to meet the job's spanning requirement", busy),
+        ("Not specified in job submission", left_out),
+        ("Closed by LSF administrator", closed),
+    ):
+        if count:
+            found.append(f"{text}: {count} {'host' if count == 1 else 'hosts'}")
+    return found or ["New job is waiting for scheduling"]
+
+
+def _events(job: Job, state: ClusterState) -> list[str]:
+    request = job.request
+    queue = f", to Queue <{request.queue}>"
+    asked = f", Requested Resources <{request.requirement}>" if request.requirement else ""
+    only = request.demand.only
+    hosts = f", Specified Hosts <{'>, <'.join(sorted(only))}>" if only else ""
+    events = [
+        (
+            job.submitted,
+            f"Submitted from host <{request.from_host}>{queue}, CWD <{request.cwd}>, {slots(job)} Task(s)"
+            f"{asked}{hosts};",
+        ),
+    ]
+    for when, said in job.said:
+        told = [f"{said};"] if isinstance(said, str) else _dispatched(job, said, state)
+        events += [(when, text) for text in told]
+    if job.code is not None and job.end is not None:
+        code = "Done successfully" if not job.code else f"Exited with exit code {job.code}"
+        events.append((job.end, f"{code}. The CPU time used is 0.0 seconds;"))
+        ended = "<done>" if not job.code else "<exit>"
+        why = f"; {job.why}: {REASONS.get(job.why, 'job ended')}" if job.why and job.code else ""
+        events.append((job.end, f"Completed {ended}{why};"))
+    return [f"{times.event(when)}: {text}" for when, text in events]
+
+
+def _dispatched(job: Job, run: Dispatched, state: ClusterState) -> list[str]:
+    """Where a run has begun, and the allocation of a job with a launch host."""
+    counts = zip(run.placement.hosts.tolist(), run.placement.slots.tolist(), strict=True)
+    names = [run.launch_host] if run.launch_host else []
+    names += [
+        f"{count}*{state.hosts.names[at]}" if count > 1 else state.hosts.names[at] for at, count in counts
+    ]
+    hosts, count = " ".join(f"<{name}>" for name in names), slots(job)
+    said = [f"Dispatched {count} Task(s) on Host(s) {hosts}, Allocated {count} Slot(s) on Host(s) {hosts};"]
+    return said + ([f"CSM_ALLOCATION_ID={job.id + CSM_FIRST}"] if run.launch_host else [])
