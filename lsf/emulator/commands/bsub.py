@@ -129,6 +129,8 @@ def _request(call: Call, given: dict[str, str], words: list[str], script: str) -
         exclusive="x" in given,
         easy="nnodes" in given,
         requirement=given.get("R", ""),
+        group=given.get("G", given.get("P", "") if call.lsf.manners.wrapped else ""),
+        estimate_s=limit_s(given["We"]) if "We" in given else 0.0,
     )
 
 

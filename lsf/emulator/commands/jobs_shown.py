@@ -10,7 +10,7 @@ from lsf.emulator.core.jobs import Job
 from lsf.emulator.core.model import ENDED, STARTED, State
 from lsf.emulator.text import bjobs, columns, job_fields, long_job, times
 
-PADDED = {"FROM_HOST": 29, "EXEC_HOST": 20}
+PADDED = {"FROM_HOST": (29, 30), "EXEC_HOST": (20, 20)}
 TABLE = ["jobid", "user", "stat", "queue", "from_host", "exec_host", "job_name", "submit_time"]
 MORE = ["proj_name", "cpu_used", "mem", "swap", "pids", "start_time", "finish_time"]
 KINDS: dict[str, tuple[str, Callable[[Job], bool]]] = {

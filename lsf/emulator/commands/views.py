@@ -207,8 +207,10 @@ def jobstat_command(call: Call) -> Answer:
                 reason=reason,
             )
         )
+    found = usage(state)
+    used = int(((found.run + found.ususp > 0) & state.hosts.compute).sum())
     machine = int(state.hosts.compute.sum())
-    return Answer(out=jobstat.text(rows["running"], rows["eligible"], rows["blocked"], machine))
+    return Answer(out=jobstat.text(rows["running"], rows["eligible"], rows["blocked"], used, machine))
 
 
 def _nodes(slots: int, per_host: int) -> int:

@@ -219,6 +219,9 @@ class Cluster:
         if job.run == run and job.started:
             job.pid = pid
             job.said.append((self.state.now, f"Starting (Pid {pid})"))
+            home, where = job.request.env.get("HOME", "/"), job.request.cwd
+            running = f"Running with execution home <{home}, Execution CWD <{where}>, Execution Pid <{pid}>"
+            job.said.append((self.state.now, running))
 
     def exited(self, job: Job, run: int, code: int, now: float) -> None:
         """All processes of a run are gone; `code` is 128 + n where signal n has ended it."""

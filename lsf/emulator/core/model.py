@@ -127,6 +127,9 @@ class Request:
         rerunnable: It is started again where its host fails, and after a preemption that requeues.
         warning: The signal that it is sent, and how long (s) before its run limit; None: none.
         default_queue: No queue was named.
+        exclusive: -x was given; easy: -nnodes was.
+        requirement: The text of -R.
+        estimate_s: How long its user thinks that it runs (-We); 0: not said.
     """
 
     demand: Demand
@@ -154,6 +157,8 @@ class Request:
     easy: bool = False
     uid: int = 0
     requirement: str = ""
+    group: str = ""
+    estimate_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +174,8 @@ class Site:
         kill_parallel: LSB_USE_SEQUENTIAL_SIGNAL=N: bkill sends parallel jobs SIGKILL alone.
         report_s: So long after its end a job still counts as running.
         reserve: Whether slots are reserved for the first job that has to wait.
+        closes_at: No job runs past this time, as before a maintenance; 0: there is none.
+        job_priority: What bjobs -l shows as each job's; 0: nothing.
     """
 
     hosts: tuple[Host, ...]
@@ -182,6 +189,8 @@ class Site:
     kill_parallel: bool = False
     report_s: float = 0.0
     reserve: bool = True
+    closes_at: float = 0.0
+    job_priority: int = 0
     first_id: int = 101
 
 

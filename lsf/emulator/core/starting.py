@@ -36,16 +36,20 @@ def dispatch(state: ClusterState) -> None:
 def decided(state: ClusterState) -> Decisions:
     """What would be decided now."""
     held = [job for job in state.started() if job.holds]
-    return decide(
+    wanted = [_waiting(state, job) for job in _in_order(state)]
+    late = [job.id for job in wanted if 0 < state.site.closes_at < state.now + job.limit_s and not job.holds]
+    made = decide(
         state.hosts,
         state.free,
         state.open,
-        [_waiting(state, job) for job in _in_order(state)],
+        [job for job in wanted if job.id not in late],
         [_running(state, job) for job in held],
         state.now,
         _caps(state, held),
         reserve=state.site.reserve,
     )
+    made.blocked.update(dict.fromkeys(late, "time until the machine closes"))
+    return made
 
 
 def _in_order(state: ClusterState) -> list[Job]:

@@ -72,12 +72,15 @@ def windows(state: ClusterState, now: float, *, launch: bool = True) -> list[Win
     if launch:
         run = usage(state).run
         free = np.where(state.hosts.compute, free, np.maximum(state.hosts.slots - run, 0))
+    closing = state.site.closes_at
+    until = closing - now if closing > now else None
     kept = state.reservation
     if kept is None:
-        return [Window(None, free)] if free.any() else []
-    lasting = np.where(state.hosts.compute, np.clip(kept.spare, 0, free), free)
-    both = [Window(None, lasting), Window(max(0.0, kept.start - now), free - lasting)]
-    return [window for window in both if window.slots.any() and window.length_s != 0]
+        found = [Window(until, free)]
+    else:
+        lasting = np.where(state.hosts.compute, np.clip(kept.spare, 0, free), free)
+        found = [Window(until, lasting), Window(max(0.0, kept.start - now), free - lasting)]
+    return [window for window in found if window.slots.any() and window.length_s != 0]
 
 
 def cumulative(found: list[Window]) -> list[Window]:

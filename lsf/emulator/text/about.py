@@ -25,8 +25,8 @@ def lsid(cluster: str, master: str) -> str:
 def lshosts(rows: Sequence[Sequence[str]]) -> str:
     """Twelve values of each host, in the order of the titles; the first column fits the longest name."""
     wide = max([9, *(len(row[0]) for row in rows)])
-    widths = (wide, 7, 8, 7, 8, 9, 10, 7, 7, 8, 8)
-    lines = [(*TITLES, *LAST), *rows]
+    widths = (wide, 7, 9, 8, 8, 10, 10, 7, 8, 8, 8)
+    lines = [(*TITLES, *LAST), *((*row[:6], f"{row[6]:>5}", *row[7:]) for row in rows)]
     return "".join(
         " ".join(f"{cell:<{width}}" for cell, width in zip(line[:-1], widths, strict=True)) + f" {line[-1]}\n"
         for line in lines

@@ -47,7 +47,7 @@ def block(row: HostRow, factor: float, total: Sequence[str], reserved: Sequence[
     lines = [
         f"HOST  {row.name}\n",
         LONG,
-        f"{row.status:<14} {factor:>5.2f} {'-':>5} {counts} {'-':>6}\n",
+        f"{row.status:<15}{factor:>6.2f} {'-':>5} {counts} {'-':>6}\n",
         "CURRENT LOAD USED FOR SCHEDULING:\n",
         LOADS,
     ]

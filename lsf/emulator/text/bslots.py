@@ -31,4 +31,4 @@ def blocks(windows: Sequence[tuple[int, float | None, Mapping[str, int]]]) -> st
 
 
 def _hosts(hosts: Mapping[str, int]) -> str:
-    return "".join(f"{count}*{name} " for name, count in sorted(hosts.items(), key=lambda item: -item[1]))
+    return "".join(f"{count}*{name} " for name, count in hosts.items())

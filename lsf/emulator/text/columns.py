@@ -60,34 +60,28 @@ def parse(text: str, widths: Mapping[str, int], aliases: Mapping[str, str]) -> F
     return Format(tuple(columns), delimiter)
 
 
-def table(
-    form: Format, rows: Sequence[Row], *, header: bool = True, padding: Mapping[str, int] | None = None
-) -> str:
-    """The rows as text, with a header unless told otherwise.
+Padding = Mapping[str, tuple[int, int]]
+"""Field -> the width of its title and of its values, which are padded in spite of a delimiter."""
 
-    `padding` has fields that are padded in spite of a delimiter.
-    """
+
+def table(form: Format, rows: Sequence[Row], *, header: bool = True, padding: Padding | None = None) -> str:
+    """The rows as text, with a header unless told otherwise."""
     padding = padding or {}
     lines = []
     if header:
-        lines.append(_line(form, {column.field: column.field for column in form.columns}, {}))
-        if padding:
-            lines[0] = _line(
-                form, {c.field: c.field.ljust(padding.get(c.field, 0)) for c in form.columns}, {}
-            )
+        titles = {c.field: c.field.ljust(padding.get(c.field, (0, 0))[0]) for c in form.columns}
+        lines.append(_line(form, titles, {}))
     lines += [_line(form, row, padding) for row in rows]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _line(form: Format, row: Row, padding: Mapping[str, int]) -> str:
+def _line(form: Format, row: Row, padding: Padding) -> str:
     cells = []
     for column in form.columns:
         text = row[column.field] or EMPTY
         if column.field in padding:
-            wide = padding[column.field]
-            text = (
-                text.center(wide) if text == EMPTY else f"{text} " if len(text) >= wide else text.ljust(wide)
-            )
+            _, wide = padding[column.field]
+            text = text.center(wide) if text == EMPTY else text.ljust(wide)
         if column.width:
             text = text[: column.width]
             text = text.rjust(column.width) if column.right else text.ljust(column.width)

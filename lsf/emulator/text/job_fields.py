@@ -90,7 +90,7 @@ FIELDS: Mapping[str, tuple[int, Value]] = {
     "jobindex": (8, lambda job, state, manners: "0"),
     "stat": (5, lambda job, state, manners: job.state.value),
     "user": (7, lambda job, state, manners: job.request.user),
-    "user_group": (15, lambda job, state, manners: ""),
+    "user_group": (15, lambda job, state, manners: job.request.group),
     "queue": (10, lambda job, state, manners: job.request.queue),
     "job_name": (10, lambda job, state, manners: name(job)),
     "proj_name": (11, lambda job, state, manners: job.request.project),

@@ -26,10 +26,9 @@ class StatRow:
 
 
 def text(
-    running: Sequence[StatRow], eligible: Sequence[StatRow], blocked: Sequence[StatRow], nodes: int
+    running: Sequence[StatRow], eligible: Sequence[StatRow], blocked: Sequence[StatRow], used: int, nodes: int
 ) -> str:
-    """All three sections; `nodes` is the size of the machine."""
-    used = sum(row.nodes for row in running)
+    """All three sections; `used` of the machine's `nodes` are, by these jobs and by those of other users."""
     share = 100 * used / nodes if nodes else 0.0
     said = _title(f"Running Jobs: {len(running)} ({used} of {nodes} nodes, {share:.2f}%)")
     said += "JobId    Username   Project          Nodes Remain     StartTime       JobName\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lsf.emulator.core import jobs
@@ -13,7 +14,18 @@ from lsf.emulator.text.bjobs import wrapped
 from lsf.emulator.text.job_fields import command, name, slots
 
 LINE = "-" * 78
-CSM_FIRST = 34435 - 26238
+CSM_FIRST = 8197
+"""What CSM's number of a job is ahead of LSF's."""
+RUSAGE = re.compile(r"mem=(\d+)")
+USED = """
+MEMORY USAGE:
+MAX MEM: 9 Mbytes;  AVG MEM: 8 Mbytes; MEM Efficiency: 0.31%
+
+CPU USAGE:
+CPU PEAK: 0.00 ;  CPU PEAK DURATION: 0 second(s)
+CPU AVERAGE EFFICIENCY: 0.00% ;  CPU PEAK EFFICIENCY: 0.00%
+"""
+"""Nothing is measured: a small job's figures."""
 REASONS = {
     jobs.RUN_LIMIT: "job killed after reaching LSF run time limit",
     jobs.OWNER: "job killed by owner",
@@ -26,16 +38,23 @@ COLUMNS = (State.PEND, State.PSUSP, State.RUN, State.USUSP, State.SSUSP)
 
 def blocks(job: Job, state: ClusterState, *, whole: bool = False) -> str:
     """A job as bjobs -l shows it; `whole`: lines are not wrapped (-UF)."""
-    request = job.request
-    named = f", Job Name <{request.name}>" if request.name else ""
+    request, site = job.request, state.site
+    priority = f", Job Priority <{site.job_priority}>" if site.job_priority else ""
     text = wrapped(
-        f"Job <{job.id}>{named}, User <{request.user}>, Project <{request.project}>, Status <{job.state}>, "
-        f"Queue <{request.queue}>, Command <{command(job)}>",
+        f"Job <{job.id}>{_named(job)}, User <{request.user}>, Project <{request.project}>, "
+        f"Status <{job.state}>, Queue <{request.queue}>{priority}, Command <{command(job)}>",
         whole=whole,
     )
-    text += "".join(wrapped(line, whole=whole) for line in _events(job, state))
+    tasks = f", {slots(job)} Task(s)" if slots(job) > 1 else ""
+    submitted = f"Submitted from host <{request.from_host}>, CWD <{_cwd(job)}>{tasks}{_asked(job)};"
+    text += "".join(wrapped(line, whole=whole) for line in _events(job, state, submitted))
     if job.limit_s:
         text += f"\n RUNLIMIT\n {job.limit_s / 60:.1f} min\n"
+    if request.estimate_s:
+        text += (
+            f" ESTIMATED_RUNTIME:\n {request.estimate_s / 60:.1f} min of {request.from_host} based on user "
+            "provided runtime estimation.\n"
+        )
     if job.state in WAITING:
         text += "\n PENDING REASONS:\n" + "".join(f" {reason};\n" for reason in reasons(job, state))
     return text
@@ -44,13 +63,16 @@ def blocks(job: Job, state: ClusterState, *, whole: bool = False) -> str:
 def history(job: Job, state: ClusterState) -> str:
     """A job as bhist -l shows it."""
     request = job.request
-    named = f", Job Name <{request.name}>" if request.name else ""
     text = wrapped(
-        f"Job <{job.id}>{named}, User <{request.user}>, Project <{request.project}>, Command <{command(job)}>"
+        f"Job <{job.id}>{_named(job)}, User <{request.user}>, Project <{request.project}>, "
+        f"Command <{command(job)}>"
     )
-    text += "".join(wrapped(line) for line in _events(job, state))
+    queue = f"to Queue <{request.queue}>"
+    submitted = f"Submitted from host <{request.from_host}>, {queue}, CWD <{_cwd(job)}>{_asked(job)};"
+    text += "".join(wrapped(line) for line in _events(job, state, submitted))
     if job.limit_s:
         text += f"\n RUNLIMIT\n {job.limit_s / 60:.1f} min of {request.from_host}\n"
+    text += USED
     until = job.end if job.end is not None else state.now
     spent = job.in_states(state.now)
     counts = [int(spent.get(kind, 0.0) + 1e-6) for kind in COLUMNS]
@@ -86,11 +108,11 @@ def reasons(job: Job, state: ClusterState) -> list[str]:
     if job.id in state.blocked:
         return [f"The {state.blocked[job.id]} has reached its job slot limit"]
     demand, found = job.request.demand, []
-    left_out = 0
-    if demand.only is not None:
-        left_out = int(state.hosts.compute.sum()) - len(demand.only)
-    closed = sum(bool(state.hosts.compute[at]) for at in state.closed)
-    busy = int(((state.free <= 0) & state.hosts.compute).sum())
+    compute = state.hosts.compute
+    closed = sum(bool(compute[at]) for at in state.closed)
+    named = state.hosts.allowed(demand) & state.open
+    left_out = int(compute.sum()) - closed - int(named.sum()) if demand.only is not None else 0
+    busy = int(((state.free <= 0) & named).sum())
     for text, count in (
         ("Not enough processors to meet the job's spanning requirement", busy),
         ("Not specified in job submission", left_out),
@@ -101,25 +123,33 @@ def reasons(job: Job, state: ClusterState) -> list[str]:
     return found or ["New job is waiting for scheduling"]
 
 
-def _events(job: Job, state: ClusterState) -> list[str]:
-    request = job.request
-    queue = f", to Queue <{request.queue}>"
+def _named(job: Job) -> str:
+    return f", Job Name <{job.request.name}>" if job.request.name else ""
+
+
+def _cwd(job: Job) -> str:
+    home = job.request.env.get("HOME", "")
+    return (
+        job.request.cwd.replace(home, "$HOME", 1)
+        if home and job.request.cwd.startswith(home)
+        else job.request.cwd
+    )
+
+
+def _asked(job: Job) -> str:
+    request, only = job.request, job.request.demand.only
     asked = f", Requested Resources <{request.requirement}>" if request.requirement else ""
-    only = request.demand.only
-    hosts = f", Specified Hosts <{'>, <'.join(sorted(only))}>" if only else ""
-    events = [
-        (
-            job.submitted,
-            f"Submitted from host <{request.from_host}>{queue}, CWD <{request.cwd}>, {slots(job)} Task(s)"
-            f"{asked}{hosts};",
-        ),
-    ]
+    return asked + (f", Specified Hosts <{'>, <'.join(sorted(only))}>" if only else "")
+
+
+def _events(job: Job, state: ClusterState, submitted: str) -> list[str]:
+    events = [(job.submitted, submitted)]
     for when, said in job.said:
         told = [f"{said};"] if isinstance(said, str) else _dispatched(job, said, state)
         events += [(when, text) for text in told]
     if job.code is not None and job.end is not None:
         code = "Done successfully" if not job.code else f"Exited with exit code {job.code}"
-        events.append((job.end, f"{code}. The CPU time used is 0.0 seconds;"))
+        events.append((job.end, f"{code}. The CPU time used is 0.2 seconds;"))
         ended = "<done>" if not job.code else "<exit>"
         why = f"; {job.why}: {REASONS.get(job.why, 'job ended')}" if job.why and job.code else ""
         events.append((job.end, f"Completed {ended}{why};"))
@@ -134,5 +164,9 @@ def _dispatched(job: Job, run: Dispatched, state: ClusterState) -> list[str]:
         f"{count}*{state.hosts.names[at]}" if count > 1 else state.hosts.names[at] for at, count in counts
     ]
     hosts, count = " ".join(f"<{name}>" for name in names), slots(job)
-    said = [f"Dispatched {count} Task(s) on Host(s) {hosts}, Allocated {count} Slot(s) on Host(s) {hosts};"]
+    effective = RUSAGE.sub(r"mem=\1.00", job.request.requirement)
+    said = [
+        f"Dispatched {count} Task(s) on Host(s) {hosts}, Allocated {count} Slot(s) on Host(s) {hosts}, "
+        f"Effective RES_REQ <select[type == local] order[r15s:pg] {effective} >;"
+    ]
     return said + ([f"CSM_ALLOCATION_ID={job.id + CSM_FIRST}"] if run.launch_host else [])
