@@ -1,4 +1,4 @@
-"""python -m lsf.emulator up|down|env|set|serve"""
+"""python -m lsf.emulator up|down|env|set|feed|play"""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
+from bftrainer.traces.intervals import LogError
 from lsf.emulator import sites
 from lsf.emulator.clock import RealClock, VirtualClock
 from lsf.emulator.commands.context import Lsf
-from lsf.emulator.core.cluster import Cluster
-from lsf.emulator.core.model import OnPreempt
+from lsf.emulator.core.cluster import Cluster, Coming
+from lsf.emulator.core.model import OnPreempt, Site
 from lsf.emulator.emulator import Emulator, EmulatorError
 from lsf.emulator.manners import Manners
 from lsf.emulator.server import Server
 
+MOST = sites.SUMMIT_HOSTS
 PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  made anew, and refused where it exists
 USAGE = """\
 {hosts} hosts are idle after {seconds:.1f} s. In a shell:
@@ -94,6 +98,64 @@ def set_manners(place: Path, manners: tuple[str, ...]) -> None:
     Emulator.at(place).manners(**changes)
 
 
+LOADS = (
+    click.option("--log", type=click.Path(path_type=Path, exists=True), help="An SWF log; else a seed."),
+    click.option("--cores-per-node", type=click.IntRange(1), default=1, help="Of the log."),
+    click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="Jobs to leave out."),
+    click.option("--jobs", type=click.IntRange(1), default=1000, show_default=True, help="Jobs of the log."),
+    click.option("--seed", default=0, show_default=True, help="Of generated jobs."),
+    click.option(
+        "--load", "share", type=click.FloatRange(0.01, 2), default=0.95, show_default=True,
+        help="Of generated jobs, as a share of the hosts.",
+    ),
+)  # fmt: skip
+
+
+def loads(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a load."""
+    for option in reversed(LOADS):
+        command = option(command)
+    return command
+
+
+def _coming(site: Site, hours: float, given: dict[str, Any]) -> list[Coming]:
+    from lsf.emulator import load
+
+    if given["log"] is None:
+        return load.generated(site, hours * 3600, given["share"], given["seed"])
+    options = {"cores_per_node": given["cores_per_node"], "first": given["first"], "count": given["jobs"]}
+    return load.of_swf(given["log"], site, **options)
+
+
+@main.command()
+@click.option("--hosts", type=click.IntRange(1, MOST), default=MOST, show_default=True)
+@click.option("--hours", type=click.FloatRange(0.1), default=24.0, show_default=True)
+@loads
+def play(hosts: int, hours: float, **given: Any) -> None:
+    """Play a load on a machine like Summit in virtual time."""
+    from lsf.emulator import virtual
+
+    site = sites.summit(hosts)
+    until = hours * 3600
+    for line in virtual.lines(virtual.play(site, _coming(site, hours, given), until), site, until):
+        click.echo(line)
+
+
+@main.command()
+@directory
+@click.option(
+    "--hours", type=click.FloatRange(0.1), default=1.0, show_default=True, help="Of generated jobs."
+)
+@click.option("--speed", type=click.FloatRange(0.001), default=1.0, show_default=True)
+@loads
+def feed(place: Path, hours: float, speed: float, **given: Any) -> None:
+    """Submit a load to a running emulator, faster than it was."""
+    from lsf.emulator.load import at_speed
+
+    found = Emulator.at(place)
+    found.feed(list(at_speed(_coming(found.site, hours, given), speed)))
+
+
 @main.command(hidden=True)
 @directory
 @click.option("--until-eof", is_flag=True)
@@ -114,6 +176,6 @@ def serve(place: Path, until_eof: bool) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except EmulatorError as error:
+    except (EmulatorError, LogError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

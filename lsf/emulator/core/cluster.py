@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from lsf.emulator.core import admission, ending, jobs, starting
 from lsf.emulator.core.jobs import Job
-from lsf.emulator.core.model import WAITING, Closed, Request, Site, State
+from lsf.emulator.core.model import WAITING, Closed, Request, Site, State, SubmitError
 from lsf.emulator.core.state import ClusterState
 from lsf.emulator.core.timers import Timer, What
 
@@ -78,7 +78,10 @@ class Cluster:
         state = self.state
         if timer.what is What.SUBMIT:
             if self._due is not None:
-                self._take(self._due[1])
+                try:
+                    self._take(self._due[1])
+                except SubmitError:
+                    state.refused += 1
                 self._expect()
         elif timer.what is What.DISPATCH:
             starting.dispatch(state)

@@ -29,6 +29,7 @@ class ClusterState:
         version: Grows with every change.
         changed: Whether jobs have to be dispatched anew.
         finished: Every job that has ended, if somebody wants to know; else None.
+        refused: How many jobs of the main load were.
     """
 
     def __init__(self, site: Site, now: float) -> None:
@@ -50,6 +51,7 @@ class ClusterState:
         self.finished: list[Job] | None = None
         self.timers = Timers()
         self.launches = 0
+        self.refused = 0
 
     def touch(self) -> None:
         """Note that something has changed that may let jobs start."""

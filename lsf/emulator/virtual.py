@@ -1,0 +1,85 @@
+"""A load played in virtual time: no process, no server, no waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from lsf.emulator.core.cluster import Cluster, Coming
+from lsf.emulator.core.jobs import Job
+from lsf.emulator.core.model import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a load has come to.
+
+    Attributes:
+        jobs: All that have ended, in the order of their ends.
+        left: Jobs that still ran or waited when time was up.
+        refused: Jobs that no queue took.
+        used: The share of the hosts' time that jobs used, from zero on.
+        took_s: Real seconds.
+    """
+
+    jobs: tuple[Job, ...]
+    left: int
+    refused: int
+    used: float
+    took_s: float
+
+    def waits(self) -> list[float]:
+        """How long each job waited that has ended, in s."""
+        return sorted(job.start - job.submitted for job in self.jobs if job.start is not None)
+
+
+def play(
+    site: Site, coming: Sequence[Coming], until: float, *, each: Callable[[Cluster], None] | None = None
+) -> Played:
+    """Play jobs until a time; `each` sees the cluster after every moment at which something has happened."""
+    began = time.monotonic()
+    begin = min(0.0, coming[0][0] if coming else 0.0)
+    cluster = Cluster(site, begin)
+    finished: list[Job] = []
+    cluster.state.finished = finished
+    cluster.feed(coming)
+    used = 0.0
+    while (upcoming := cluster.next_time()) is not None and upcoming < until:
+        busy = _busy(cluster)
+        used += busy * max(0.0, upcoming - max(cluster.state.now, 0.0))
+        cluster.advance(upcoming)
+        if each is not None:
+            each(cluster)
+    used += _busy(cluster) * max(0.0, until - max(cluster.state.now, 0.0))
+    slots = int(cluster.state.hosts.slots[cluster.state.hosts.compute].sum())
+    return Played(
+        jobs=tuple(finished),
+        left=len(cluster.state.active),
+        refused=cluster.state.refused,
+        used=used / (slots * until) if until > 0 else 0.0,
+        took_s=time.monotonic() - began,
+    )
+
+
+def _busy(cluster: Cluster) -> int:
+    state = cluster.state
+    return int(state.hosts.slots[state.hosts.compute].sum() - state.free.sum())
+
+
+def lines(played: Played, site: Site, until: float) -> list[str]:
+    """What was played, in words."""
+    waits, hosts = played.waits(), sum(not host.launch for host in site.hosts)
+    said = [
+        f"{until / 3600:.1f} hours of {hosts:,} hosts in {played.took_s:.1f} s",
+        f"jobs: {len(played.jobs):,} have ended, {played.left:,} are left, {played.refused:,} were refused; "
+        f"they used {played.used:.1%} of the hosts",
+    ]
+    if waits:
+        late = waits[int(0.95 * (len(waits) - 1))]
+        said.append(
+            f"waits: mean {mean(waits) / 60:.1f} min, median {median(waits) / 60:.1f} min, "
+            f"95 % below {late / 60:.1f} min"
+        )
+    return said
