@@ -14,7 +14,8 @@ class Manners:
         short_hosts: exec_host says `42*h1` instead of naming h1 42 times (LSB_SHORT_HOSTLIST).
         padded_hosts: Host names are padded with spaces in spite of a delimiter.
         down: The next so many commands hear `LSF is down. Please wait ...` and try again.
-        hang: Commands hear it once and get no answer.
+        hang: Commands hear it once and get no answer; nothing is done.
+        unanswered: The same for the next so many, but what they ask for is done.
         unreachable: The next so many bsub say `Cannot connect to LSF. Please wait ...` before they succeed.
         missing: The next so many bjobs leave out every job that has started.
         stale_s: bslots says what was true up to so long ago, as if no time had passed.
@@ -35,6 +36,7 @@ class Manners:
     padded_hosts: bool = False
     down: int = 0
     hang: bool = False
+    unanswered: int = 0
     unreachable: int = 0
     missing: int = 0
     stale_s: float = 0.0

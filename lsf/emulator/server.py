@@ -155,7 +155,7 @@ class Server:
         )
         made: Answer = answer(name, call)
         self.turn()
-        if self._lsf.manners.hang:
+        if made.hang:
             writer.write(json.dumps({"err": made.err}).encode() + b"\n")
             await writer.drain()
             with contextlib.suppress(TimeoutError):

@@ -15,12 +15,18 @@ ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command prints and its exit code. `retry_s`: it has failed, and the client tries again."""
+    """What a command prints and its exit code.
+
+    Attributes:
+        retry_s: It has failed, and the client tries again after so long; None: it does not.
+        hang: Its standard error is all that it prints, and then it waits for ever.
+    """
 
     out: str = ""
     err: str = ""
     code: int = 0
     retry_s: float | None = None
+    hang: bool = False
 
 
 FAILED = 255

@@ -35,7 +35,9 @@ def answer(name: str, call: Call) -> Answer:
     """Run a command."""
     lsf = call.lsf
     lsf.cluster.advance(call.now)
-    if lsf.manners.hang or lsf.spend("down"):
+    if lsf.manners.hang:
+        return Answer(err=DOWN, code=255, hang=True)
+    if lsf.spend("down"):
         return Answer(err=DOWN, code=255, retry_s=RETRY_S)
     try:
         made = COMMANDS[name](call)
@@ -43,4 +45,4 @@ def answer(name: str, call: Call) -> Answer:
         return failed(str(error))
     if name == "bsub" and not made.code and lsf.spend("unreachable"):
         return Answer(UNREACHABLE + made.out, made.err, made.code)
-    return made
+    return Answer(err=DOWN, code=255, hang=True) if lsf.spend("unanswered") else made
