@@ -13,6 +13,8 @@ from bftrainer.agent.agent import Agent
 from bftrainer.agent.process import close_to_tracers
 
 MAX_SECRET = 1024
+IN_A_JOB = frozenset({"SLURM_JOB_ID", "LSB_JOBID"})
+"""A batch system sets one of these for its jobs."""
 
 
 @click.command()
@@ -27,7 +29,7 @@ MAX_SECRET = 1024
 @click.option("--orphan-s", default=60.0, show_default=True, help="How long to go on without a daemon.")
 def main(node: str, tag: str, daemon: str, address: str, orphan_s: float) -> None:
     """Serve one node of the pool until told to exit. The pilot's secret is read from the standard input."""
-    if "SLURM_JOB_ID" in os.environ:  # the local scheduler finds its pilots by their owner in /proc
+    if os.environ.keys() & IN_A_JOB:  # the local scheduler finds its pilots by their owner in /proc
         close_to_tracers()
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {node} %(levelname)s %(message)s")
     agent = Agent(node=node, tag=tag, secret=_secret(), daemon=daemon, address=address, orphan_s=orphan_s)
@@ -45,7 +47,7 @@ def _secret() -> str:
     if not found:
         raise click.ClickException(
             "no secret on the standard input; a template for pilots (pilot_template) gives it there: see "
-            "jobscripts/slurm-pilot.sh.j2"
+            "jobscripts/slurm-pilot.sh.j2, or that of another batch system beside it"
         )
     return found
 

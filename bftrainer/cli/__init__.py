@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "status": "Show the state of the daemon.",
     "admin": "Pause, drain and resume the use of idle nodes; check a site's set-up.",
     "pilot": "Show the batch job that would hold a node.",
+    "lsf": "See whether bftrainer understands this site's LSF.",
     "demo": "Show it all at work on this machine.",
     "replay": "Replay a log of idle nodes offline and show what it would yield.",
     "record": "Record when nodes are idle, for weeks, before anything is installed.",

@@ -27,5 +27,6 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
     "slurm": SchedulerKind(
         module="bftrainer.schedulers.slurm.make", check="bftrainer.schedulers.slurm.check"
     ),
+    "lsf": SchedulerKind(module="bftrainer.schedulers.lsf.make", check="bftrainer.schedulers.lsf.check"),
     "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
 }

@@ -26,7 +26,7 @@ def hosts(text: str) -> dict[str, HostRow]:
     rows = tables.records(text) if custom else tables.columns(text, "HOST_NAME")
     found = {row.name: row for row in map(_host, rows) if row is not None}
     if not found:
-        raise TextError(f"bhosts showed no host: {text[:80]!r}")
+        raise TextError(f"no host in {text[:80]!r}")
     return found
 
 
@@ -57,7 +57,7 @@ def long_hosts(text: str) -> dict[str, HostRow]:
         if host is not None:
             found[name] = host
     if not found:
-        raise TextError(f"bhosts -l showed no host: {text[:80]!r}")
+        raise TextError(f"no host in {text[:80]!r}")
     return found
 
 
@@ -87,7 +87,7 @@ def windows(text: str) -> tuple[Window, ...]:
             break
         found.append(Window(slots, length))
     if not found:
-        raise TextError(f"bslots showed no window that can be read: {text[:80]!r}")
+        raise TextError(f"no window that can be read in {text[:80]!r}")
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def _header(lines: Sequence[Sequence[str]]) -> int:
     for i, words in enumerate(lines):
         if words[0] == "SLOTS" and " ".join(words).split() == ["SLOTS", "RUNTIME"]:
             return i
-    raise TextError("bslots printed no line SLOTS RUNTIME")
+    raise TextError("no line SLOTS RUNTIME")
 
 
 def _long_windows(lines: Sequence[Sequence[str]]) -> tuple[Window, ...]:
@@ -118,7 +118,7 @@ def _long_windows(lines: Sequence[Sequence[str]]) -> tuple[Window, ...]:
         if slots and length is not None
     )
     if not read:
-        raise TextError("bslots -l printed no window that can be read")
+        raise TextError("no window that can be read")
     return read
 
 

@@ -32,7 +32,7 @@ def jobs(text: str, said: str, now: float) -> tuple[JobRow, ...]:
     if not text.strip():
         if NO_JOBS.search(said):
             return ()
-        raise TextError(f"bjobs printed nothing, and did not say that there are no jobs: {said[:80]!r}")
+        raise TextError(f"it printed nothing, and did not say that there are no jobs: {said[:80]!r}")
     found = (_job(row, now) for row in tables.records(text))
     return tuple(job for job in found if job is not None and job.state not in ENDED)
 

@@ -23,7 +23,7 @@ def queues(text: str) -> dict[str, QueueRow]:
     rows = tables.records(text) if custom else tables.columns(text, "QUEUE_NAME")
     found = {row.name: row for row in map(_queue, rows) if row is not None}
     if not found:
-        raise TextError(f"bqueues showed no queue: {text[:80]!r}")
+        raise TextError(f"no queue in {text[:80]!r}")
     return found
 
 
@@ -69,7 +69,7 @@ def identity(text: str) -> Identity:
     """
     cluster = re.search(r"(?m)^My cluster name is (\S+)", text)
     if not cluster:
-        raise TextError(f"lsid names no cluster: {text[:80]!r}")
+        raise TextError(f"no cluster in {text[:80]!r}")
     master = re.search(r"(?m)^My (?:master|management host) name is (\S+)", text)
     version = re.search(r"(?m)^.*? ([0-9]+(?:\.[0-9]+){1,4}), ", text)
     return Identity(version[1] if version else "", cluster[1], master[1] if master else "")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 
 from bftrainer.model.main_jobs import MainJob
 from bftrainer.schedulers.shared.wanted import Claims
@@ -53,12 +52,3 @@ def _job(job: JobRow) -> MainJob:
         on=frozenset() if pending else frozenset(job.nodes),
         rounded_s=SECOND,
     )
-
-
-def later(jobs: Collection[MainJob], seconds: float) -> tuple[MainJob, ...]:
-    """The same with all times later by so much."""
-
-    def moved(moment: float | None) -> float | None:
-        return None if moment is None else moment + seconds
-
-    return tuple(replace(job, submitted=moved(job.submitted), started=moved(job.started)) for job in jobs)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from bftrainer.errors import BftrainerError
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.context import Context
+from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.pilot import PilotJob
@@ -27,10 +27,7 @@ def make(context: Context) -> SlurmScheduler:
             pilots cannot be read.
     """
     own = context.settings
-    try:
-        own.pilot_log_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise BftrainerError(f"pilot_log_dir {own.pilot_log_dir}: {error.strerror}; take another") from error
+    make_log_dir(own.pilot_log_dir)
     return slurm(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 

@@ -11,6 +11,7 @@ from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.schedulers.shared.names import NAME, TAG, job_name
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.text import TextError
+from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
 from bftrainer.schedulers.slurm.pilot import SHORTEST_S
@@ -60,14 +61,7 @@ class View:
 
     def shifted(self, seconds: float) -> View:
         """The same with all times later by so much."""
-        if not seconds:
-            return self
-        old = self.snapshot
-        pilots = tuple(p if p.ends is None else replace(p, ends=p.ends + seconds) for p in old.pilots)
-        nodes = tuple(n if n.until is None else replace(n, until=n.until + seconds) for n in old.nodes)
-        main = main_jobs.later(old.main, seconds)
-        moved = replace(old, time=old.time + seconds, nodes=nodes, pilots=pilots, main=main)
-        return replace(self, snapshot=moved)
+        return replace(self, snapshot=shifted(self.snapshot, seconds))
 
 
 def interpret(

@@ -17,7 +17,7 @@ from bftrainer.settings.schedulers import SCHEDULERS
 
 PACKAGE = Path(bftrainer.__file__).parent
 ROOT = PACKAGE.parent
-PAGES = {"local": "user-guide.md"}
+PAGES = {"local": "user-guide.md", "lsf": "admin-lsf.md"}
 """Where a scheduler's page has another name than the scheduler."""
 LINE = re.compile(r'^    "local": (SchedulerKind\(.*\)),\n', re.MULTILINE)
 
@@ -59,8 +59,8 @@ def test_a_folder_and_a_line_are_all_that_a_scheduler_takes(tmp_path: Path) -> N
         )
         return done.stdout + done.stderr
 
-    assert "[slurm|local|twin]" in python("-m", "bftrainer", "daemon", "--help")
-    assert "One of `slurm`, `local`, `twin`" in python("-m", "bftrainer.settings.page")
+    assert "[slurm|lsf|local|twin]" in python("-m", "bftrainer", "daemon", "--help")
+    assert "One of `slurm`, `lsf`, `local`, `twin`" in python("-m", "bftrainer.settings.page")
     made = python(
         "-c",
         "from pathlib import Path\n"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bftrainer.model.machine import Claim
+from bftrainer.model.machine import Claim, Snapshot
 from bftrainer.model.main_jobs import Accounted
+from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import accounting
-from bftrainer.schedulers.slurm.main_jobs import LATELY_S, later, shown, waiting
+from bftrainer.schedulers.slurm.main_jobs import LATELY_S, shown, waiting
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0
@@ -34,10 +35,12 @@ def test_jobs_that_could_start_and_those_that_just_have_are_shown() -> None:
 
 
 def test_times_move_with_the_clock() -> None:
-    (job,) = later(shown([RUNNING], Claims(), NOW), -5.0)
-    assert (job.started, job.submitted) == (990.0, 985.0)
-    (job,) = later(shown([PENDING], Claims(ready=frozenset({"1"})), NOW), 5.0)
-    assert (job.started, job.submitted) == (None, 995.0)
+    ready = Claims(ready=frozenset({"1"}))
+    snapshot = Snapshot(time=NOW, nodes=(), main=shown([RUNNING, PENDING], ready, NOW))
+    running, pending = shifted(snapshot, -5.0).main
+    assert (running.started, running.submitted) == (990.0, 985.0)
+    assert (pending.started, pending.submitted) == (None, 985.0)
+    assert shifted(snapshot, 0.0) is snapshot
 
 
 def test_sacct_counts_the_main_jobs_that_started() -> None:

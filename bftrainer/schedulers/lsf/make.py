@@ -1,0 +1,87 @@
+"""LSF as the settings have it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from bftrainer.ports import Clock
+from bftrainer.schedulers.lsf.ask import Form, Scope
+from bftrainer.schedulers.lsf.pilot import PilotJob
+from bftrainer.schedulers.lsf.questions import Questions
+from bftrainer.schedulers.lsf.scheduler import LsfScheduler
+from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared.context import Context
+from bftrainer.schedulers.shared.folders import make_log_dir
+from bftrainer.schedulers.shared.instance import instance
+from bftrainer.schedulers.shared.template import Template
+from bftrainer.settings.values import Settings
+
+TEMPLATES = {"plain": "lsf-pilot.sh.j2", "easy": "summit-pilot.sh.j2", "expert": "summit-pilot.sh.j2"}
+"""The scripts of pilots, by `lsf_submission`."""
+
+
+def make(context: Context) -> LsfScheduler:
+    """The daemon's scheduler; what is missing in its state directory is created.
+
+    Raises:
+        BftrainerError: the state directory is another user's, logs can have no folder, or the template of
+            pilots cannot be read.
+    """
+    own = context.settings
+    make_log_dir(own.pilot_log_dir)
+    return lsf(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+
+
+def lsf(settings: Settings, agents_at: str, instance: str, clock: Clock) -> LsfScheduler:
+    """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port.
+
+    Raises:
+        BftrainerError: the template of pilots cannot be read.
+    """
+    return LsfScheduler(
+        _pilot_job(settings, agents_at, instance),
+        questions(settings),
+        launch=launch_hosts(settings),
+        claim_patience_s=settings.claim_patience_s,
+        clock=clock,
+    )
+
+
+def launch_hosts(settings: Settings) -> tuple[str, ...]:
+    """The patterns of hosts that only launch jobs."""
+    return _words(settings.lsf_launch_hosts)
+
+
+def questions(settings: Settings) -> Questions:
+    """What asks LSF, as the settings have it."""
+    return Questions(
+        Scope(settings.lsf_select, _words(settings.lsf_hosts), Form(settings.lsf_form)),
+        timeout_s=settings.command_timeout_s,
+        folder=settings.lsf_bin,
+        plan_file=settings.lsf_plan_file,
+    )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
+    template = settings.pilot_template or templates.find(TEMPLATES[settings.lsf_submission])
+    return PilotJob(
+        instance=instance,
+        template=Template(Path(template)),
+        python=settings.pilot_python,
+        daemon=agents_at,
+        orphan_s=settings.orphan_s,
+        log_dir=settings.pilot_log_dir,
+        max_s=settings.pilot_limit_s(settings.lsf_mode),
+        window=settings.lsf_mode == "window",
+        submission=settings.lsf_submission,
+        queue=settings.lsf_queue,
+        project=settings.lsf_project,
+        options=tuple(shlex.split(settings.lsf_options)),
+        exec_prefix=settings.exec_prefix,
+        launch_slots=settings.lsf_launch_slots,
+    )

@@ -1,0 +1,173 @@
+"""What LSF is asked, and the answers as rows. An answer that is not clear is an error, never an empty
+machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from bftrainer.errors import SchedulerError
+from bftrainer.files import read_text
+from bftrainer.schedulers.lsf import ask, command, ends, hosts_text, jobs_text, queues_text
+from bftrainer.schedulers.lsf.ask import Scope
+from bftrainer.schedulers.lsf.rows import End, EndKind, HostRow, JobRow, Plan, QueueRow, Window
+from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.shared.text import TextError
+
+log = logging.getLogger(__name__)
+Found = TypeVar("Found")
+
+WINDOWS_S = 30.0
+"""Backfill windows are asked for so often."""
+QUEUES_S = 300.0
+"""Queues' priorities are asked for so often."""
+MOST_PLAN_KB = 64_000
+
+
+class Questions:
+    """Asks LSF with commands from `folder` ("": from PATH), each for `timeout_s` at most, and reads the
+    answers in a thread of its own. `plan_file` is the planner's (""  none)."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        timeout_s: float,
+        folder: str = "",
+        plan_file: str = "",
+        most_bytes: int = MOST_BYTES,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.scope, self._timeout_s, self._folder, self._plan_file = scope, timeout_s, folder, plan_file
+        self._most_bytes = most_bytes
+        self._environ = command.environment(environ)
+        self._reader = ThreadPoolExecutor(1, "lsf-text")
+        self._windows: tuple[Window, ...] = ()
+        self._queues: Mapping[str, QueueRow] = {}
+        self._next = {"windows": 0.0, "queues": 0.0}  # when to ask again, on the monotonic clock
+        self._told: dict[str, str] = {}
+
+    def close(self) -> None:
+        """End the thread that reads; commands do not outlive their calls."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self,
+        words: Sequence[str],
+        *,
+        stdin: str = "",
+        question: bool = False,
+        besides: Mapping[str, str] | None = None,
+    ) -> Output:
+        """Run a command, an order unless it is a `question`, with some variables `besides`.
+
+        Raises:
+            SchedulerError: it cannot be run, takes too long, or prints too much.
+        """
+        done = await command.run(
+            words,
+            {**self._environ, **(besides or {})},
+            self._timeout_s,
+            stdin=stdin,
+            question=question,
+            most_bytes=self._most_bytes,
+        )
+        if done.cut:
+            raise SchedulerError(f"{words[0]} printed more than {len(done.raw) // 1_000_000} MB")
+        return done
+
+    def path_of(self, words: Sequence[str]) -> list[str]:
+        """The words of a command with its path."""
+        return command.path_of(words, self._folder)
+
+    async def hosts(self) -> tuple[dict[str, HostRow], Output]:
+        """All hosts. Raises `SchedulerError`, as all of these do."""
+        return await self._asked(ask.hosts(self.scope), lambda done: hosts_text.hosts(done.out))
+
+    async def jobs(self, now: float) -> tuple[tuple[JobRow, ...], Output]:
+        """All jobs that have not ended; `now` is the present time on the batch system's clock."""
+        return await self._asked(
+            ask.jobs(self.scope.form), lambda done: jobs_text.jobs(done.out, done.err, now)
+        )
+
+    async def windows(self) -> tuple[Window, ...]:
+        """Backfill windows, as last asked; a site without bslots has none."""
+        if self._due("windows", WINDOWS_S):
+            try:
+                self._windows, _ = await self._asked(
+                    ask.windows(self.scope, long=False),
+                    lambda done: hosts_text.windows(f"{done.out}\n{done.err}"),
+                )
+                self._note("bslots", "")
+            except SchedulerError as error:
+                self._windows = ()
+                self._note("bslots", str(error))
+        return self._windows
+
+    async def queues(self) -> Mapping[str, QueueRow]:
+        """All queues, as last asked; without an answer none, so that main jobs count in the order of
+        submission."""
+        if self._due("queues", QUEUES_S):
+            try:
+                self._queues, _ = await self._asked(
+                    ask.queues(self.scope.form), lambda done: queues_text.queues(done.out)
+                )
+                self._note("bqueues", "")
+            except SchedulerError as error:
+                self._note("bqueues", str(error))
+        return self._queues
+
+    async def plans(self) -> tuple[Plan, ...]:
+        """What the planner's file says; nothing where there is none."""
+        if not self._plan_file:
+            return ()
+        try:
+            found = await self.apart(
+                lambda: jobs_text.plans(read_text(Path(self._plan_file), most_kb=MOST_PLAN_KB))
+            )
+        except (OSError, UnicodeDecodeError, TextError) as error:
+            self._note("plan", f"{self._plan_file}: {error}")
+            return ()
+        self._note("plan", "")
+        return found
+
+    async def ends(self, jobs: Collection[str]) -> dict[str, End]:
+        """How jobs have ended, from bjobs and, for what it leaves open, from bhist."""
+        shown = await self.run(self.path_of(ask.ended(jobs, self.scope.form)), question=True)
+        known = await self.apart(lambda: ends.of_jobs(jobs, shown.out, ""))
+        left = [job for job, end in known.items() if end.kind is EndKind.VANISHED]
+        if not left:
+            return known
+        remembered = await self.run(self.path_of(ask.history(left)), question=True)
+        return await self.apart(lambda: known | ends.of_jobs(left, "", remembered.out))
+
+    async def apart(self, work: Callable[[], Found]) -> Found:
+        """Read what a command printed, in a thread of our own: users can make it long."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+
+    async def _asked(self, words: Sequence[str], read: Callable[[Output], Found]) -> tuple[Found, Output]:
+        """The exit code is not asked: it may be 255 beside a good answer."""
+        done = await self.run(self.path_of(words), question=True)
+        try:
+            return await self.apart(lambda: read(done)), done
+        except TextError as error:
+            raise SchedulerError(command.reason(done, f"{words[0]}: {error}")) from error
+
+    def _due(self, what: str, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._next[what]:
+            return False
+        self._next[what] = now + every_s
+        return True
+
+    def _note(self, what: str, why: str) -> None:
+        """Say once that something cannot be asked, and when it can be again."""
+        if why and not self._told.get(what):
+            log.warning("LSF: %s", why)
+        self._told[what] = why

@@ -1,0 +1,188 @@
+"""LSF through its commands; `questions` and this module run them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.main_jobs import Accounted
+from bftrainer.ports import Clock
+from bftrainer.schedulers.lsf import answers
+from bftrainer.schedulers.lsf import pilot as lsf_pilot
+from bftrainer.schedulers.lsf import view as lsf_view
+from bftrainer.schedulers.lsf.command import reason
+from bftrainer.schedulers.lsf.ending import Ending
+from bftrainer.schedulers.lsf.gaps import Gaps
+from bftrainer.schedulers.lsf.pilot import PilotJob
+from bftrainer.schedulers.lsf.questions import Questions
+from bftrainer.schedulers.lsf.rows import JobRow
+from bftrainer.schedulers.lsf.view import Ours, Shown, View
+from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.patience import Patience
+from bftrainer.schedulers.shared.times import shifted
+from bftrainer.schedulers.shared.users import as_user, own_name
+
+log = logging.getLogger(__name__)
+
+
+class LsfScheduler:
+    """Implements `ports.Scheduler`; methods without another docstring do what it says there.
+
+    `launch` are patterns of hosts that only launch jobs. Hosts are kept free for a main job that should start
+    for `claim_patience_s`.
+    """
+
+    def __init__(
+        self,
+        job: PilotJob,
+        questions: Questions,
+        *,
+        launch: tuple[str, ...] = (),
+        claim_patience_s: float,
+        clock: Clock,
+    ) -> None:
+        user = own_name()
+        self._job, self._questions, self._clock = job, questions, clock
+        users = None if job.exec_prefix else frozenset({user})
+        self._ours = Ours(job.instance, user, users, launch, job.launch_slots)
+        self._patience = Patience(claim_patience_s)
+        self._ending = Ending(questions.run, self._as)
+        self._gaps = Gaps()
+        self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
+        self._submitted: dict[str, tuple[Pilot, str]] = {}  # host -> the last pilot for it, and its job
+        self._slots: Mapping[str, int] = {}  # of each host
+        self._busy: dict[str, str] = {}  # host -> why no pilot goes there, as of the last poll
+        self._until: dict[str, float] = {}  # host -> when it is expected to be taken, on LSF's clock
+
+    async def poll(self) -> Snapshot:
+        """The machine as LSF's commands show it now."""
+        # hosts first: a job that starts in between is seen twice, never not at all
+        hosts, first = await self._questions.hosts()
+        jobs, second = await self._list()
+        queues, windows = await self._questions.queues(), await self._questions.windows()
+        plans = await self._questions.plans()
+        shown = Shown(hosts, jobs, queues, windows, plans)
+        now, behind_s = self._clock.now(), self._clock.behind_s()  # LSF tells times of the machine's clock
+        known, before = self._patience.known(now, behind_s), dict(self._until)
+        view = await self._questions.apart(
+            lambda: lsf_view.interpret(shown, self._ours, now=now + behind_s, known=known, before=before)
+        )
+        self._remember(view, behind_s)
+        return replace(shifted(view.snapshot, -behind_s), asked_s=first.took_s + second.took_s)
+
+    async def pilots(self) -> tuple[Pilot, ...]:
+        """Our pilots among the jobs."""
+        jobs, _ = await self._list()
+        pilots = self._mine(jobs)
+        self._note(pilots)
+        return pilots
+
+    async def submit(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> None:
+        """Submit a pilot with bsub, as its user.
+
+        Raises:
+            NoRoomError: the last poll showed the host in use, or its hole is too short.
+            UnsureError: the job may have been accepted.
+            SchedulerError: it was refused.
+        """
+        if pilot.node in self._busy:
+            raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+        words, script = self.request(pilot, limit_s)
+        try:
+            done = await self._questions.run(words, stdin=script, besides=lsf_pilot.secretly(secret))
+        except SchedulerError as error:
+            raise UnsureError(str(error)) from error
+        said = f"{done.out}\n{done.err}"
+        number = answers.submitted(said)
+        if not number and answers.refused(said):
+            raise SchedulerError(f"bsub: {answers.why_refused(said)}")
+        if not number:
+            raise UnsureError(reason(done, f"bsub gave no job number: {answers.why_refused(said)!r}"))
+        self._jobs.setdefault(pilot, set()).add(number)
+        self._submitted[pilot.node] = pilot, number
+
+    def request(self, pilot: Pilot, limit_s: float | None = None) -> tuple[list[str], str]:
+        """The command that submits a pilot, with the slots of its host as of the last poll, and its standard
+        input.
+
+        Raises:
+            SchedulerError: there can be no such pilot.
+        """
+        words = lsf_pilot.command(self._job, pilot, self._slots.get(pilot.node, 1), limit_s)
+        return self._as(pilot.user, words), lsf_pilot.script(self._job, pilot)
+
+    async def cancel(self, pilots: Sequence[Pilot]) -> None:
+        """Cancel pilots with bkill, each as its user.
+
+        Raises:
+            SchedulerError: some could not be cancelled.
+        """
+        why = ""
+        if not all(pilot.job or self._jobs.get(pilot) for pilot in pilots):
+            try:  # the names of jobs tell which pilots these are whose submissions were never confirmed
+                await self.pilots()
+            except SchedulerError as error:
+                why = str(error)
+        numbers: dict[str, set[str]] = defaultdict(set)
+        for pilot in pilots:
+            numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
+        failed = await asyncio.gather(
+            *(self._ending.end(user, jobs) for user, jobs in numbers.items() if jobs)
+        )
+        if reasons := list(dict.fromkeys(reason for reason in (why, *failed) if reason)):
+            raise SchedulerError("; ".join(reasons))
+
+    async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
+        """Why pilots that are gone have failed, as long as LSF remembers their jobs; nothing of those that we
+        have killed."""
+        known = {pilot: self._number(pilot) for pilot in pilots}
+        numbers = {p: job for p, job in known.items() if job and job not in self._ending.ended}
+        if not numbers:
+            return {}
+        ends = await self._questions.ends(list(numbers.values()))
+        for pilot, job in numbers.items():
+            log.debug("pilot %s, job %s: %s", pilot.node, job, ends[job].kind)
+        found = {pilot: lsf_pilot.failure(self._job, pilot, ends[job]) for pilot, job in numbers.items()}
+        return {pilot: why for pilot, why in found.items() if why}
+
+    async def accounted(self, since: float) -> Accounted:
+        """Nothing yet: LSF's accounting is a file, lsb.acct, that this account may not be able to read."""
+        return Accounted(why="LSF's accounting (lsb.acct) is not asked")
+
+    async def close(self) -> None:
+        """End the thread that reads; commands do not outlive their calls."""
+        self._questions.close()
+
+    def _number(self, pilot: Pilot) -> str:
+        """The job of a pilot, even of one that no poll has shown; "" if it is not known."""
+        last, number = self._submitted.get(pilot.node, (None, ""))
+        return pilot.job or (number if last == pilot else "")
+
+    def _as(self, user: str, words: Sequence[str]) -> list[str]:
+        return as_user(self._job.exec_prefix, user, self._questions.path_of(words))
+
+    async def _list(self) -> tuple[tuple[JobRow, ...], Output]:
+        """The jobs, with our pilots that only this answer lacks."""
+        jobs, asked = await self._questions.jobs(self._clock.now() + self._clock.behind_s())
+        mine = {pilot.job for pilot in self._mine(jobs)}
+        return self._gaps.filled(jobs, mine, self._ending.ended), asked
+
+    def _mine(self, jobs: Sequence[JobRow]) -> tuple[Pilot, ...]:
+        return lsf_view.pilots(jobs, self._ours, self._clock.now())
+
+    def _remember(self, view: View, behind_s: float) -> None:
+        self._note(view.snapshot.pilots)
+        self._slots = view.slots
+        self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
+        self._until = {node.name: node.until for node in view.snapshot.nodes if node.until is not None}
+        self._patience.remember(view.found, view.snapshot.time - behind_s)
+
+    def _note(self, pilots: Sequence[Pilot]) -> None:
+        self._jobs = defaultdict(set)
+        for pilot in pilots:
+            self._jobs[pilot].add(pilot.job)

@@ -1,0 +1,199 @@
+"""From what LSF shows to what bftrainer works with: hosts that may be ours or why not, our pilots, and the
+claims of main jobs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
+from bftrainer.model.main_jobs import MainJob
+from bftrainer.schedulers.lsf import holes, queue, values
+from bftrainer.schedulers.lsf.pilot import NAME
+from bftrainer.schedulers.lsf.rows import HostRow, JobRow, Plan, QueueRow, Window
+from bftrainer.schedulers.shared.patience import Known
+from bftrainer.schedulers.shared.wanted import Claims
+
+IDLE = frozenset({"ok", "closed_Full"})
+"""Statuses of hosts without a job: slots that LSF reserves for a pending job count as used, though a job that
+ends in time may have them."""
+HELD = frozenset({"ok", "closed_Full", "closed_Excl", "closed_Busy", "closed_cu_Excl"})
+"""Statuses that a pilot of ours can give its host."""
+LATELY_S = 120.0
+"""A job that started longer ago has been seen at an earlier poll, or nobody knows how long it waited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What LSF's commands showed at one poll."""
+
+    hosts: Mapping[str, HostRow]
+    jobs: tuple[JobRow, ...]
+    queues: Mapping[str, QueueRow] = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>-<host>` of these users (None: of any).
+
+    `launch` are patterns of hosts that only launch jobs, `launch_slots` what every job asks for there.
+    """
+
+    instance: str
+    user: str
+    users: frozenset[str] | None
+    launch: tuple[str, ...] = ()
+    launch_slots: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One poll: the snapshot, what main jobs need, and how many slots each host has."""
+
+    snapshot: Snapshot
+    found: Claims
+    slots: Mapping[str, int]
+
+
+def interpret(
+    shown: Shown,
+    ours: Ours,
+    *,
+    now: float,
+    known: Known | None = None,
+    before: Mapping[str, float] | None = None,
+) -> View:
+    """The snapshot. `known`: what earlier polls say of main jobs; `before`: when hosts were expected to be
+    taken."""
+    hosts = {name: row for name, row in shown.hosts.items() if not values.is_launch(name, ours.launch)}
+    found = pilots(shown.jobs, ours, now)
+    mine = {pilot.job for pilot in found}
+    main = [job for job in shown.jobs if job.id not in mine and not NAME.fullmatch(job.name)]
+    running = {
+        host: job.id
+        for job in shown.jobs
+        if job.id not in mine and not job.pending
+        for host, _ in values.without_launch(job.hosts, ours.launch)
+    }
+    held = {pilot.node for pilot in found if not pilot.pending} - running.keys()
+    stopped = {pilot.node: pilot.pending for pilot in found if pilot.pending}
+    why = {
+        name: said
+        for name, row in hosts.items()
+        if (said := _why_not(row, held=name in held, running=running, stopped=stopped))
+    }
+    until = _until(hosts, why, held, shown, now, before or {})
+    free = [name for name in hosts if name not in why and name not in held]
+    each = _usual(row.slots for row in hosts.values())
+    wanted = queue.claims(
+        main,
+        shown.queues,
+        free,
+        [name for name in held if name in hosts and name not in why],
+        slots=each,
+        launch_slots=ours.launch_slots,
+        known=known or Known(),
+    )
+    snapshot = Snapshot(
+        time=now,
+        nodes=tuple(_node(row, why.get(name, ""), until.get(name)) for name, row in hosts.items()),
+        claims=wanted.claims,
+        pilots=found,
+        main=tuple(_main_job(job, ours, each) for job in main if _counts(job, wanted, now)),
+        waiting=frozenset(job.id for job in main if job.pending),
+    )
+    return View(snapshot, wanted, {name: row.slots for name, row in hosts.items()})
+
+
+def pilots(jobs: Iterable[JobRow], ours: Ours, now: float) -> tuple[Pilot, ...]:
+    """Our pilots; one that was submitted twice is there twice."""
+    return tuple(pilot for job in jobs if (pilot := _pilot(job, ours, now)) is not None)
+
+
+def _pilot(job: JobRow, ours: Ours, now: float) -> Pilot | None:
+    named = NAME.fullmatch(job.name)
+    if not named or named[1] != ours.instance or (ours.users is not None and job.user not in ours.users):
+        return None
+    where = [host for host, _ in values.without_launch(job.hosts, ours.launch)] or [named[3]]
+    if len(where) != 1:
+        return None  # a job that only has the name: a pilot is on one host
+    running = job.state == "RUN" and bool(job.hosts)
+    return Pilot(
+        tag=named[2],
+        node=where[0],
+        user="" if job.user == ours.user else job.user,
+        job=job.id,
+        ends=now + job.left_s if running and job.left_s is not None else None,
+        pending="" if running else job.reason if job.state == "PEND" and job.reason else job.state.lower(),
+    )
+
+
+def _why_not(row: HostRow, *, held: bool, running: Mapping[str, str], stopped: Mapping[str, str]) -> str:
+    """Why a host is not ours; "" if it is."""
+    if row.name in running:
+        return f"job {running[row.name]}"
+    if row.status not in (HELD if held else IDLE):
+        return row.status or "no status"
+    if row.active and not held:
+        return f"our pilot there is {stopped[row.name]}" if row.name in stopped else "in use"
+    if not row.slots:
+        return "bhosts tells no limit of its slots (MAX)"
+    return row.status if row.status == "closed_Full" and not (row.reserved or held) else ""
+
+
+def _until(
+    hosts: Mapping[str, HostRow],
+    why: Mapping[str, str],
+    held: Collection[str],
+    shown: Shown,
+    now: float,
+    before: Mapping[str, float],
+) -> dict[str, float]:
+    """When hosts are expected to be taken. No window tells of hosts that we hold: for these the last one
+    counts that did, and LSF's plans."""
+    idle = {name: row for name, row in hosts.items() if name not in why and name not in held}
+    mine = {name: row for name, row in hosts.items() if name in held}
+    found = holes.expected(idle, shown.windows, shown.plans, now)
+    planned = holes.expected(mine, (), shown.plans, now)
+    kept = {name: before[name] for name in mine if before.get(name, 0.0) > now}
+    return holes.settled(before, {**found, **kept, **planned})
+
+
+def _usual(slots: Iterable[int]) -> int:
+    """How many slots most hosts have."""
+    counted = Counter(slots).most_common(1)
+    return counted[0][0] if counted else 1
+
+
+def _node(row: HostRow, why: str, until: float | None) -> Node:
+    return Node(
+        name=row.name,
+        state=NodeState.BUSY if why else NodeState.IDLE,
+        until=until,
+        why=why,
+        cpus=row.slots,
+        spare=max(0.0, 1.0 - row.active / row.slots) if row.active and row.slots else 0.0,
+    )
+
+
+def _counts(job: JobRow, found: Claims, now: float) -> bool:
+    """Whether it is to be known how long a job waits: it waits for nothing but LSF and hosts that are idle or
+    ours, or has just started."""
+    if job.pending:
+        return job.id in found.ready
+    return job.started is not None and now - job.started < LATELY_S + job.rounded_s
+
+
+def _main_job(job: JobRow, ours: Ours, slots: int) -> MainJob:
+    hosts = frozenset(host for host, _ in values.without_launch(job.hosts, ours.launch))
+    return MainJob(
+        job=job.id,
+        nodes=len(hosts) or queue.hosts_of(job, slots, ours.launch_slots),
+        submitted=job.submitted,
+        started=None if job.pending else job.started,
+        on=frozenset() if job.pending else hosts,
+        rounded_s=job.rounded_s,
+    )

@@ -1,0 +1,57 @@
+"""A daemon on an emulated LSF: from an idle host to a worker there, and back to a main job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lsf.emulator.emulator import Emulator
+from tests.support.lsf_site import LsfSite
+from tests.support.waiting import LONG_S
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(hosts=3, cycle_s=0.5) as found:
+        yield found
+
+
+def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) -> None:
+    emulator.main_job(seconds=DAY_S / 2, only=["h2"])
+    site = LsfSite(emulator)
+    try:
+        site.start()
+        site.submit("a", "steady.py", n_max=2)
+        site.until_members("a", "h1", "h3")
+        assert {job["name"].rpartition("-")[2] for job in site.pilots()} == {"h1", "h3"}
+        main = emulator.main_job(seconds=5.0, only=["h1"])
+        site.until(
+            lambda: next(job for job in emulator.jobs() if job["id"] == main)["state"] == "RUN",
+            LONG_S,
+            "the main job runs",
+        )
+        site.until_members("a", "h3")
+        site.until_members("a", "h1", "h3")  # it ends soon, and its host comes back
+        site.client.call("POST", "admin/drain")
+        site.until(lambda: not site.pilots(), LONG_S, "all pilots have ended")
+        assert site.trainer("a")["members"] == []
+    finally:
+        site.close()
+
+
+def test_a_daemon_that_was_killed_takes_its_pilots_over(emulator: Emulator) -> None:
+    site = LsfSite(emulator)
+    try:
+        site.start()
+        site.submit("a", "steady.py", n_max=3)
+        site.until_members("a", "h1", "h2", "h3")
+        before = {job["id"] for job in site.pilots()}
+        site.kill_daemon()
+        site.start()
+        site.until_members("a", "h1", "h2", "h3")
+        assert {job["id"] for job in site.pilots()} == before
+    finally:
+        site.close()

@@ -1,0 +1,270 @@
+"""From what LSF shows to hosts that may be ours, our pilots, and what main jobs want."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bftrainer.model.machine import Claim, Pilot
+from bftrainer.schedulers.lsf import holes, queue
+from bftrainer.schedulers.lsf.gaps import MISSES, Gaps
+from bftrainer.schedulers.lsf.rows import HostRow, JobRow, Plan, QueueRow, Window
+from bftrainer.schedulers.lsf.view import Ours, Shown, View, interpret
+from bftrainer.schedulers.shared.patience import Known
+
+NOW = 1e9
+TAG = "0123abcd" * 4
+OURS = Ours("0a1b2c3d", "bft", frozenset({"bft"}), launch=("batch*",), launch_slots=1)
+QUEUES = {"batch": QueueRow("batch", 50, True, True), "killable": QueueRow("killable", 10, True, True)}
+
+
+def host(name: str, status: str = "ok", active: int = 0, reserved: int = 0) -> HostRow:
+    return HostRow(name, status, 42, active, reserved)
+
+
+def job(id_: str = "7", state: str = "RUN", hosts: tuple[str, ...] = (), **more: object) -> JobRow:
+    where = (("batch1", 1), *((name, 42) for name in hosts)) if hosts else ()
+    base = JobRow(id_, state, "u", "batch", 1 + 42 * len(hosts), where, submitted=NOW - 9, name="main")
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def pilot(id_: str = "8", state: str = "RUN", on: str = "a", **more: object) -> JobRow:
+    hosts = () if state == "PEND" else (on,)
+    name = f"bftrainer-0a1b2c3d-{TAG}-{on}"
+    return job(id_, state, hosts, **{"user": "bft", "queue": "killable", "name": name, **more})
+
+
+def view(hosts: list[HostRow], *jobs: JobRow, **more: object) -> View:
+    shown = Shown({row.name: row for row in hosts}, jobs, QUEUES, **more)  # type: ignore[arg-type]
+    return interpret(shown, OURS, now=NOW)
+
+
+def why(found: View) -> dict[str, str]:
+    return {node.name: node.why for node in found.snapshot.nodes}
+
+
+def test_a_host_without_a_job_is_idle_though_its_slots_are_reserved() -> None:
+    found = view([host("a"), host("b", "closed_Full", 0, 42), host("c", "closed_Full", 42)])
+    assert found.snapshot.idle == {"a", "b"}
+    assert why(found)["c"] == "in use"
+
+
+@pytest.mark.parametrize(
+    "status", ["unavail", "unreach", "closed", "closed_Adm", "closed_Excl", "closed_Busy", "closed_LIM", ""]
+)
+def test_other_statuses_say_hands_off(status: str) -> None:
+    assert view([host("a", status)]).snapshot.idle == frozenset()
+    assert why(view([host("a", status)]))["a"] == (status or "no status")
+
+
+def test_a_full_host_without_jobs_or_reservations_is_not_ours() -> None:
+    assert why(view([host("a", "closed_Full")]))["a"] == "closed_Full"
+    assert "MAX" in why(view([replace(host("a"), slots=0)]))["a"]
+
+
+def test_suspended_jobs_keep_their_hosts() -> None:
+    for state in ("SSUSP", "USUSP"):
+        found = view([host("a", active=42)], job(state=state, hosts=("a",)))
+        assert why(found)["a"] == "job 7"
+
+
+def test_a_job_that_started_between_the_commands_counts() -> None:
+    assert why(view([host("a"), host("b")], job(hosts=("a",)))) == {"a": "job 7", "b": ""}
+
+
+def test_launch_hosts_are_no_nodes() -> None:
+    assert why(view([host("a"), host("batch1")], job(hosts=("a",)))) == {"a": "job 7"}
+
+
+@pytest.mark.parametrize("status", ["ok", "closed_Full", "closed_Excl", "closed_Busy"])
+def test_a_host_that_we_hold_is_ours(status: str) -> None:
+    found = view([host("a", status, 42)], pilot(left_s=600.0))
+    assert found.snapshot.idle == {"a"}
+    (mine,) = found.snapshot.pilots
+    assert mine == Pilot(tag=TAG, node="a")
+    assert (mine.job, mine.ends, mine.pending) == ("8", NOW + 600.0, "")
+
+
+def test_a_host_that_we_hold_is_not_ours_where_others_or_admins_want_it() -> None:
+    assert why(view([host("a", "closed_Adm", 42)], pilot())) == {"a": "closed_Adm"}
+    assert why(view([host("a", "closed_Full", 42)], pilot(), job(hosts=("a",)))) == {"a": "job 7"}
+
+
+def test_a_suspended_pilot_has_lost_its_host() -> None:
+    found = view([host("a", "closed_Full", 42)], pilot(state="SSUSP"))
+    assert why(found) == {"a": "our pilot there is ssusp"}
+    assert found.snapshot.pilots[0].pending == "ssusp"
+
+
+def test_a_pilot_that_waits_is_told_from_its_name() -> None:
+    found = view([host("a")], pilot(state="PEND", reason="Job slot limit reached"))
+    assert found.snapshot.pilots == (Pilot(tag=TAG, node="a"),)
+    assert found.snapshot.pilots[0].pending == "Job slot limit reached"
+    assert found.snapshot.idle == {"a"}, "it may start there"
+
+
+def test_a_pilot_that_landed_elsewhere_is_where_it_landed() -> None:
+    landed = replace(pilot(on="a"), hosts=(("batch1", 1), ("b", 42)))
+    found = view([host("a"), host("b", "closed_Full", 42)], landed)
+    assert [one.node for one in found.snapshot.pilots] == ["b"]
+    assert found.snapshot.idle == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [
+        (f"bftrainer-0a1b2c3d-{TAG}-a", "mallory"),
+        (f"bftrainer-ffffffff-{TAG}-a", "bft"),
+        (f"bftrainer-0a1b2c3d-{TAG}", "bft"),
+        (f"bftrainer-0a1b2c3d-{TAG}-a b", "bft"),
+        ("bftrainer-0a1b2c3d-short-a", "bft"),
+    ],
+)
+def test_what_only_looks_like_our_pilot(name: str, user: str) -> None:
+    found = view([host("a", "closed_Full", 42)], pilot(name=name, user=user))
+    assert found.snapshot.pilots == ()
+    assert why(found)["a"] == "job 8"
+
+
+# main jobs
+
+
+def waiting(id_: str, hosts: int, **more: object) -> JobRow:
+    return job(id_, "PEND", slots=1 + 42 * hosts, **more)
+
+
+def test_a_job_that_could_start_with_hosts_of_ours_claims_them() -> None:
+    held = [host("a", "closed_Full", 42), host("b"), host("c", "closed_Full", 42)]
+    found = view(held, pilot("8", on="a"), waiting("9", 2))
+    assert found.snapshot.claims == (Claim(job="9", nodes=frozenset({"a"}), count=1),)
+    assert [(main.job, main.nodes) for main in found.snapshot.main] == [("9", 2)]
+    assert found.snapshot.waiting == {"9"}
+
+
+def test_a_job_that_needs_more_than_all_claims_nothing_and_a_smaller_one_behind_it_does() -> None:
+    held = [host("a", "closed_Full", 42)]
+    found = view(held, pilot(on="a"), waiting("9", 5), waiting("10", 1))
+    assert [claim.job for claim in found.snapshot.claims] == ["10"]
+
+
+def test_jobs_of_higher_queues_and_earlier_ones_come_first() -> None:
+    low = waiting("1", 1, queue="killable")
+    assert [one.id for one in queue.in_order([low, waiting("10", 1), waiting("9", 1)], QUEUES)] == [
+        "9",
+        "10",
+        "1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Job dependency condition not satisfied",
+        "The user has reached his/her job slot limit",
+        "New job is waiting for scheduling: job start time not reached; specified start time",
+        "Job was suspended by the user while pending",
+    ],
+)
+def test_a_job_that_waits_for_something_else_claims_nothing(reason: str) -> None:
+    found = view([host("a", "closed_Full", 42)], pilot(on="a"), waiting("9", 1, reason=reason))
+    assert found.snapshot.claims == ()
+
+
+def test_claims_that_lapsed_are_not_made_again() -> None:
+    held = {"a": host("a", "closed_Full", 42)}
+    shown = Shown(held, (pilot(on="a"), waiting("9", 1)), QUEUES)
+    known = Known(lapsed=frozenset({"9"}))
+    assert interpret(shown, OURS, now=NOW, known=known).snapshot.claims == ()
+
+
+def test_a_job_that_started_lately_is_told() -> None:
+    found = view([host("a", active=42)], job(hosts=("a",), started=NOW - 5, rounded_s=60.0))
+    (main,) = found.snapshot.main
+    assert (main.job, main.nodes, main.on, main.rounded_s) == ("7", 1, frozenset({"a"}), 60.0)
+    found = view([host("a", active=42)], job(hosts=("a",), started=NOW - 500, rounded_s=60.0))
+    assert found.snapshot.main == ()
+
+
+@given(st.integers(1, 5000), st.sampled_from([0, 1]))
+def test_hosts_that_a_job_asks_for(count: int, launch: int) -> None:
+    assert queue.hosts_of(job(slots=count * 42 + launch), 42, launch) == count
+
+
+# holes
+
+
+IDLE = {name: host(name) for name in ("a", "b", "c")}
+
+
+def test_windows_that_name_hosts() -> None:
+    windows = (
+        Window(84, 100.0, {"a": 42, "b": 42}),
+        Window(42, 500.0, {"a": 42}),
+        Window(42, inf, {"c": 42}),
+    )
+    assert holes.expected(IDLE, windows, (), NOW) == {"a": NOW + 500.0, "b": NOW + 100.0}
+
+
+def test_windows_that_count_slots_include_longer_ones() -> None:
+    windows = (Window(42, 500.0), Window(84, 100.0))
+    assert holes.expected(IDLE, windows, (), NOW) == {"a": NOW + 500.0, "b": NOW + 100.0, "c": NOW + 100.0}
+    assert holes.expected(IDLE, (Window(126, inf),), (), NOW) == {}
+    assert holes.expected(IDLE, (), (), NOW) == {}
+
+
+def test_plans_name_hosts() -> None:
+    plans = (Plan("9", NOW + 50, NOW + 99, {"a": 42}), Plan("8", NOW - 50, NOW - 9, {"b": 42}))
+    assert holes.expected(IDLE, (), plans, NOW) == {"a": NOW + 50}
+
+
+def test_an_end_that_hardly_moves_is_the_same() -> None:
+    assert holes.settled({"a": 100.0, "b": 100.0}, {"a": 159.0, "b": 161.0, "c": 5.0}) == {
+        "a": 100.0,
+        "b": 161.0,
+        "c": 5.0,
+    }
+
+
+def test_a_host_that_we_hold_keeps_the_end_that_its_hole_had() -> None:
+    shown = Shown({"a": host("a", "closed_Full", 42)}, (pilot(on="a"),), QUEUES)
+    found = interpret(shown, OURS, now=NOW, before={"a": NOW + 70})
+    assert found.snapshot.nodes[0].until == NOW + 70
+    planned = replace(shown, plans=(Plan("9", NOW + 5, NOW + 99, {"a": 42}),))
+    assert interpret(planned, OURS, now=NOW, before={"a": NOW + 70}).snapshot.nodes[0].until == NOW + 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.floats(1, 1e6)), max_size=6), st.integers(0, 8))
+def test_no_more_hosts_than_a_window_has_are_expected_to_last_as_long(
+    pairs: list[tuple[int, float]], count: int
+) -> None:
+    idle = {f"h{i}": host(f"h{i}") for i in range(count)}
+    windows = tuple(Window(slots, length) for slots, length in pairs)
+    found = holes.expected(idle, windows, (), NOW)
+    shortest = min((length for _, length in pairs), default=0.0)
+    for _, length in pairs:
+        longer = [one for one in found.values() if one - NOW >= length - 1e-3]
+        room = max(slots for slots, other in pairs if other >= length)
+        assert length == shortest or 42 * len(longer) <= room
+
+
+# jobs that one answer leaves out
+
+
+def test_a_pilot_that_one_answer_lacks_has_not_ended() -> None:
+    gaps = Gaps()
+    first = (pilot("8"), job("7"))
+    assert gaps.filled(first, {"8"}, ()) == first
+    for _ in range(MISSES - 1):
+        assert gaps.filled((job("7"),), (), ()) == (job("7"), pilot("8"))
+    assert gaps.filled((job("7"),), (), ()) == (job("7"),)
+    assert gaps.filled((), (), ()) == ()
+
+
+def test_a_pilot_that_we_have_ended_is_gone_at_once() -> None:
+    gaps = Gaps()
+    gaps.filled((pilot("8"), pilot("9", "PEND")), {"8", "9"}, ())
+    assert gaps.filled((), (), {"8"}) == ()
