@@ -43,7 +43,7 @@ def _manners(server: Server, given: Mapping[str, Any]) -> None:
 def _site(server: Server, given: Mapping[str, Any]) -> None:
     """Change parameters of the site, such as kill_parallel and report_s."""
     state = server.lsf.cluster.state
-    if wrong := given.keys() & {"hosts", "queues"}:
+    if wrong := given.keys() & {"hosts", "queues", "name", "first_id"}:
         raise ControlError(f"{', '.join(wrong)} cannot be changed")
     state.site = replace(state.site, **given)
 

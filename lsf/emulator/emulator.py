@@ -26,7 +26,7 @@ from lsf.emulator.server import SOCKET
 START_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.02
-CLIENT = Path(__file__).with_name("client.py")
+CLIENT, TASKS = (Path(__file__).with_name(name) for name in ("client.py", "tasks.py"))
 ROOT = Path(__file__).parents[2]
 
 
@@ -123,11 +123,12 @@ class Emulator:
         start = {"manners": {name: getattr(self._manners, name) for name in Manners.__slots__}}
         (self.directory / "start.json").write_text(json.dumps({**start, "virtual": self._virtual}))
         self.bin.mkdir()
-        client = self.bin / ".client"
-        client.write_text(f"#!{interpreter()} -ISs\n{CLIENT.read_text(encoding='utf-8')}", encoding="utf-8")
-        client.chmod(0o755)
-        for name in COMMANDS:
-            (self.bin / name).symlink_to(client.name)
+        for program, names in ((CLIENT, tuple(COMMANDS)), (TASKS, ("jsrun", "blaunch"))):
+            copy = self.bin / f".{program.name}"
+            copy.write_text(f"#!{interpreter()} -ISs\n{program.read_text('utf-8')}", encoding="utf-8")
+            copy.chmod(0o755)
+            for name in names:
+                (self.bin / name).symlink_to(copy.name)
 
     def _until_it_answers(self) -> None:
         assert self._server is not None  # noqa: S101  it has just been started

@@ -21,6 +21,7 @@ from lsf.emulator.commands.context import Answer, Call, Lsf
 from lsf.emulator.commands.registry import COMMANDS, answer
 from lsf.emulator.core.effects import Signal, Start
 from lsf.emulator.processes import Processes
+from lsf.emulator.text import acct, plan
 
 SOCKET = "socket"
 MOST_LINE = 64_000_000
@@ -37,6 +38,8 @@ class Server:
         self._processes = Processes(folder, self._watch)
         self._timer: asyncio.TimerHandle | None = None
         self._stop = asyncio.Event()
+        self._planned = -1
+        lsf.cluster.state.finished = []
 
     async def serve(self, *, until_eof: bool = False) -> None:
         """Serve until it is told to stop or, with `until_eof`, standard input ends. Jobs end with it."""
@@ -76,6 +79,7 @@ class Server:
             effects, cluster.state.effects = cluster.state.effects, []
             for effect in effects:
                 self._do(effect)
+        self._write()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -83,6 +87,20 @@ class Server:
         wait = None if upcoming is None else self._clock.wait_s(upcoming)
         if wait is not None:
             self._timer = asyncio.get_running_loop().call_later(min(wait, 3600.0), self.turn)
+
+    def _write(self) -> None:
+        """Write the accounting of jobs that have ended and, where there is a planner, its file."""
+        state = self._lsf.cluster.state
+        if state.finished:
+            with (self._folder / acct.FILE).open("a", encoding="utf-8") as file:
+                file.writelines(acct.record(job, state) for job in state.finished)
+            state.finished.clear()
+        if state.site.planner and self._planned != state.version:
+            self._planned = state.version
+            text = plan.text(plan.rows(state), state.site.name, state.now, os.getpid())
+            part = self._folder / f"{plan.FILE}.new"
+            part.write_text(text, encoding="utf-8")
+            part.rename(self._folder / plan.FILE)
 
     def _do(self, effect: Start | Signal) -> None:
         cluster = self._lsf.cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lsf.emulator import Emulator
+from lsf.emulator import Emulator, sites
 from lsf.emulator.sessions import below, members
 
 
@@ -97,6 +97,47 @@ def test_a_pilot_makes_room_for_a_main_job_and_waits_with_its_id(lsf: Emulator) 
     assert job(lsf, 101)["STAT"] == "PEND" and not members(before)
     until(lambda: job(lsf, 101)["STAT"] == "RUN")
     assert int(job(lsf, 101)["PIDS"]) != before
+
+
+def test_tasks_start_on_the_hosts_of_their_job_and_hear_its_signals(tmp_path: Path) -> None:
+    show = 'echo "$LSF_EMULATOR_HOST $PMIX_RANK"'
+    script = f"""#!/bin/sh
+set -- $LSB_MCPU_HOSTS
+echo "$1 $3 $5" > {tmp_path}/hosts
+jsrun -n4 -r2 -a1 -c21 -g3 -bnone sh -c '{show}' | sort > {tmp_path}/tasks
+blaunch $5 sh -c '{show}' > {tmp_path}/one
+blaunch elsewhere true; echo $? > {tmp_path}/refused
+exec jsrun -n1 -r1 sh -c 'trap "echo heard > {tmp_path}/signal; exit 0" TERM
+echo $LSF_EMULATOR_HOST > {tmp_path}/on; while :; do sleep 0.05; done'
+"""
+    with Emulator(site=sites.small(2, launch=1)) as lsf:
+        lsf.run("bsub", "-nnodes", "2", "-W", "5", input=script, check=True)
+        until((tmp_path / "on").exists)
+        lsf.run("bkill", "-s", "TERM", "101", check=True)
+        until(lambda: job(lsf, 101)["STAT"] == "DONE")
+    read = {path.name: path.read_text().split("\n")[:-1] for path in tmp_path.iterdir()}
+    assert read["hosts"] == ["batch1 h1 h2"]
+    assert read["tasks"] == ["h1 0", "h1 1", "h2 2", "h2 3"]
+    assert [read[name] for name in ("one", "refused", "on", "signal")] == [
+        ["h2 "],
+        ["255"],
+        ["h1"],
+        ["heard"],
+    ]
+
+
+def test_the_accounting_and_the_plan_are_written_down() -> None:
+    with Emulator(hosts=1, planner=True) as lsf:
+        lsf.run("bsub", "-J", "a b", "-n", "1", "true", check=True)
+        accounts = lsf.directory / "lsb.acct"
+        until(lambda: accounts.exists() and accounts.read_text().endswith("\n"))
+        record = accounts.read_text()
+        assert record.startswith('"JOB_FINISH" "10.1" ') and '"a b" "true"' in record
+        lsf.main_job(seconds=600)
+        second = lsf.main_job(seconds=600)
+        plans = json.loads((lsf.directory / "lsb.allocation.plan.json").read_text())["PLANS"]
+        assert [plan["JOB_ID"] for plan in plans] == [f"emulated@{second}"]
+        assert plans[0]["ALLOC"][0]["HOST"] == "h1"
 
 
 def test_nothing_is_left_when_it_is_taken_down(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def bsub_command(call: Call) -> Answer:
     """Submit a job."""
     try:
         given, words, script = _given(call)
-        if call.lsf.manners.wrapped and "n" in given:
+        if call.lsf.manners.wrapped and "n" in given and "csm" not in given:
             return failed(REJECTED)
         request = _request(call, given, words, script)
         if call.lsf.spend("lost_races"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from lsf.emulator.commands.context import FAILED, Answer, Call, failed
 from lsf.emulator.commands.options import split
 from lsf.emulator.core.jobs import Job
 from lsf.emulator.core.model import ENDED, STARTED, State
+from lsf.emulator.manners import Manners
 from lsf.emulator.text import bjobs, columns, job_fields, long_job, times
 
 PADDED = {"FROM_HOST": (29, 30), "EXEC_HOST": (20, 20)}
@@ -67,8 +69,14 @@ def _matches(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
+def _manners(call: Call) -> Manners:
+    """LSF's, but with short lists of hosts where the caller's environment wants them."""
+    short = call.env.get("LSB_SHORT_HOSTLIST") == "1"
+    return replace(call.lsf.manners, short_hosts=True) if short else call.lsf.manners
+
+
 def _shown(call: Call, given: dict[str, str], jobs: list[Job]) -> str | Answer:
-    state, manners = call.lsf.cluster.state, call.lsf.manners
+    state, manners = call.lsf.cluster.state, _manners(call)
     wish = given.get("o") or call.env.get("LSB_BJOBS_FORMAT", "")
     if wish and not {"l", "w", "W", "UF"} & given.keys():
         return _custom(call, given, wish, jobs)
@@ -85,7 +93,7 @@ def _shown(call: Call, given: dict[str, str], jobs: list[Job]) -> str | Answer:
 
 
 def _custom(call: Call, given: dict[str, str], wish: str, jobs: list[Job]) -> str | Answer:
-    state, manners = call.lsf.cluster.state, call.lsf.manners
+    state, manners = call.lsf.cluster.state, _manners(call)
     try:
         form = columns.parse(wish, job_fields.WIDTHS, job_fields.ALIASES)
     except columns.FormatError as error:

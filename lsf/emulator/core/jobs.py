@@ -9,6 +9,14 @@ from lsf.emulator.core.placing import Placement
 
 RUN_LIMIT, PREEMPT, OWNER, ADMIN = "TERM_RUNLIMIT", "TERM_PREEMPT", "TERM_OWNER", "TERM_ADMIN"
 HOST_FAILED = "TERM_EXTERNAL_SIGNAL"
+WORDS = {
+    RUN_LIMIT: "job killed after reaching LSF run time limit",
+    OWNER: "job killed by owner",
+    ADMIN: "job killed by root or LSF administrator",
+    PREEMPT: "job killed after preemption",
+    HOST_FAILED: "job killed by a signal external to LSF",
+}
+"""What LSF says of each way in which it ends jobs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -175,6 +175,7 @@ class Site:
         report_s: So long after its end a job still counts as running.
         reserve: Whether slots are reserved for the first job that has to wait.
         closes_at: No job runs past this time, as before a maintenance; 0: there is none.
+        planner: Whether the planner writes its file.
         job_priority: What bjobs -l shows as each job's; 0: nothing.
     """
 
@@ -190,6 +191,7 @@ class Site:
     report_s: float = 0.0
     reserve: bool = True
     closes_at: float = 0.0
+    planner: bool = False
     job_priority: int = 0
     first_id: int = 101
 

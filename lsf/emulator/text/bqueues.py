@@ -62,5 +62,5 @@ def details(row: QueueRow, policies: Sequence[str], limit_min: float, preempts: 
         said += f"RUNLIMIT\n {limit_min:.1f} min\n\n"
     said += f"SCHEDULING POLICIES:  {'  '.join(policies)}\n\n"
     if preempts:
-        said += f"PREEMPTION = {preempts}\n\n"
+        said += f"PREEMPTION:  {preempts}\n\n"
     return said + (f"REQUEUE_EXIT_VALUES:  {codes}\n" if codes else "")

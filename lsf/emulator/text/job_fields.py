@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lsf.emulator.core.jobs import Job
+from lsf.emulator.core.jobs import WORDS, Job
 from lsf.emulator.core.model import State
 from lsf.emulator.core.state import ClusterState
 from lsf.emulator.manners import Manners
@@ -61,6 +61,10 @@ def _exit_code(job: Job, state: ClusterState, manners: Manners) -> str:
     return "" if manners.no_exit_codes or not job.code else str(job.code)
 
 
+def _exit_reason(job: Job, state: ClusterState, manners: Manners) -> str:
+    return f"{job.why}: {WORDS[job.why]}" if job.code and job.why else ""
+
+
 def _time_left(job: Job, state: ClusterState, manners: Manners) -> str:
     return f"{times.hours(job.left_s(state.now))} L" if job.limit_s and job.started else ""
 
@@ -96,7 +100,7 @@ FIELDS: Mapping[str, tuple[int, Value]] = {
     "proj_name": (11, lambda job, state, manners: job.request.project),
     "pids": (20, lambda job, state, manners: str(job.pid) if job.pid and job.started else ""),
     "exit_code": (10, _exit_code),
-    "exit_reason": (50, lambda job, state, manners: job.why),
+    "exit_reason": (50, _exit_reason),
     "from_host": (11, lambda job, state, manners: job.request.from_host),
     "first_host": (11, lambda job, state, manners: exec_host(job, state, manners).partition(":")[0]),
     "exec_host": (11, exec_host),

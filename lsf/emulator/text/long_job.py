@@ -26,13 +26,6 @@ CPU PEAK: 0.00 ;  CPU PEAK DURATION: 0 second(s)
 CPU AVERAGE EFFICIENCY: 0.00% ;  CPU PEAK EFFICIENCY: 0.00%
 """
 """Nothing is measured: a small job's figures."""
-REASONS = {
-    jobs.RUN_LIMIT: "job killed after reaching LSF run time limit",
-    jobs.OWNER: "job killed by owner",
-    jobs.ADMIN: "job killed by root or LSF administrator",
-    jobs.PREEMPT: "job killed after preemption",
-    jobs.HOST_FAILED: "job killed by a signal external to LSF",
-}
 COLUMNS = (State.PEND, State.PSUSP, State.RUN, State.USUSP, State.SSUSP)
 
 
@@ -151,7 +144,7 @@ def _events(job: Job, state: ClusterState, submitted: str) -> list[str]:
         code = "Done successfully" if not job.code else f"Exited with exit code {job.code}"
         events.append((job.end, f"{code}. The CPU time used is 0.2 seconds;"))
         ended = "<done>" if not job.code else "<exit>"
-        why = f"; {job.why}: {REASONS.get(job.why, 'job ended')}" if job.why and job.code else ""
+        why = f"; {job.why}: {jobs.WORDS.get(job.why, 'job ended')}" if job.why and job.code else ""
         events.append((job.end, f"Completed {ended}{why};"))
     return [f"{times.event(when)}: {text}" for when, text in events]
 

@@ -11,7 +11,7 @@ import pytest
 
 from lsf.emulator.core.model import Closed, Demand, Host, Queue, Request, Site
 from lsf.emulator.manners import Manners
-from lsf.emulator.text import bhosts, bjobs, columns, job_fields, jobstat
+from lsf.emulator.text import acct, bhosts, bjobs, columns, job_fields, jobstat, plan
 from lsf.emulator.text.bslots import rows as windows
 from tests.support.lsf_clusters import whole
 from tests.support.lsf_questions import Desk, moment
@@ -317,3 +317,34 @@ def test_messages() -> None:
     assert desk.ask("bsub", "true").out.splitlines()[0] == said[10]
     assert desk.ask("bjobs", user="other").err.strip() == said[11]
     assert desk.ask("bjobs", "123").err.strip() == said[12]
+
+
+def test_the_file_of_the_planner() -> None:
+    said = sample("lsb.allocation.plan.json")
+    now = moment("2018 Mar 29 15:07:50")
+    first = plan.PlanRow(id=172024, start=now + 600, end=now + 1200, slots=[("host0", 23)])
+    second = plan.PlanRow(id=172025, start=now + 1282, end=now + 1882, slots=[("host0", 23)])
+    shown = plan.text([first, second], "montreal", now, 18939)
+    shift = 1522351070 - int(now + 600)  # the site's time zone is not ours
+    for row in (first, second):
+        for when in (row.start, row.end):
+            shown = shown.replace(f'"{when:.0f}"', f'"{when + shift:.0f}"')
+    assert shown == said
+
+
+def test_the_accounting_of_a_job_that_was_killed() -> None:
+    """It names the host asked for by another name than the one that the job ran on."""
+    said = sample("lsb.acct.JOB_FINISH.10.1.txt")
+    ran, asked = "lsf-pac.localdomain.com", "pac"
+    desk = Desk(
+        site(Host(name=ran, slots=1), first_id=7610, cycle_s=1.0),
+        now=1527326745.0,
+        user="lsfadmin",
+        uid=1000,
+        host="lsf-master.localdomain.com",
+    )
+    job = desk.submit("-m", ran, "sleep", "1000")
+    desk.cluster.advance(1527326746.0)
+    desk.cluster.exited(job, 0, 255, 1527327585.0)
+    shown = acct.record(job, desk.cluster.state)
+    assert shown.replace(f'1 "{ran}" 1', f'1 "{asked}" 1', 1).rstrip() == said.rstrip()
