@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from bftrainer.files import open_regular
 from bftrainer.traces import recorded
-from bftrainer.traces.formats import idle_intervals, jobcomp, sacct, sinfo, snapshots, swf
+from bftrainer.traces.formats import idle_intervals, jobcomp, lsb_acct, sacct, sinfo, snapshots, swf
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
@@ -32,6 +32,7 @@ FORMATS: dict[str, ModuleType] = {
     "sacct": sacct,
     "jobcomp": jobcomp,
     "sinfo": sinfo,
+    "lsb.acct": lsb_acct,
     "snapshots": snapshots,
 }
 LOOKED_AT = 50

@@ -48,6 +48,13 @@ _OPTIONS = (
         metavar="SHARE",
         help="Refuse the log if more than this share of its lines cannot be understood.",
     ),
+    click.option(
+        "--launch-hosts",
+        default=",".join(LogOptions().launch_hosts),
+        show_default=True,
+        metavar="PATTERNS",
+        help="Hosts of LSF that only launch jobs, as a*,b*: they are no nodes.",
+    ),
 )
 
 
@@ -62,10 +69,13 @@ def log_options(command: F) -> F:
         cores_per_node: int,
         min_gap: float,
         max_broken: float,
+        launch_hosts: str,
         **others: Any,
     ) -> Any:
         """Call the command with the options in one object."""
-        chosen = LogOptions(log_format, machine_nodes, cores_per_node, min_gap, max_broken)
+        chosen = LogOptions(
+            log_format, machine_nodes, cores_per_node, min_gap, max_broken, tuple(launch_hosts.split(","))
+        )
         return command(*args, log_options=chosen, **others)
 
     decorated: Any = merged

@@ -10,11 +10,13 @@ class LogOptions:
     """How a log is to be read.
 
     Attributes:
-        format: `intervals`, `swf`, `sacct`, `jobcomp`, `sinfo` or `snapshots`; None: found from the content.
+        format: `intervals`, `swf`, `sacct`, `jobcomp`, `sinfo`, `lsb.acct` or `snapshots`; None: found from the
+            content.
         machine_nodes: Nodes of the machine; None: what the log says, or as many as it names.
         cores_per_node: Processors of an SWF log that make one node.
         min_gap_s: Idle intervals shorter than this (s) are left out: those between one job and the next.
         max_broken: The share of lines that may be broken, 0 to 1, before the log is refused.
+        launch_hosts: Patterns of hosts of LSF that only launch jobs: they are no nodes.
     """
 
     format: str | None = None
@@ -22,3 +24,4 @@ class LogOptions:
     cores_per_node: int = 1
     min_gap_s: float = 0.0
     max_broken: float = 0.01
+    launch_hosts: tuple[str, ...] = ("batch*", "login*")
