@@ -130,14 +130,17 @@ def _coming(site: Site, hours: float, given: dict[str, Any]) -> list[Coming]:
 @main.command()
 @click.option("--hosts", type=click.IntRange(1, MOST), default=MOST, show_default=True)
 @click.option("--hours", type=click.FloatRange(0.1), default=24.0, show_default=True)
+@click.option("--poll", type=click.FloatRange(1), help="Ask for hosts, jobs and windows every so many s.")
 @loads
-def play(hosts: int, hours: float, **given: Any) -> None:
+def play(hosts: int, hours: float, poll: float | None, **given: Any) -> None:
     """Play a load on a machine like Summit in virtual time."""
     from lsf.emulator import virtual
 
     site = sites.summit(hosts)
     until = hours * 3600
-    for line in virtual.lines(virtual.play(site, _coming(site, hours, given), until), site, until):
+    asking = None if poll is None else (poll, virtual.asking)
+    played = virtual.play(site, _coming(site, hours, given), until, poll=asking)
+    for line in virtual.lines(played, site, until):
         click.echo(line)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pwd
+import signal
 import socket
 import struct
 import sys
@@ -47,6 +48,8 @@ class Server:
         path = self._folder / SOCKET
         server = await asyncio.start_unix_server(self._talk, path, limit=MOST_LINE)
         path.chmod(0o777)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
         if until_eof:
             loop.add_reader(sys.stdin.fileno(), self._stop.set)
         try:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
+from lsf.emulator.commands.context import Call, Lsf
+from lsf.emulator.commands.registry import answer
 from lsf.emulator.core.cluster import Cluster, Coming
 from lsf.emulator.core.jobs import Job
 from lsf.emulator.core.model import Site
+
+QUESTIONS = (
+    ("bhosts", ("-R", "select[CN]", "-json", "-o", "host_name status max njobs run ssusp ususp rsv")),
+    ("bjobs", ("-u", "all", "-json", "-o", "jobid stat queue nreq_slot exec_host start_time time_left")),
+    ("bslots", ("-R", "select[CN]")),
+)
+SHORT = {"LSB_SHORT_HOSTLIST": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,23 +45,41 @@ class Played:
         return sorted(job.start - job.submitted for job in self.jobs if job.start is not None)
 
 
+See = Callable[[Cluster], None]
+
+
 def play(
-    site: Site, coming: Sequence[Coming], until: float, *, each: Callable[[Cluster], None] | None = None
+    site: Site,
+    coming: Sequence[Coming],
+    until: float,
+    *,
+    each: See | None = None,
+    poll: tuple[float, See] | None = None,
 ) -> Played:
-    """Play jobs until a time; `each` sees the cluster after every moment at which something has happened."""
+    """Play jobs until a time.
+
+    `each` sees the cluster after every moment at which something has happened, `poll` sees it every so many
+    seconds from zero on.
+    """
     began = time.monotonic()
-    begin = min(0.0, coming[0][0] if coming else 0.0)
-    cluster = Cluster(site, begin)
+    cluster = Cluster(site, min(0.0, coming[0][0] if coming else 0.0))
     finished: list[Job] = []
     cluster.state.finished = finished
     cluster.feed(coming)
-    used = 0.0
-    while (upcoming := cluster.next_time()) is not None and upcoming < until:
-        busy = _busy(cluster)
-        used += busy * max(0.0, upcoming - max(cluster.state.now, 0.0))
-        cluster.advance(upcoming)
+    used, every = 0.0, poll[0] if poll else math.inf
+    polled = 0.0
+    while True:
+        upcoming = cluster.next_time()
+        moment = min(polled if poll else math.inf, math.inf if upcoming is None else upcoming)
+        if moment >= until:
+            break
+        used += _busy(cluster) * max(0.0, moment - max(cluster.state.now, 0.0))
+        cluster.advance(moment)
         if each is not None:
             each(cluster)
+        if poll is not None and moment == polled:
+            poll[1](cluster)
+            polled += every
     used += _busy(cluster) * max(0.0, until - max(cluster.state.now, 0.0))
     slots = int(cluster.state.hosts.slots[cluster.state.hosts.compute].sum())
     return Played(
@@ -61,6 +89,13 @@ def play(
         used=used / (slots * until) if until > 0 else 0.0,
         took_s=time.monotonic() - began,
     )
+
+
+def asking(cluster: Cluster) -> None:
+    """Ask what a program that watches LSF asks: hosts, jobs and windows."""
+    lsf = Lsf(cluster)
+    for name, words in QUESTIONS:
+        answer(name, Call(lsf=lsf, words=words, now=cluster.state.now, env=SHORT))
 
 
 def _busy(cluster: Cluster) -> int:

@@ -35,9 +35,8 @@ def sound(cluster: Cluster) -> None:
     state = cluster.state
     used = np.zeros_like(state.free)
     for job in state.active.values():
-        assert job.holds == (
-            job.state in (State.RUN, State.USUSP) or (job.state is State.SSUSP and job.holds)
-        )
+        assert not job.holds or job.started
+        assert job.holds or job.state is not State.RUN
         if job.holds:
             assert job.placement is not None
             assert job.placement.slots.sum() == job.request.demand.slots

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lsf.emulator.commands.context import FAILED, Answer, Call, failed
 from lsf.emulator.commands.options import limit_s, selects_compute, split
 from lsf.emulator.core.model import ENDED, WAITING, Queue, State
-from lsf.emulator.core.usage import Window, cumulative, status, usage, windows
+from lsf.emulator.core.usage import Window, cumulative, statuses, usage, windows
 from lsf.emulator.text import about, bhosts, bqueues, bslots, columns, job_fields, jobstat
 
 HOST_FIELDS = {
@@ -82,17 +82,11 @@ def bhosts_command(call: Call) -> Answer:
     if selects_compute(given.get("R", "")):
         places = [at for at in places if state.hosts.compute[at]]
     found = usage(state)
-    jobs = found.jobs
+    kinds = (state.hosts.slots, found.jobs, found.run, found.ssusp, found.ususp, found.reserved)
+    numbers = list(zip(*(kind.tolist() for kind in kinds), strict=True))
+    shown = statuses(state, found)
     rows = [
-        bhosts.HostRow(
-            name=state.hosts.names[at],
-            status=status(state, found, at),
-            numbers=tuple(
-                int(numbers[at])
-                for numbers in (state.hosts.slots, jobs, found.run, found.ssusp, found.ususp, found.reserved)
-            ),
-        )
-        for at in places
+        bhosts.HostRow(name=state.hosts.names[at], status=shown[at], numbers=numbers[at]) for at in places
     ]
     if "o" in given:
         fields = [

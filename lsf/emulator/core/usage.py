@@ -53,14 +53,19 @@ def usage(state: ClusterState) -> Usage:
     return Usage(kinds[State.RUN], kinds[State.SSUSP], kinds[State.USUSP], reserved, exclusive)
 
 
-def status(state: ClusterState, found: Usage, at: int) -> str:
-    """The status of a host with its reason, as `ok`, `closed_Full` or `unavail`."""
-    closed = state.closed.get(at)
-    if closed is not None:
-        return closed.value
-    if found.exclusive[at]:
-        return "closed_Excl"
-    return "closed_Full" if found.jobs[at] >= state.hosts.slots[at] else "ok"
+def statuses(state: ClusterState, found: Usage) -> list[str]:
+    """The status of every host with its reason, as `ok`, `closed_Full` or `unavail`."""
+    full, alone = (found.jobs >= state.hosts.slots).tolist(), found.exclusive.tolist()
+    return [
+        closed.value
+        if (closed := state.closed.get(at)) is not None
+        else "closed_Excl"
+        if alone[at]
+        else "closed_Full"
+        if full[at]
+        else "ok"
+        for at in range(len(full))
+    ]
 
 
 def windows(state: ClusterState, now: float, *, launch: bool = True) -> list[Window]:

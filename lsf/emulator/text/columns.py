@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as quoted
 
 EMPTY = "-"
 DELIMITER = re.compile(r"""delimiter=(?:'(.)'|"(.)"|(\S))""")
@@ -93,7 +93,7 @@ def as_json(command: str, counted: str, form: Format, rows: Sequence[Row]) -> st
     """The rows as LSF's JSON: two spaces a level, none after a colon, every value a string."""
     records = [
         "    {\n"
-        + ",\n".join(f'      "{column.field}":{json.dumps(row[column.field])}' for column in form.columns)
+        + ",\n".join(f'      "{column.field}":{quoted(row[column.field])}' for column in form.columns)
         + "\n    }"
         for row in rows
     ]

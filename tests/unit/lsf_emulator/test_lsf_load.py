@@ -75,3 +75,21 @@ def test_jobs_that_no_queue_takes_are_counted() -> None:
 def test_time_that_is_used_is_summed_over_slots() -> None:
     played = virtual.play(site(2), [(0.0, whole(1, 50, 50)), (50.0, whole(2, 25, 25))], 100.0)
     assert (played.used, played.left, played.waits()) == (pytest.approx(0.5), 0, [0.0, 0.0])
+
+
+def test_polls_see_every_moment_and_change_nothing() -> None:
+    small = sites.small(4)
+    jobs = load.generated(small, 3600.0, 0.9, 3)
+    alone = virtual.play(small, jobs, 3600.0)
+    seen: list[float] = []
+
+    def look(cluster: Cluster) -> None:
+        seen.append(cluster.state.now)
+        virtual.asking(cluster)
+
+    watched = virtual.play(small, jobs, 3600.0, poll=(60.0, look))
+    assert seen == [60.0 * n for n in range(60)]
+    assert [(job.id, job.start, job.end) for job in watched.jobs] == [
+        (job.id, job.start, job.end) for job in alone.jobs
+    ]
+    assert watched.used == pytest.approx(alone.used)
