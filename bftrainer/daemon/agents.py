@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.nodes.held import awaited
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
 from bftrainer.ports import Launcher
@@ -76,8 +77,11 @@ class AgentReports:
         """Whether agents may come in."""
         return self.opened
 
-    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
-        """An agent has connected; it may stay if its pilot is one of ours that is not being released."""
+    def up(self, node: str, tag: str, inventory: list[Message]) -> bool | None:
+        """An agent has connected; it may stay if its pilot is one of ours that is not being released. None:
+        its pilot may have landed there, and the scheduler has not said so yet."""
+        if self._pilots.known(node, tag) is None and awaited(self._pilots.held, tag):
+            return None
         if self._pilots.known(node, tag) is None or node in self._pilots.releasing:
             self._telemetry.trouble("agent", "it belongs to no pilot of ours: sent away", node=node)
             return False

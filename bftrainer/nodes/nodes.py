@@ -9,6 +9,7 @@ from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
+from bftrainer.nodes.held import landed
 from bftrainer.nodes.hold import Hold
 from bftrainer.nodes.main_jobs import MainJobs
 from bftrainer.nodes.pilots import Pilots
@@ -104,6 +105,7 @@ class Nodes:
 
     async def _take_in(self, snapshot: Snapshot) -> bool:
         """Act on what a poll has shown. Returns whether the pool has changed."""
+        landed(self._pilots.held, snapshot.pilots, self._pilots.releasing, snapshot.time)
         self._note_main_jobs(snapshot)
         claimed = await self.release.claimed(snapshot)
         snapshot = with_our_nodes_idle(snapshot, self._pilots.held)

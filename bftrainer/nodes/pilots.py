@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
 from bftrainer.nodes.conduct import Conduct, Refusals
+from bftrainer.nodes.held import Held, awaited
 from bftrainer.nodes.share import shared_out
 from bftrainer.ports import Clock, Scheduler
 from bftrainer.wire import seal
@@ -34,17 +35,6 @@ SOON_S = 0.2
 every further try, `MAX_SOON_S` at most: a main job may wait for its node."""
 SOON_MORE = 1.2
 MAX_SOON_S = 1.0
-
-
-@dataclass(slots=True)
-class Held:
-    """A pilot that was submitted for a node, or is about to be."""
-
-    pilot: Pilot
-    since: float  # when its submission was answered or given up; inf before
-    listed: bool = False
-    reported: bool = False  # its agent has been there
-    unused: float | None = None  # since when no trainer needs it
 
 
 @dataclass(slots=True)
@@ -241,7 +231,7 @@ class Pilots:
         held = self.known(pilot.node, pilot.tag)
         if held is not None:
             held.since = self.clock.now()
-        elif not refused:
+        elif not refused and not awaited(self.held, pilot.tag):
             await self.cancel([pilot])  # it was let go while it was submitted
         return refused
 

@@ -12,8 +12,9 @@ from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
 from bftrainer.nodes.handed import Handed
+from bftrainer.nodes.held import Held
 from bftrainer.nodes.main_jobs import MainJobs
-from bftrainer.nodes.pilots import GONE, Held, Pilots
+from bftrainer.nodes.pilots import GONE, Pilots
 from bftrainer.nodes.state import NodesState
 from bftrainer.nodes.watch import Watch
 from bftrainer.ports import Clock, Link, Scheduler, Workers

@@ -73,9 +73,9 @@ class AgentEvents(Protocol):
         yet which pilots there are."""
         ...
 
-    def up(self, node: str, tag: str, inventory: list[Message]) -> bool:
+    def up(self, node: str, tag: str, inventory: list[Message]) -> bool | None:
         """An agent in the pilot `tag` has connected and lists its workers, not validated yet; whether it may
-        stay."""
+        stay. None: that is not known yet, and it is to connect again."""
         ...
 
     def down(self, node: str) -> None:
@@ -210,7 +210,7 @@ class Hub:
         agent = _Agent(tag, introduced.ours, Outbox(limits.queue, self._waiting), cut)
         agent.devices = introduced.hello.devices
         sender = asyncio.create_task(_send_all(ws, agent.outbox))
-        known = False
+        known: bool | None = False
         try:
             async with self._turns.turn():
                 before = self._agents.get(node)
@@ -223,7 +223,8 @@ class Hub:
                 await self._hear(ws, node, agent, introduced.theirs, events)
             else:
                 self._forget(node, agent)
-                await ws.send_str(introduced.ours.put({"type": "exit"}))
+                if known is False:
+                    await ws.send_str(introduced.ours.put({"type": "exit"}))
         except seal.ForgedError as error:
             log.warning("%s: %s; the agent is to connect again", node, error)
         except ConnectionError as error:

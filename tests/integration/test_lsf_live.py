@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bftrainer.schedulers.shared import templates
 from lsf.emulator.emulator import Emulator
 from tests.support.lsf_site import LsfSite
 from tests.support.waiting import LONG_S
@@ -55,3 +57,22 @@ def test_a_daemon_that_was_killed_takes_its_pilots_over(emulator: Emulator) -> N
         assert {job["id"] for job in site.pilots()} == before
     finally:
         site.close()
+
+
+def test_pilots_that_land_elsewhere_are_used_where_they_landed(tmp_path: Path) -> None:
+    """As in Summit's easy mode, in which LSF chooses the hosts."""
+    template = tmp_path / "easy.sh.j2"
+    written = templates.find("lsf-pilot.sh.j2").read_text()
+    template.write_text(written.replace("{{ node }} --tag", '"${LSB_MCPU_HOSTS%% *}" --tag'))
+    with Emulator(hosts=5, cycle_s=0.5) as emulator:
+        emulator.manners(elsewhere=True)
+        site = LsfSite(emulator, pilot_template=template)
+        try:
+            site.start()
+            site.submit("a", "steady.py", n_max=2)
+            site.until(lambda: len(site.trainer("a")["members"]) == 2, LONG_S, "it trains on two hosts")
+            landed = [job for job in site.pilots() if job["hosts"]]
+            assert all(job["name"].rpartition("-")[2] not in job["hosts"] for job in landed)
+            assert set(site.trainer("a")["members"]) <= {host for job in landed for host in job["hosts"]}
+        finally:
+            site.close()

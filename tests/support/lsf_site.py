@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from typing import Any
 
 from bftrainer.settings.sources import SITE_VARIABLE
 from lsf.emulator.emulator import Emulator, EmulatorError
@@ -33,7 +34,7 @@ class LsfSite(Site):
         self.command = [sys.executable, "-m", "bftrainer", "daemon", "--state-dir", str(self.state)]
         self.environ |= {SITE_VARIABLE: str(self.root / "site.yaml"), "XDG_CONFIG_HOME": str(self.root)}
 
-    def pilots(self) -> list[dict[str, str]]:
+    def pilots(self) -> list[dict[str, Any]]:
         """Our jobs that have not ended."""
         alive = ("PEND", "RUN", "SSUSP", "USUSP", "PSUSP")
         return [

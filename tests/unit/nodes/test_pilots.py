@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from bftrainer.model.machine import Pilot
 from bftrainer.nodes.conduct import BACKOFF_S, IN_A_ROW, Conduct
+from bftrainer.nodes.held import awaited, landed
 from bftrainer.nodes.pilots import LISTED_S, Pilots
 from bftrainer.testing.memory import Machine, MemoryScheduler
 
@@ -54,6 +56,7 @@ class World:
     def look(self) -> None:
         """One poll's reconciliation."""
         listed = tuple(self.machine.pilots)
+        landed(self.pilots.held, listed, self.pilots.releasing, self.time)
         asyncio.run(self.pilots.cancel(self.pilots.strays(listed, self.time)))
 
     def on(self) -> dict[str, str]:
@@ -135,6 +138,47 @@ def test_a_job_that_carries_anothers_tag_is_not_taken_for_its_pilot(world: World
     assert world.on() == {"n0": "alice"}
     assert world.pilots.strays([fake], world.time + BACKOFF_S + 1) == [fake]
     assert world.pilots.lost([fake], world.time + LISTED_S + 1) == {"n0": "its pilot is gone"}
+
+
+def test_a_pilot_that_landed_on_another_node_is_used_there(world: World) -> None:
+    """Some schedulers choose the node themselves."""
+    world.hold({"n0": "", "n1": ""})
+    first, second = sorted(world.machine.pilots, key=lambda pilot: pilot.node)
+    world.machine.pilots = [replace(first, node="n1"), replace(second, pending="waits")]
+    assert awaited(world.pilots.held, first.tag), "its agent is to connect again, not to end"
+    world.look()
+    assert world.pilots.known("n1", first.tag) is not None
+    assert world.pilots.known("n0", first.tag) is None
+    assert world.on() == {"n1": ""}, "what was to run there is cancelled"
+    assert [pilot.node for pilot in world.pilots.to_submit({"n0": "", "n1": ""})] == ["n0"]
+
+
+def test_pilots_that_landed_on_each_others_nodes_are_used_there(world: World) -> None:
+    world.hold({"n0": "", "n1": ""})
+    first, second = sorted(world.machine.pilots, key=lambda pilot: pilot.node)
+    world.machine.pilots = [replace(first, node="n1"), replace(second, node="n0")]
+    world.look()
+    assert {node: held.pilot.tag for node, held in world.pilots.held.items()} == {
+        "n1": first.tag,
+        "n0": second.tag,
+    }
+    assert world.machine.cancelled == []
+
+
+def test_a_pilot_whose_agent_has_come_stays_where_it_is(world: World) -> None:
+    world.hold({"n0": "", "n1": ""})
+    first, second = sorted(world.machine.pilots, key=lambda pilot: pilot.node)
+    world.pilots.reports("n0")
+    assert not awaited(world.pilots.held, first.tag)
+    landed(
+        world.pilots.held,
+        [replace(first, node="n2"), replace(second, node="n0"), replace(second, user="eve")],
+        (),
+        world.time,
+    )
+    assert sorted(world.pilots.held) == ["n0", "n1"]
+    landed(world.pilots.held, [first, replace(first, node="n2")], (), world.time)
+    assert sorted(world.pilots.held) == ["n0", "n1"]
 
 
 def test_a_second_pilot_on_a_node_goes_and_the_known_one_stays(world: World) -> None:
