@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from bftrainer.settings.values import of_command
 
 if TYPE_CHECKING:
     from bftrainer.ports import Scheduler
+    from bftrainer.schedulers.shared.context import BatchScheduler
     from bftrainer.settings.values import Settings
 
 TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
@@ -38,41 +40,45 @@ TAG, SECRET, ANY_NODE = "0" * 32, "(secret)", "NODE"
     "--limit",
     type=Finite(min=0, max=1e9),
     metavar="SECONDS",
-    help="How long the hole is.  [default: what Slurm expects]",
+    help="How long the hole is.  [default: what the batch system expects]",
 )
 @setting_options(*of_command("pilot"))
 def command(
     dry_run: bool, node: str, user: str, limit: float | None, config: Path | None, **overrides: Any
 ) -> None:
-    """Show the batch job that would hold a node on Slurm: the exact command line of sbatch, and the script
+    """Show the batch job that would hold a node: the exact command line of sbatch or bsub, and the script
     that it gets on its standard input, without the secret.
 
-    The command asks Slurm for the partition's limit and for the node. A warning on standard error tells if
-    the node is not free or Slurm does not answer. Words in capitals stand for what only the daemon knows.
+    The command asks the batch system for limits and for the node. A warning on standard error tells if the
+    node is not free or the batch system does not answer. Words in capitals stand for what only the daemon
+    knows.
     """
     from bftrainer.daemon.clock import WallClock
     from bftrainer.daemon.compose import place_for_agents
     from bftrainer.errors import BftrainerError, SchedulerError
     from bftrainer.model.machine import Pilot
     from bftrainer.schedulers.shared.instance import instance
-    from bftrainer.schedulers.slurm.make import slurm
+    from bftrainer.settings.schedulers import SCHEDULERS
 
     if not dry_run:
         raise BftrainerError("pilots are submitted by the daemon; see one with --dry-run")
     settings = load(overrides, file=config)
-    if settings.scheduler != "slurm":
-        raise BftrainerError(f"only Slurm's pilots are batch jobs; the scheduler is {settings.scheduler}")
+    kind = SCHEDULERS[settings.scheduler]
+    if kind.on_this_machine:
+        raise BftrainerError(f"only a batch system's pilots are jobs; the scheduler is {settings.scheduler}")
     pilot = Pilot(tag=TAG, node=node, user=user or _pilot_user(settings))
     agents_at = ":".join(place_for_agents(settings))
-    scheduler = slurm(settings, agents_at, instance(settings.state_dir, create=False), WallClock())
+    own = instance(settings.state_dir, create=False)
+    scheduler: BatchScheduler = import_module(kind.module).batch(settings, agents_at, own, WallClock())
     hole_s, warning = _hole(scheduler, node)
     try:
-        words, script = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
+        words, besides, script = scheduler.request(pilot, SECRET, hole_s if limit is None else limit)
     except SchedulerError as error:
         raise BftrainerError(str(error)) from error
     if warning:
         say(f"warning: {warning}", err=True)
-    say(f"{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
+    before = "".join(f"{name}={shlex.quote(value)} " for name, value in besides.items())
+    say(f"{before}{shlex.join(words)} <<'EOF'\n{script.rstrip()}\nEOF")
 
 
 def _pilot_user(settings: Settings) -> str:
@@ -91,22 +97,25 @@ def _pilot_user(settings: Settings) -> str:
     return own_name()
 
 
-def _hole(slurm: Scheduler, node: str) -> tuple[float | None, str]:
+def _hole(scheduler: Scheduler, node: str) -> tuple[float | None, str]:
     """Return for how long a node stays idle, and why the daemon would submit no pilot there now.
 
-    None if Slurm plans no job there, or does not tell.
+    None if the batch system plans no job there, or does not tell.
     """
     from ClusterShell.NodeSet import NodeSet
 
     from bftrainer.errors import SchedulerError
 
     try:
-        snapshot = asyncio.run(slurm.poll())
+        snapshot = asyncio.run(scheduler.poll())
     except SchedulerError as error:
-        return None, f"{error}; so neither the partition's limit nor the node is known"
+        return None, f"{error}; so neither limits nor the node are known"
     found = next((n for n in snapshot.nodes if n.name == node), None)
     if found is None:
         names = NodeSet.fromlist([n.name for n in snapshot.nodes])
-        return None, "" if node == ANY_NODE else f"Slurm shows no node {node!r} there, only {names}"
+        return (
+            None,
+            "" if node == ANY_NODE else f"there is no node {node!r} where pilots go, only {names}",
+        )
     against = f"{node} is not free: {found.why}; the daemon would submit nothing now" if found.why else ""
     return None if found.until is None else found.until - snapshot.time, against

@@ -80,9 +80,9 @@ def queues(form: Form) -> list[str]:
     return ["bqueues", *_fields(QUEUE_FIELDS, form)]
 
 
-def queue(name: str) -> list[str]:
-    """Asks for all about one queue."""
-    return ["bqueues", "-l", name]
+def policies() -> list[str]:
+    """Asks for all about all queues."""
+    return ["bqueues", "-l"]
 
 
 def identity() -> list[str]:

@@ -63,7 +63,7 @@ async def _whole(settings: Settings, asked: Questions) -> list[Finding]:
         return queue_findings(queues_text.queues(done.out), settings.lsf_queue)
 
     def of_policies(done: Output) -> list[Finding]:
-        return policy_findings(queues_text.policies(done.out), settings.lsf_mode)
+        return policy_findings(queues_text.policies(done.out), settings.lsf_queue, settings.lsf_mode)
 
     found += await _read(asked, "bhosts", ask.hosts(asked.scope), of_hosts)
     found += await _read(asked, "bjobs", ask.jobs(form), of_jobs)
@@ -71,7 +71,7 @@ async def _whole(settings: Settings, asked: Questions) -> list[Finding]:
     found += await _read(asked, "bslots -l", ask.windows(asked.scope, long=True), of_windows, needed=False)
     found += await _read(asked, "bqueues", ask.queues(form), of_queues)
     if settings.lsf_queue:
-        found += await _read(asked, "bqueues -l", ask.queue(settings.lsf_queue), of_policies, needed=False)
+        found += await _read(asked, "bqueues -l", ask.policies(), of_policies, needed=False)
     found += await _plan(settings, asked)
     return [*found, *(_there(settings, name) for name in ORDERS)]
 

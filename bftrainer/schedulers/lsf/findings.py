@@ -183,22 +183,31 @@ def queue_findings(queues: Mapping[str, QueueRow], name: str) -> list[Finding]:
     return found
 
 
-def policy_findings(policies: Mapping[str, str], mode: str) -> list[Finding]:
-    """What `bqueues -l` says of the queue of pilots, with what the mode needs."""
+def policy_findings(policies: Mapping[str, Mapping[str, str]], name: str, mode: str) -> list[Finding]:
+    """What `bqueues -l` says of the queue of pilots, with what the mode needs. That main jobs preempt its
+    jobs may stand with either queue."""
     check = "lsf bqueues -l"
-    told = "; ".join(f"{name}: {said}" for name, said in policies.items() if said)
-    found = [ok(check, told[:500] or "nothing that is understood")]
-    whole = f"{' '.join(policies)} {' '.join(policies.values())}".upper()
-    if mode == "preempt" and "PREEMPT" not in whole:
-        said = "nothing there says that jobs of this queue are preempted, and lsf_mode is preempt"
-        found.append(
-            warning(
-                check, said, "ask for PREEMPTION = PREEMPTABLE[...] in lsb.queues, or set lsf_mode to window"
-            )
-        )
-    if mode == "window" and "BACKFILL" not in whole:
+    own = policies.get(name)
+    if own is None:
+        return [warning(check, f"it says nothing of queue {name} that is understood", "compare it yourself")]
+    told = "; ".join(f"{what}: {said}" for what, said in own.items() if said)
+    found = [ok(check, told[:500] or "no policies")]
+    preempted = any(_preempts(other, name, mine=queue == name) for queue, other in policies.items())
+    if mode == "preempt" and not preempted:
+        said = f"no queue is said to preempt jobs of {name}, and lsf_mode is preempt"
+        remedy = "ask for PREEMPTION = PREEMPTABLE[...] in lsb.queues, or set lsf_mode to window"
+        found.append(warning(check, said, remedy))
+    if mode == "window" and "BACKFILL" not in " ".join(own.values()).upper():
         said = "nothing there says that jobs of this queue are backfilled, and lsf_mode is window"
-        found.append(
-            warning(check, said, "ask for BACKFILL = Y in lsb.queues: else pilots wait behind main jobs")
-        )
+        remedy = "ask for BACKFILL = Y in lsb.queues: else pilots wait behind main jobs"
+        found.append(warning(check, said, remedy))
     return found
+
+
+def _preempts(said: Mapping[str, str], name: str, *, mine: bool) -> bool:
+    """Whether a queue's policies say that its jobs preempt those of queue `name`, or, of that queue itself,
+    that its jobs are preempted."""
+    words = " ".join(said.values()).upper()
+    if mine:
+        return "PREEMPTABLE" in words
+    return "PREEMPTIVE" in words and ("PREEMPTIVE[" not in words or name.upper() in words)

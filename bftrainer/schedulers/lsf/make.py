@@ -30,10 +30,10 @@ def make(context: Context) -> LsfScheduler:
     """
     own = context.settings
     make_log_dir(own.pilot_log_dir)
-    return lsf(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+    return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 
-def lsf(settings: Settings, agents_at: str, instance: str, clock: Clock) -> LsfScheduler:
+def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> LsfScheduler:
     """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port.
 
     Raises:

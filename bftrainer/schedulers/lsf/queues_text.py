@@ -39,10 +39,15 @@ def _queue(row: Record) -> QueueRow | None:
     )
 
 
-def policies(text: str) -> Mapping[str, str]:
-    """What `bqueues -l` says of one queue: its lines `NAME: value`, and limits such as RUNLIMIT, whose value
-    is in the next line. Names are upper case."""
-    lines = tables.unwrapped(text)
+def policies(text: str) -> dict[str, Mapping[str, str]]:
+    """What `bqueues -l` says of each queue: its lines `NAME: value`, and limits such as RUNLIMIT, whose value
+    is in the next line. Names of these are upper case."""
+    parts = re.split(r"(?m)^QUEUE: *(\S+) *$", text)
+    return {name: _policies(block) for name, block in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _policies(block: str) -> Mapping[str, str]:
+    lines = tables.unwrapped(block)
     found: dict[str, str] = {}
     for i, line in enumerate(lines):
         if match := re.fullmatch(r" *([A-Z][A-Z_ /-]{1,60}?): *(.*?) *", line):

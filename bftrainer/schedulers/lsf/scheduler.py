@@ -23,6 +23,7 @@ from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.rows import JobRow
 from bftrainer.schedulers.lsf.view import Ours, Shown, View
 from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.context import Request
 from bftrainer.schedulers.shared.patience import Patience
 from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.users import as_user, own_name
@@ -92,9 +93,9 @@ class LsfScheduler:
         """
         if pilot.node in self._busy:
             raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
-        words, script = self.request(pilot, limit_s)
+        words, besides, script = self.request(pilot, secret, limit_s)
         try:
-            done = await self._questions.run(words, stdin=script, besides=lsf_pilot.secretly(secret))
+            done = await self._questions.run(words, stdin=script, besides=besides)
         except SchedulerError as error:
             raise UnsureError(str(error)) from error
         said = f"{done.out}\n{done.err}"
@@ -106,15 +107,16 @@ class LsfScheduler:
         self._jobs.setdefault(pilot, set()).add(number)
         self._submitted[pilot.node] = pilot, number
 
-    def request(self, pilot: Pilot, limit_s: float | None = None) -> tuple[list[str], str]:
-        """The command that submits a pilot, with the slots of its host as of the last poll, and its standard
-        input.
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
+        """The command that submits a pilot, with the slots of its host as of the last poll, its secret, and
+        its standard input.
 
         Raises:
             SchedulerError: there can be no such pilot.
         """
         words = lsf_pilot.command(self._job, pilot, self._slots.get(pilot.node, 1), limit_s)
-        return self._as(pilot.user, words), lsf_pilot.script(self._job, pilot)
+        besides = lsf_pilot.secretly(secret)
+        return self._as(pilot.user, words), besides, lsf_pilot.script(self._job, pilot)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with bkill, each as its user.

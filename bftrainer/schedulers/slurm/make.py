@@ -28,10 +28,10 @@ def make(context: Context) -> SlurmScheduler:
     """
     own = context.settings
     make_log_dir(own.pilot_log_dir)
-    return slurm(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
+    return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 
-def slurm(settings: Settings, agents_at: str, instance: str, clock: Clock) -> SlurmScheduler:
+def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> SlurmScheduler:
     """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port.
 
     Raises:

@@ -22,6 +22,7 @@ from bftrainer.model.machine import Node, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
+from bftrainer.schedulers.shared.context import Request
 from bftrainer.schedulers.shared.names import PREFIX
 from bftrainer.schedulers.shared.patience import Patience
 from bftrainer.schedulers.shared.text import TextError
@@ -138,7 +139,7 @@ class SlurmScheduler:
         """
         if (node := self._seen.get(pilot.node)) and node.why:
             raise NoRoomError(f"{pilot.node} is not free: {node.why}")
-        words, script = self.request(pilot, secret, limit_s)
+        words, _, script = self.request(pilot, secret, limit_s)
         try:
             done = await self._run(words, script)
         except SchedulerError as error:
@@ -152,16 +153,16 @@ class SlurmScheduler:
         self._jobs.setdefault(pilot, set()).add(number)
         self._submitted[pilot.node] = pilot, number
 
-    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> tuple[list[str], str]:
-        """The command that submits a pilot, with the limit of the partition as of the last poll, and its
-        standard input.
+    def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
+        """The command that submits a pilot, with the limit of the partition as of the last poll, nothing
+        besides, and its standard input.
 
         Raises:
             SchedulerError: there can be no such pilot.
         """
         gres = self._seen[pilot.node].gres if pilot.node in self._seen else ""
         words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s, gres)
-        return self._as(pilot.user, words), slurm_pilot.script(self._job, pilot, secret)
+        return self._as(pilot.user, words), {}, slurm_pilot.script(self._job, pilot, secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with scancel, each as its user.

@@ -93,7 +93,7 @@ def test_the_limit_shown_is_the_partitions_where_that_is_less(
     ("options", "said"),
     [
         (["--node=n1"], "n1 is not free: allocated; the daemon would submit nothing now"),
-        (["--node=n99"], "Slurm shows no node 'n99' there, only n[1-16]"),
+        (["--node=n99"], "there is no node 'n99' where pilots go, only n[1-16]"),
         (["--slurm-partition=night"], "Slurm has no partition 'night', only backfill, batch"),
     ],
 )
@@ -110,7 +110,7 @@ def test_where_slurm_does_not_answer_the_job_is_shown_and_what_is_not_known(
     result = say("pilot", "--dry-run", "--state-dir", tmp_path, BFTRAINER_LISTEN="0.0.0.0:4000")
     assert {"--nodelist=NODE", "--time=240"} <= words(result)
     assert result.stderr.startswith("warning: slurmctld is down: ")
-    assert "neither the partition's limit nor the node is known" in result.stderr
+    assert "neither limits nor the node are known" in result.stderr
     assert "--daemon 127.0.0.1:4000 " in result.stdout, "agents cannot call 0.0.0.0"
 
 

@@ -108,7 +108,7 @@ def test_policies_of_a_queue() -> None:
         "QUEUE: killable\n  -- low priority\nPARAMETERS/STATISTICS\n RUNLIMIT\n 1440.0 min of any\n\n"
         "SCHEDULING POLICIES:  BACKFILL EXCLUSIVE\nREQUEUE_EXIT_VALUES:  85\n"
     )
-    found = queues_text.policies(text)
+    found = queues_text.policies(f"{text}\nQUEUE: b\nPREEMPTION:  PREEMPTIVE[killable]\n")["killable"]
     assert found["SCHEDULING POLICIES"] == "BACKFILL EXCLUSIVE"
     assert found["RUNLIMIT"] == "1440.0 min of any"
     assert queues_text.policies("") == {}

@@ -31,7 +31,10 @@ def test_a_site_as_we_expect_it() -> None:
     assert bad(findings.window_findings((Window(42, 60.0),), HOSTS)) == []
     queues = {"low": QueueRow("low", 1, True, True), "high": QueueRow("high", 9, True, True)}
     assert bad(findings.queue_findings(queues, "low")) == []
-    assert bad(findings.policy_findings({"PREEMPTION": "PREEMPTABLE[high]"}, "preempt")) == []
+    for said in ("PREEMPTABLE[high]", "PREEMPTIVE[low]", "PREEMPTIVE BACKFILL"):
+        told = {"low": {}, "high": {}, "low" if "ABLE" in said else "high": {"PREEMPTION": said}}
+        assert bad(findings.policy_findings(told, "low", "preempt")) == []
+    assert bad(findings.policy_findings({"low": {"SCHEDULING POLICIES": "BACKFILL"}}, "low", "window")) == []
 
 
 def test_what_was_understood_is_said() -> None:
@@ -77,8 +80,10 @@ def test_queues_that_would_let_main_jobs_wait() -> None:
     assert "no lower priority than high" in told
     assert "no queue 'x'" in " ".join(bad(findings.queue_findings(queues, "x")))
     assert "lsf_queue is empty" in " ".join(bad(findings.queue_findings(queues, "")))
-    assert bad(findings.policy_findings({}, "preempt"))
-    assert bad(findings.policy_findings({}, "window"))
+    others = {"low": {}, "high": {"PREEMPTION": "PREEMPTIVE[lower]"}}
+    assert bad(findings.policy_findings(others, "low", "window"))
+    assert bad(findings.policy_findings({"low": {}, "high": {}}, "low", "preempt"))
+    assert "says nothing of queue low" in " ".join(bad(findings.policy_findings({}, "low", "preempt")))
 
 
 def test_no_windows() -> None:
