@@ -78,7 +78,7 @@ def interpret(
         if job.id not in mine and not job.pending
         for host, _ in values.without_launch(job.hosts, ours.launch)
     }
-    held = {pilot.node for pilot in found if not pilot.pending} - running.keys()
+    held = {pilot.node for pilot in found if not pilot.pending}
     stopped = {pilot.node: pilot.pending for pilot in found if pilot.pending}
     why = {
         name: said

@@ -165,6 +165,15 @@ def test_pilots_that_landed_on_each_others_nodes_are_used_there(world: World) ->
     assert world.machine.cancelled == []
 
 
+def test_another_users_job_with_the_tag_is_no_pilot_that_landed(world: World) -> None:
+    world.hold({"n0": "ann"})
+    (pilot,) = world.machine.pilots
+    landed(world.pilots.held, [replace(pilot, node="n1", user="eve")], (), world.time)
+    assert sorted(world.pilots.held) == ["n0"]
+    landed(world.pilots.held, [replace(pilot, node="n1")], {"n1": 0.0}, world.time)
+    assert sorted(world.pilots.held) == ["n0"], "that node is being given back"
+
+
 def test_a_pilot_whose_agent_has_come_stays_where_it_is(world: World) -> None:
     world.hold({"n0": "", "n1": ""})
     first, second = sorted(world.machine.pilots, key=lambda pilot: pilot.node)

@@ -83,7 +83,7 @@ def test_ended_jobs_and_records_of_errors_are_left_out() -> None:
 
 
 def test_a_name_that_breaks_the_json_hides_no_other_job() -> None:
-    for name in ('say "hi"', 'x", "y', "back\\slash", 'a"}, {"b'):
+    for name in ('say "hi"', 'x", "y', "back\\slash", 'a"}, {"b', 'x","JOBID":"1'):
         text = envelope(record(JOB_NAME="NAME"), record(JOBID="8")).replace('"NAME"', f'"{name}"')
         assert [job.id for job in jobs_text.jobs(text, "", NOW)] == ["7", "8"], name
 
