@@ -138,7 +138,7 @@ def play(hosts: int, hours: float, poll: float | None, **given: Any) -> None:
 
     site = sites.summit(hosts)
     until = hours * 3600
-    asking = None if poll is None else (poll, virtual.asking)
+    asking = None if poll is None else (poll, virtual.Watcher())
     played = virtual.play(site, _coming(site, hours, given), until, poll=asking)
     for line in virtual.lines(played, site, until):
         click.echo(line)

@@ -91,11 +91,18 @@ def play(
     )
 
 
-def asking(cluster: Cluster) -> None:
-    """Ask what a program that watches LSF asks: hosts, jobs and windows."""
-    lsf = Lsf(cluster)
-    for name, words in QUESTIONS:
-        answer(name, Call(lsf=lsf, words=words, now=cluster.state.now, env=SHORT))
+class Watcher:
+    """Asks what a program that watches LSF asks: hosts, jobs and windows."""
+
+    def __init__(self) -> None:
+        """It has asked nothing yet."""
+        self._lsf: Lsf | None = None
+
+    def __call__(self, cluster: Cluster) -> None:
+        """Ask all three."""
+        self._lsf = self._lsf or Lsf(cluster)
+        for name, words in QUESTIONS:
+            answer(name, Call(lsf=self._lsf, words=words, now=cluster.state.now, env=SHORT))
 
 
 def _busy(cluster: Cluster) -> int:

@@ -43,12 +43,13 @@ class Lsf:
 
     Attributes:
         windows: Those that bslots has shown last and when, for stale ones.
-        switched: Called after every change of the manners.
+        hosts: What bhosts has answered to a command line, and in which version of the cluster.
     """
 
     cluster: Cluster
     manners: Manners = field(default_factory=Manners)
     windows: dict[bool, tuple[float, list[Window]]] = field(default_factory=dict)
+    hosts: dict[tuple[str, ...], tuple[int, Answer]] = field(default_factory=dict)
 
     def spend(self, name: str) -> bool:
         """Whether a counted bad manner strikes now; it does once less then."""

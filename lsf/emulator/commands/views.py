@@ -14,6 +14,7 @@ HOST_FIELDS = {
     "host_name": 20, "status": 15, "jl_u": 8, "max": 8, "njobs": 8, "run": 8, "ssusp": 8, "ususp": 8,
     "rsv": 8, "ngpus": 5,
 }  # fmt: skip
+MOST_KEPT = 20
 HOST_ALIASES = {"hname": "host_name", "stat": "status", "jlu": "jl_u", "ng": "ngpus"}
 QUEUE_FIELDS = {
     "queue_name": 15, "priority": 10, "status": 12, "max": 10, "jl_u": 10, "jl_p": 10, "jl_h": 10,
@@ -69,7 +70,16 @@ def _windows(call: Call, *, launch: bool) -> list[Window]:
 
 
 def bhosts_command(call: Call) -> Answer:
-    """Hosts and the slots of jobs on them."""
+    """Hosts and the slots of jobs on them; the text of thousands is kept until something changes."""
+    kept, version = call.lsf.hosts.get(call.words), call.lsf.cluster.state.version
+    if kept is None or kept[0] != version:
+        if len(call.lsf.hosts) > MOST_KEPT:
+            call.lsf.hosts.clear()
+        kept = call.lsf.hosts[call.words] = (version, _bhosts(call))
+    return kept[1]
+
+
+def _bhosts(call: Call) -> Answer:
     flags = {"w", "l", "e", "a", "X", "x", "s", "noheader", "json"}
     given, names = split(call.words, {"R", "o"}, flags, command="bhosts")
     state = call.lsf.cluster.state

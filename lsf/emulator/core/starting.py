@@ -25,6 +25,7 @@ def dispatch(state: ClusterState) -> None:
         state.changed = False
         made = decided(state)
         state.reservation, state.blocked = made.reservation, made.blocked
+        state.version += 1
         for id_, placement in made.starts:
             _start(state, state.jobs[id_], placement)
         for victim in made.victims:

@@ -82,10 +82,11 @@ def test_polls_see_every_moment_and_change_nothing() -> None:
     jobs = load.generated(small, 3600.0, 0.9, 3)
     alone = virtual.play(small, jobs, 3600.0)
     seen: list[float] = []
+    watcher = virtual.Watcher()
 
     def look(cluster: Cluster) -> None:
         seen.append(cluster.state.now)
-        virtual.asking(cluster)
+        watcher(cluster)
 
     watched = virtual.play(small, jobs, 3600.0, poll=(60.0, look))
     assert seen == [60.0 * n for n in range(60)]

@@ -341,3 +341,25 @@ def test_jobs_of_a_user_in_the_forms_of_bhist_and_jobstat() -> None:
     assert lines[0].strip("-") == " Running Jobs: 1 (1 of 1 nodes, 100.00%) " and len(lines[0]) == 100
     assert lines[2] == "101      root       default          1     3:59       04/08 16:57:09  one"
     assert lines[5] == "102      root       default          1     1:30:00    04/08 16:57:09  501.00   two"
+
+
+def test_what_bhosts_has_printed_is_forgotten_with_every_change() -> None:
+    found = desk(2, cycle_s=5.0)
+
+    def shown() -> list[list[str]]:
+        lines = found.ask("bhosts", "-noheader", "-o", "status run ssusp ususp rsv").out.splitlines()
+        return [line.split() for line in lines]
+
+    free = [["ok", "0", "0", "0", "0"]] * 2
+    assert shown() == free
+    found.submit("-nnodes", "1", "-W", "5", "sleep", "9")
+    found.submit("-nnodes", "2", "-W", "5", "sleep", "9")
+    assert shown() == free, "they are dispatched later"
+    found.now += 5
+    assert shown() == [["closed_Full", "42", "0", "0", "0"], ["closed_Full", "0", "0", "0", "42"]]
+    found.ask("bstop", "101")
+    assert shown()[0] == ["closed_Full", "0", "0", "42", "0"]
+    found.ask("bresume", "101")
+    assert shown()[0] == ["closed_Full", "0", "42", "0", "0"]
+    found.cluster.set_host("h2", Closed.ADMIN, found.now)
+    assert shown()[1][0] == "closed_Adm"
