@@ -174,3 +174,44 @@ def test_no_host_is_overcommitted_and_every_job_ends(
             assert job.state is State.DONE and job.ran(time or 0) >= (job.request.duration_s or 0) - 1e-6
         else:
             assert job.why == "TERM_PREEMPT" and how == "kill" and job.request.queue == "kill"
+
+
+def slots(count: int, run_s: float, limit_s: float, queue: str = "high") -> Request:
+    return Request(demand=Demand(slots=count), user="u", queue=queue, duration_s=run_s, limit_s=limit_s)
+
+
+def test_what_the_first_waiting_job_does_not_need_is_given_away_once() -> None:
+    cluster = Cluster(site(1, slots=4, queues=QUEUES))
+    for wanted in (slots(2, 10, 10), slots(3, 10, 10), slots(1, 50, 50), slots(1, 50, 50)):
+        cluster.submit(wanted, 0.0)
+    first, waiting, long, longer = cluster.state.jobs.values()
+    assert [job.start for job in (first, waiting, long, longer)] == [0.0, None, 0.0, None]
+    cluster.advance(10.0)
+    assert waiting.start == 10.0 and longer.start is None
+
+
+def test_the_latest_jobs_of_the_lowest_queue_make_room() -> None:
+    cluster = Cluster(site(1, slots=4, queues=QUEUES))
+    for at, queue in enumerate(("low", "kill", "kill", "low")):
+        cluster.submit(slots(1, 100, 100, queue), float(at))
+    early, kill, later, last = cluster.state.jobs.values()
+    cluster.submit(slots(1, 1, 1), 10.0)
+    assert [job.state for job in (early, kill, later, last)] == [
+        *(State.RUN, State.RUN, State.SSUSP, State.RUN)
+    ]
+    cluster.submit(slots(3, 1, 1), 10.0)
+    assert [job.state for job in (early, kill, later, last)] == [
+        *(State.SSUSP, State.SSUSP, State.SSUSP, State.SSUSP)
+    ]
+
+
+def test_a_job_that_its_user_ends_does_not_wait_again_whatever_its_exit_code() -> None:
+    queue = Queue(name="q", requeue_codes=frozenset({99}))
+    cluster = Cluster(site(1, queues=(queue,)))
+    wanted = Request(demand=Demand(slots=1), user="u", queue="q", words=("x",))
+    job = cluster.submit(wanted, 0.0)
+    cluster.exited(job, 0, 99, 1.0)
+    assert (job.state, job.run, job.start) == (State.RUN, 1, 1.0)
+    cluster.kill(job, 2.0)
+    cluster.exited(job, 1, 99, 2.0)
+    assert (job.state, job.code) == (State.EXIT, 99)
