@@ -181,13 +181,14 @@ def slots(count: int, run_s: float, limit_s: float, queue: str = "high") -> Requ
 
 
 def test_what_the_first_waiting_job_does_not_need_is_given_away_once() -> None:
-    cluster = Cluster(site(1, slots=4, queues=QUEUES))
+    cluster = Cluster(site(1, slots=4, queues=QUEUES, cycle_s=1.0))
     for wanted in (slots(2, 10, 10), slots(3, 10, 10), slots(1, 50, 50), slots(1, 50, 50)):
-        cluster.submit(wanted, 0.0)
+        cluster.submit(wanted, 0.5)
+    cluster.advance(1.0)  # all in one turn
     first, waiting, long, longer = cluster.state.jobs.values()
-    assert [job.start for job in (first, waiting, long, longer)] == [0.0, None, 0.0, None]
-    cluster.advance(10.0)
-    assert waiting.start == 10.0 and longer.start is None
+    assert [job.start for job in (first, waiting, long, longer)] == [1.0, None, 1.0, None]
+    cluster.advance(12.0)
+    assert waiting.start == 12.0 and longer.start is None
 
 
 def test_the_latest_jobs_of_the_lowest_queue_make_room() -> None:
