@@ -49,6 +49,7 @@ class Questions:
         self._environ = command.environment(environ)
         self._reader = ThreadPoolExecutor(1, "lsf-text")
         self._windows: tuple[Window, ...] = ()
+        self._names_hosts = True  # whether bslots -l does
         self._queues: Mapping[str, QueueRow] = {}
         self._next = {"windows": 0.0, "queues": 0.0}  # when to ask again, on the monotonic clock
         self._told: dict[str, str] = {}
@@ -100,15 +101,32 @@ class Questions:
         """Backfill windows, as last asked; a site without bslots has none."""
         if self._due("windows", WINDOWS_S):
             try:
-                self._windows, _ = await self._asked(
-                    ask.windows(self.scope, long=False),
-                    lambda done: hosts_text.windows(f"{done.out}\n{done.err}"),
-                )
+                self._windows = await self._named_windows() or await self._windows_of(long=False)
                 self._note("bslots", "")
             except SchedulerError as error:
                 self._windows = ()
                 self._note("bslots", str(error))
         return self._windows
+
+    async def _named_windows(self) -> tuple[Window, ...]:
+        """Windows with the names of their hosts, where LSF's long form tells them all; else none, and it is
+        not asked again."""
+        if not self._names_hosts:
+            return ()
+        try:
+            found = await self._windows_of(long=True)
+        except SchedulerError:
+            found = ()
+            self._names_hosts = False
+        if any(sum(one.hosts.values()) != one.slots for one in found):
+            self._names_hosts = False
+        return found if self._names_hosts else ()
+
+    async def _windows_of(self, *, long: bool) -> tuple[Window, ...]:
+        found, _ = await self._asked(
+            ask.windows(self.scope, long=long), lambda done: hosts_text.windows(f"{done.out}\n{done.err}")
+        )
+        return found
 
     async def queues(self) -> Mapping[str, QueueRow]:
         """All queues, as last asked; without an answer none, so that main jobs count in the order of

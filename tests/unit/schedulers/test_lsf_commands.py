@@ -73,6 +73,24 @@ def test_questions_that_are_not_needed_may_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("long", "seconds"),
+    [
+        ("printf 'SLOTS: 42\\nRUNTIME: 9 minutes 0 seconds\\nHOSTS: 42*a\\n'", 540.0),
+        ("printf 'SLOTS: 42\\nRUNTIME: 9 minutes 0 seconds\\nHOSTS: 2*a\\n'", 300.0),
+        ("echo 'Illegal option -l' >&2; exit 255", 300.0),
+    ],
+)
+def test_windows_of_hosts_count_where_the_long_form_names_them_all(
+    tmp_path: Path, long: str, seconds: float
+) -> None:
+    short = "printf 'SLOTS RUNTIME\\n42 5 minutes 0 seconds\\n'"
+    body = f'if [ "$1" = -l ]; then {long}; else {short}; fi'
+    snapshot = polled(scheduler(tmp_path, bslots=body))
+    until = next(node.until for node in snapshot.nodes if node.name == "a")
+    assert until == pytest.approx(snapshot.time + seconds, abs=5.0)
+
+
+@pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
         ("echo 'No such queue. Job not submitted.' >&2; exit 255", SchedulerError, "bsub: No such queue"),
