@@ -12,6 +12,7 @@ from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from bftrainer.testing.scheduler import SchedulerContract
 from lsf.emulator.emulator import Emulator
 from tests.support.lsf_schedulers import lsf_scheduler
+from tests.support.lsf_site import begun
 
 DAY_S = 86_400.0
 
@@ -23,7 +24,7 @@ class EmulatedMachine:
 
     def __init__(self, emulator: Emulator, folder: Path, form: Form) -> None:
         self._emulator, self._folder, self._form = emulator, folder, form
-        emulator.main_job(seconds=DAY_S / 2, only=[self.busy])
+        begun(emulator, emulator.main_job(seconds=DAY_S / 2, only=[self.busy]))
 
     def make(self) -> LsfScheduler:
         return lsf_scheduler(self._folder, self._emulator.bin, self._emulator.env, form=self._form)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from lsf.emulator.emulator import Emulator
+from tests.support.lsf_site import begun
 
 
 def checked(emulator: Emulator, folder: Path, **settings: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
@@ -25,7 +26,7 @@ def checked(emulator: Emulator, folder: Path, **settings: str) -> tuple[int, dic
 
 def test_a_check_says_what_it_understood_and_changes_nothing(tmp_path: Path) -> None:
     with Emulator(hosts=3, cycle_s=0.2) as emulator:
-        emulator.main_job(seconds=3600.0, only=["h2"])
+        begun(emulator, emulator.main_job(seconds=3600.0, only=["h2"]))
         before = emulator.jobs()
         code, found = checked(emulator, tmp_path)
         assert code == 0, found
@@ -43,7 +44,7 @@ def test_a_check_says_what_it_understood_and_changes_nothing(tmp_path: Path) -> 
 
 def test_the_job_of_a_pilot_is_shown(tmp_path: Path) -> None:
     with Emulator(hosts=2) as emulator:
-        emulator.main_job(seconds=3600.0, only=["h2"])
+        begun(emulator, emulator.main_job(seconds=3600.0, only=["h2"]))
         environ = {**emulator.env, "BFTRAINER_SCHEDULER": "lsf", "BFTRAINER_LISTEN": "10.0.0.1:4000"}
         environ |= {"BFTRAINER_LSF_BIN": str(emulator.bin), "XDG_CONFIG_HOME": str(tmp_path)}
         words = [sys.executable, "-m", "bftrainer", "pilot", "--dry-run", "--lsf-queue=killable"]

@@ -9,7 +9,7 @@ import pytest
 
 from bftrainer.schedulers.shared import templates
 from lsf.emulator.emulator import Emulator
-from tests.support.lsf_site import LsfSite
+from tests.support.lsf_site import LsfSite, begun
 from tests.support.waiting import LONG_S
 
 DAY_S = 86_400.0
@@ -22,7 +22,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) -> None:
-    emulator.main_job(seconds=DAY_S / 2, only=["h2"])
+    begun(emulator, emulator.main_job(seconds=DAY_S / 2, only=["h2"]))
     site = LsfSite(emulator)
     try:
         site.start()
@@ -30,11 +30,7 @@ def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) 
         site.until_members("a", "h1", "h3")
         assert {job["name"].rpartition("-")[2] for job in site.pilots()} == {"h1", "h3"}
         main = emulator.main_job(seconds=5.0, only=["h1"])
-        site.until(
-            lambda: next(job for job in emulator.jobs() if job["id"] == main)["state"] == "RUN",
-            LONG_S,
-            "the main job runs",
-        )
+        begun(emulator, main)
         site.until_members("a", "h3")
         site.until_members("a", "h1", "h3")  # it ends soon, and its host comes back
         site.client.call("POST", "admin/drain")

@@ -9,6 +9,15 @@ from typing import Any
 from bftrainer.settings.sources import SITE_VARIABLE
 from lsf.emulator.emulator import Emulator, EmulatorError
 from tests.support.site import Site
+from tests.support.waiting import until
+
+
+def begun(emulator: Emulator, job: int) -> None:
+    """Wait until a main job runs."""
+    until(
+        lambda: next(found for found in emulator.jobs() if found["id"] == job)["state"] == "RUN",
+        f"main job {job} runs",
+    )
 
 
 class LsfSite(Site):
