@@ -156,7 +156,8 @@ def feed(place: Path, hours: float, speed: float, **given: Any) -> None:
     from lsf.emulator.load import at_speed
 
     found = Emulator.at(place)
-    found.feed(list(at_speed(_coming(found.site, hours, given), speed)))
+    coming = (entry for entry in _coming(found.site, hours, given) if entry[0] >= 0)
+    found.feed(list(at_speed(coming, speed)))  # what fills a machine before that would come all at once
 
 
 @main.command(hidden=True)
