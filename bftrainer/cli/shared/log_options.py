@@ -50,7 +50,7 @@ _OPTIONS = (
     ),
     click.option(
         "--launch-hosts",
-        default=",".join(LogOptions().launch_hosts),
+        default=LogOptions().launch_hosts,
         show_default=True,
         metavar="PATTERNS",
         help="Hosts of LSF that only launch jobs, as a*,b*: they are no nodes.",
@@ -73,9 +73,7 @@ def log_options(command: F) -> F:
         **others: Any,
     ) -> Any:
         """Call the command with the options in one object."""
-        chosen = LogOptions(
-            log_format, machine_nodes, cores_per_node, min_gap, max_broken, tuple(launch_hosts.split(","))
-        )
+        chosen = LogOptions(log_format, machine_nodes, cores_per_node, min_gap, max_broken, launch_hosts)
         return command(*args, log_options=chosen, **others)
 
     decorated: Any = merged

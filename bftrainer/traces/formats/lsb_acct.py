@@ -67,7 +67,7 @@ def read(lines: Lines, options: LogOptions) -> Found:
 
 
 def _launches(host: str, options: LogOptions) -> bool:
-    return any(fnmatchcase(host, pattern) for pattern in options.launch_hosts)
+    return any(fnmatchcase(host, pattern) for pattern in options.launch_hosts.split(","))
 
 
 def finished(line: str) -> Finished | None:

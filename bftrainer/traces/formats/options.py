@@ -16,7 +16,7 @@ class LogOptions:
         cores_per_node: Processors of an SWF log that make one node.
         min_gap_s: Idle intervals shorter than this (s) are left out: those between one job and the next.
         max_broken: The share of lines that may be broken, 0 to 1, before the log is refused.
-        launch_hosts: Patterns of hosts of LSF that only launch jobs: they are no nodes.
+        launch_hosts: Hosts of LSF that only launch jobs, as patterns a*,b*: they are no nodes.
     """
 
     format: str | None = None
@@ -24,4 +24,4 @@ class LogOptions:
     cores_per_node: int = 1
     min_gap_s: float = 0.0
     max_broken: float = 0.01
-    launch_hosts: tuple[str, ...] = ("batch*", "login*")
+    launch_hosts: str = "batch*,login*"
