@@ -11,7 +11,7 @@ from bftrainer.schedulers.lsf.pilot import PilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.context import Context
+from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.schedulers.shared.template import Template
@@ -46,6 +46,15 @@ def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Ls
         claim_patience_s=settings.claim_patience_s,
         clock=clock,
     )
+
+
+def observer(settings: Settings, clock: Clock) -> LsfScheduler:
+    """A scheduler that is only polled, before anything is set up.
+
+    Raises:
+        BftrainerError: the template of pilots cannot be read.
+    """
+    return batch(settings, NOWHERE, NOBODY, clock)
 
 
 def launch_hosts(settings: Settings) -> tuple[str, ...]:

@@ -11,6 +11,9 @@ from bftrainer.model.machine import Pilot
 from bftrainer.ports import Clock, Scheduler, Store
 from bftrainer.settings.values import Settings
 
+NOWHERE, NOBODY = "nowhere:0", "0" * 8
+"""Where agents find a daemon that submits no pilots, and the instance that it is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:

@@ -7,16 +7,13 @@ from pathlib import Path
 
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared import templates
-from bftrainer.schedulers.shared.context import Context
+from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
 from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.pilot import PilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from bftrainer.settings.values import Settings
-
-NOWHERE, NOBODY = "nowhere:0", "0" * 8
-"""The place and name of a daemon that submits no pilots."""
 
 
 def make(context: Context) -> SlurmScheduler:
@@ -55,7 +52,7 @@ def observer(settings: Settings, clock: Clock) -> SlurmScheduler:
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
-    return slurm(settings.model_copy(update={"slurm_mode": "window"}), NOWHERE, NOBODY, clock)
+    return batch(settings.model_copy(update={"slurm_mode": "window"}), NOWHERE, NOBODY, clock)
 
 
 def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:

@@ -26,6 +26,7 @@ LINE = re.compile(r'^    "local": (SchedulerKind\(.*\)),\n', re.MULTILINE)
 def test_every_scheduler_can_be_made_passes_the_contract_and_has_its_page(name: str) -> None:
     module = SCHEDULERS[name].module
     assert callable(import_module(module).make)
+    assert SCHEDULERS[name].on_this_machine or callable(import_module(module).observer)
     assert module == f"bftrainer.schedulers.{name}.make"
     folder = module.rpartition(".")[0]
     tests = [*(ROOT / "tests" / "contract").glob("*.py"), *(ROOT / "tests" / "cluster").glob("*.py")]
