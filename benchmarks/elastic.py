@@ -40,6 +40,8 @@ NODES = tuple(f"h{i}" for i in range(4))
 class Ours(System):
     """A trainer of bftrainer on a real daemon whose nodes come and go as the benchmark says."""
 
+    nodes: tuple[str, ...] = NODES
+
     def __init__(self, where: Path, parameters: int, launcher: str, each: int = 1) -> None:
         super().__init__(where, parameters)
         self.name = f"bftrainer {launcher}"
@@ -48,11 +50,11 @@ class Ours(System):
         self._rivals: list[Path] = []
         self._given: list[str] = []  # the nodes that these took
         self._count = 0
-        self._site.at_will(*NODES)
+        self._site.at_will(*self.nodes)
         self._site.start()
         self._submit(
             "ours",
-            ["python", f"elastic_worker_{launcher}.py", str(parameters)],
+            self.command(),
             launcher=launcher,
             nodes={"min": 1, "max": 4, "workers": each},
             curve=[[1, 100], [4, 400]],
@@ -60,6 +62,10 @@ class Ours(System):
             workdir=str(HERE),
             env={"BENCHMARK_WHERE": str(where), "OMP_NUM_THREADS": "1"},
         )
+
+    def command(self) -> list[str]:
+        """What each worker runs."""
+        return ["python", f"elastic_worker_{self._launcher}.py", str(self.parameters)]
 
     def _submit(self, name: str, command: list[str], **more: object) -> None:
         spec = {"name": name, "command": command, "rescale": RESCALE, **more}

@@ -1,5 +1,6 @@
 """A daemon whose nodes come and go at will: `daemon_at_will.py STATE_DIR ORDERS NODE...`
 
+Each node has GPUS_A_NODE (of the environment) of this machine's GPUs, or simulated ones.
 ORDERS is a file to which lines of JSON are appended, each a change of the idle nodes: {"give": [...],
 "take": [...]}. A change takes effect within milliseconds, the next one `TICK_S` after it.
 """
@@ -8,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.model.events import NodesChanged
 from bftrainer.ports import Clock
+from bftrainer.schedulers.local.gpus import gpus_here, shared_out
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
@@ -38,6 +41,11 @@ def changes(orders: Path, clock: Clock) -> Iterator[NodesChanged]:
             )
 
 
+def gpus(nodes: Collection[str]) -> dict[str, dict[str, str]]:
+    each = os.environ.get("GPUS_A_NODE")
+    return shared_out(nodes, int(each), gpus_here(os.environ)) if each else {}
+
+
 def main(state_dir: str, orders: str, *nodes: str) -> None:
     own = load({"state_dir": state_dir})
     own.state_dir.mkdir(parents=True, exist_ok=True)
@@ -50,6 +58,7 @@ def main(state_dir: str, orders: str, *nodes: str) -> None:
         log_dir=own.state_dir / "logs",
         orphan_s=own.orphan_s,
         clock=clock,
+        environ=gpus(nodes),
     )
     daemon = Daemon(own, local, SqlStore(own.database), clock)
 

@@ -1,0 +1,284 @@
+"""What elastic training costs on GPUs with NCCL: changes of nodes, faults, throughput, and large states.
+
+    python benchmarks/gpu.py                     # all parts, on all GPUs of this machine
+    python benchmarks/gpu.py --only throughput --seconds 60
+    python benchmarks/gpu.py --cpu               # its whole path on the CPU with gloo: shows that it works
+
+It needs a machine with at least 2 NVIDIA GPUs that this process may use (`CUDA_VISIBLE_DEVICES`), a PyTorch
+that was built for CUDA, with NCCL, and for `stream` 20 GB on each GPU and three times as much memory. Nothing
+else should run on these GPUs. The GPUs are shared out to as many as four nodes of a real daemon, with real
+agents and workers, one process for each GPU.
+
+changes     joins, leaves, and SIGKILL of one worker: how long those that stay take no step (`pause`), and
+            when the first step at the new size is done
+hang        one worker stands still (SIGSTOP) within a collective: when the others abort it and go on
+throughput  steps/s of `elastic.Run` with `ddp=True` beside plain torchrun with DistributedDataParallel, as
+            many processes each, taken in turn; the target is a difference of 2 % at most
+stream      a newcomer receives the state of a model of 1 billion parameters while the others train on
+
+Exit code 1: a change never came to a step, or a target was missed (targets do not count with --cpu).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests/ is not installed
+
+import elastic_baselines as baselines
+import torch
+from elastic import NODES, Ours
+from elastic_baselines import Change
+
+HERE = Path(__file__).resolve().parent
+NOTE = re.compile(r"takes part since step \d+, ([\d.]+) s after it was started \((.*)\)")
+SLOWER = 0.02
+"""The target: so much of plain DDP's speed may be lost."""
+PATIENCE_S = 300.0
+
+
+def lacking(options: argparse.Namespace) -> str:
+    """What this machine lacks for the benchmark; "" if nothing."""
+    if options.cpu:
+        return ""
+    here = f"here: PyTorch {torch.__version__}, {torch.cuda.device_count()} GPUs"
+    if not torch.cuda.is_available() or torch.cuda.device_count() < 2:
+        return f"at least 2 NVIDIA GPUs and a PyTorch for CUDA are needed; {here}"
+    if not torch.distributed.is_nccl_available():
+        return f"a PyTorch with NCCL is needed; {here}"
+    return ""
+
+
+class OnGpus(Ours):
+    """A trainer of bftrainer on nodes that have these GPUs, or, on the CPU, simulated ones."""
+
+    def __init__(
+        self, where: Path, options: argparse.Namespace, parameters: int, *, ddp: bool = False
+    ) -> None:
+        self.nodes = NODES[: options.nodes]
+        os.environ["GPUS_A_NODE"] = str(options.each)
+        self._options, self._ddp = options, ddp
+        super().__init__(where, parameters, "native", options.each)
+        self.name = "bftrainer"
+
+    def command(self) -> list[str]:
+        """What each worker runs."""
+        words = ["python", "gpu_worker.py", str(self.parameters), str(self._options.batch)]
+        return [*words, *(["--ddp"] if self._ddp else [])]
+
+    def one_of(self, host: str) -> int:
+        """The process of one worker of a node."""
+        return self._site.trains_on(host, self._options.each)[0]
+
+    def grow(self, count: int) -> None:
+        """Have so many nodes train."""
+        for host in NODES[len(self.hosts) : count]:
+            self.join(host)
+        self.until_size(count)
+
+    def until_size(self, count: int) -> None:
+        """Wait for a step on so many nodes.
+
+        Raises:
+            RuntimeError: there was none.
+        """
+        if baselines.until(self, time.time(), count) is None:
+            raise RuntimeError(f"no step on {count} nodes: see the logs in {self._site.root}")
+
+    def newcomers(self) -> list[str]:
+        """What the parts of their start took, as newcomers have noted it."""
+        logs = sorted(self.logs().glob("*.log"))
+        return [f"{total} s ({parts})" for log in logs for total, parts in NOTE.findall(log.read_text())]
+
+
+def changes(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
+    """Joins, leaves and kills; yields lines, and whether each came to a step."""
+    with system(options, options.parameters) as own:
+        own.grow(1)
+        for _ in range(options.repeat):
+            for host in NODES[1 : options.nodes]:
+                count = len(own.hosts)
+                yield row(baselines.changed(own, "join", count, count + 1, lambda host=host: own.join(host)))
+            count = options.nodes
+            yield row(fault(own, "SIGKILL", signal.SIGKILL, count))
+            own.until_size(count)
+            for _ in range(1, options.nodes):
+                count = len(own.hosts)
+                yield row(baselines.changed(own, "leave", count, count - 1, lambda: own.leave("")))
+            for _ in range(1, options.nodes):
+                count = len(own.hosts)
+                yield row(baselines.changed(own, "join, warm", count, count + 1, own.come_back))
+            for host in reversed(NODES[1 : options.nodes]):
+                own.kill(host)
+            own.until_size(1)
+
+
+def hang(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
+    """A worker that stands still: its peers' collective is aborted."""
+    with system(options, options.parameters) as own:
+        own.grow(options.nodes)
+        for _ in range(options.repeat):
+            yield row(fault(own, "SIGSTOP", signal.SIGSTOP, options.nodes))
+            own.until_size(options.nodes)
+
+
+def fault(own: OnGpus, kind: str, number: int, count: int) -> Change:
+    """Send a signal to one worker of the last node, and measure those that stay."""
+    host = own.hosts[-1]
+
+    def strike() -> None:
+        os.kill(own.one_of(host), number)
+
+    return baselines.changed(own, kind, count, count - 1, strike)
+
+
+def throughput(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
+    """Steps/s under bftrainer and under plain torchrun, in turn, and by how much they differ."""
+    found: dict[str, list[float]] = {"bftrainer": [], "torchrun": []}
+    for _ in range(options.repeat):
+        with system(options, options.parameters, ddp=True) as own:
+            own.grow(options.nodes)
+            found["bftrainer"].append(rate(own.where / f"{NODES[0]}.steps", options.seconds))
+        with tempfile.TemporaryDirectory(prefix="gpu-") as where:
+            plain = torchrun(Path(where), options)
+            try:
+                found["torchrun"].append(rate(Path(where) / "plain.steps", options.seconds))
+            finally:
+                plain.terminate()
+                plain.wait()
+    ours, theirs = (statistics.median(found[name]) for name in ("bftrainer", "torchrun"))
+    for name, rates in found.items():
+        each = ", ".join(f"{one:.2f}" for one in rates)
+        yield f"{name}: {statistics.median(rates):.2f} steps/s in the median ({each})", True
+    slower = 1 - ours / theirs
+    yield f"bftrainer is {slower:+.1%} slower than plain torchrun DDP; target: {SLOWER:.0%}", slower <= SLOWER
+
+
+def torchrun(where: Path, options: argparse.Namespace) -> subprocess.Popen[bytes]:
+    """Plain torchrun with as many processes as the trainer has."""
+    count = options.nodes * options.each
+    words = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}", "--standalone"]
+    words += [str(HERE / "gpu_worker.py"), str(options.parameters), str(options.batch), "--plain"]
+    environ = {**os.environ, "BENCHMARK_WHERE": str(where), "OMP_NUM_THREADS": "1"}
+    with (where / "plain.log").open("ab") as log:
+        return subprocess.Popen(words, stdout=log, stderr=log, env=environ)
+
+
+def rate(steps: Path, seconds: float) -> float:
+    """The steps/s of the last `seconds`, once there have been so many since a warm-up as long as a fifth.
+
+    Raises:
+        RuntimeError: there is no step in time.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not steps.exists() or not steps.read_text().strip():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no step; see the logs in {steps.parent}")
+        time.sleep(0.2)
+    time.sleep(1.2 * seconds)
+    times = [float(line.split()[0]) for line in steps.read_text().splitlines() if line.endswith(";")]
+    last = [moment for moment in times if moment > times[-1] - seconds]
+    return (len(last) - 1) / (last[-1] - last[0]) if len(last) > 1 else 0.0
+
+
+def stream(options: argparse.Namespace) -> Iterator[tuple[str, bool]]:
+    """A newcomer receives the state of a large model: weights and momentum, 8 bytes a parameter."""
+    with system(options, options.large) as own:
+        own.grow(1)
+        for _ in range(options.repeat):
+            yield row(baselines.changed(own, "join", 1, 2, lambda: own.join(NODES[1])))
+            own.kill(NODES[1])
+            own.until_size(1)
+        yield f"{8 * options.large / 1e9:.2f} GB of state", True
+        yield from ((line, True) for line in own.newcomers()[1:])
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Iterator[tuple[str, bool]]]] = {
+    "changes": changes,
+    "hang": hang,
+    "throughput": throughput,
+    "stream": stream,
+}
+
+
+class system:  # noqa: N801  used as a function
+    """A trainer on GPUs, as a context."""
+
+    def __init__(self, options: argparse.Namespace, parameters: int, *, ddp: bool = False) -> None:
+        self._given = options, parameters, ddp
+
+    def __enter__(self) -> OnGpus:
+        self._where = tempfile.TemporaryDirectory(prefix="gpu-")
+        options, parameters, ddp = self._given
+        self._own = OnGpus(Path(self._where.name), options, parameters, ddp=ddp)
+        return self._own
+
+    def __exit__(self, *_: object) -> None:
+        self._own.close()
+        self._where.cleanup()
+
+
+def row(change: Change) -> tuple[str, bool]:
+    """A change as a line, and whether it came to a step."""
+    if change.pause_s is None or change.first_step_s is None:
+        return f"{change.kind:12}{change.before} -> {change.after}  never came to a step", False
+    times = f"pause {change.pause_s:.3f} s, first step {change.first_step_s:.3f} s"
+    return f"{change.kind:12}{change.before} -> {change.after}  {times}", True
+
+
+def arguments() -> argparse.Namespace:
+    """The options, with what follows from the machine."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be repeated")
+    parser.add_argument("--cpu", action="store_true", help="on the CPU with gloo, and small models")
+    parser.add_argument("--nodes", type=int, choices=range(2, 5), help="[default: one a GPU, 4 at most]")
+    parser.add_argument("--each", type=int, help="GPUs of each node [default: all that there are]")
+    parser.add_argument("--parameters", type=lambda text: int(float(text)), help="[default: 100 million]")
+    parser.add_argument("--large", type=lambda text: int(float(text)), help="of stream [default: 1 billion]")
+    parser.add_argument("--batch", type=int, help="samples of each process [default: 512]")
+    parser.add_argument("--seconds", type=float, help="of each measurement of throughput [default: 30]")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    if options.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # also of the daemon, its agents and workers
+    there = 2 if options.cpu else torch.cuda.device_count()
+    defaults = (
+        {"parameters": 1_000_000, "large": 10_000_000, "batch": 8, "seconds": 5.0} if options.cpu else {}
+    )
+    defaults = {"parameters": 100_000_000, "large": 1_000_000_000, "batch": 512, "seconds": 30.0} | defaults
+    for name, value in defaults.items():
+        setattr(options, name, getattr(options, name) or value)
+    options.nodes = options.nodes or max(2, min(4, there))
+    options.each = options.each or max(1, there // options.nodes)
+    return options
+
+
+def main() -> None:
+    """Run the parts, print their lines, and tell by the exit code whether all was well."""
+    options = arguments()
+    if why := lacking(options):
+        sys.exit(f"benchmarks/gpu.py: {why}; --cpu shows on the CPU that everything works")
+    where = "on the CPU, with gloo" if options.cpu else f"on {torch.cuda.get_device_name(0)}, with NCCL"
+    print(f"# {options.nodes} nodes with {options.each} workers each, {where}; PyTorch {torch.__version__}")
+    well = True
+    for name in options.only or PARTS:
+        for line, good in PARTS[name](options):
+            well &= good or (options.cpu and "target" in line)
+            print(f"{name:12}{line}{'' if good else '  <-- missed'}", flush=True)
+    sys.exit(0 if well else 1)
+
+
+if __name__ == "__main__":
+    main()

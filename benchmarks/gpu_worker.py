@@ -1,0 +1,90 @@
+"""The worker of gpu.py: gpu_worker.py PARAMETERS BATCH [--ddp], or with --plain under plain torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.utils.data import TensorDataset
+
+LAYERS = 4
+TOGETHER = 20
+"""After so many steps the CPU waits for the GPU, under either: it may run ahead otherwise."""
+
+
+def model_of(parameters: int, batch: int, device: torch.device) -> tuple[torch.nn.Module, torch.Tensor]:
+    """A network of about so many parameters on the device, and a batch for it on the CPU."""
+    torch.manual_seed(0)
+    width = max(1, int((parameters / LAYERS) ** 0.5))
+    layers = [
+        part for _ in range(LAYERS) for part in (torch.nn.Linear(width, width, bias=False), torch.nn.ReLU())
+    ]
+    return torch.nn.Sequential(*layers).to(device), torch.randn(batch, width)
+
+
+def noting(host: str) -> Callable[[int], None]:
+    """What notes that a step was taken, with its time and the number of nodes."""
+    steps = Path(os.environ["BENCHMARK_WHERE"], f"{host}.steps")
+
+    def note(size: int) -> None:
+        with steps.open("a") as out:
+            out.write(f"{time.time():.4f} {size} ;\n")
+
+    return note
+
+
+def elastic_run(parameters: int, batch: int, *, ddp: bool) -> None:
+    """Train under bftrainer until it is ended."""
+    from bftrainer import elastic
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, x = model_of(parameters, batch, device)
+    note = noting(json.loads(os.environ["BFTRAINER_WORKER"])["node"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    data = TensorDataset(torch.arange(1 << 20))
+    x = x.to(device)
+    run = elastic.Run(model, optimizer, data, batch_size=batch, epochs=1 << 30, ddp=ddp)
+    for step, _ in enumerate(run):
+        run.backward(run.model(x).square().mean())
+        run.step()
+        if step % TOGETHER == 0 and device.type == "cuda":
+            torch.cuda.synchronize()
+        if run.local_rank == 0:
+            note(run.size // run.local_size)
+
+
+def plain_run(parameters: int, batch: int) -> None:
+    """Train under torchrun with DistributedDataParallel until it is killed."""
+    from torch import distributed
+    from torch.utils.data import DataLoader, DistributedSampler
+
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if cuda else "gloo")
+    model, x = model_of(parameters, batch, device)
+    parallel = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=1e-3, momentum=0.9)
+    note, x = noting("plain"), x.to(device)
+    data = TensorDataset(torch.arange(1 << 20))
+    for step, _ in enumerate(DataLoader(data, batch_size=batch, sampler=DistributedSampler(data))):
+        optimizer.zero_grad()
+        parallel(x).square().mean().backward()
+        optimizer.step()
+        if step % TOGETHER == 0 and cuda:
+            torch.cuda.synchronize()
+        if distributed.get_rank() == 0:
+            note(1)
+
+
+if __name__ == "__main__":
+    if "--plain" in sys.argv:
+        plain_run(int(sys.argv[1]), int(sys.argv[2]))
+    else:
+        elastic_run(int(sys.argv[1]), int(sys.argv[2]), ddp="--ddp" in sys.argv)
