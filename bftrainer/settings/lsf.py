@@ -53,9 +53,13 @@ class LsfSettings(Section):
         Setting(
             help="which hosts are watched, as LSF's -R says it; empty: all",
             more="On Summit `select[CN]`: hosts that compute.",
+            commands=("record",),
         ),
     ] = ""
-    lsf_hosts: Annotated[str, Setting(help="of these hosts or host groups only, as a,b; empty: all")] = ""
+    lsf_hosts: Annotated[
+        str,
+        Setting(help="of these hosts or host groups only, as a,b; empty: all", commands=("record",)),
+    ] = ""
     lsf_launch_hosts: Annotated[
         str,
         Setting(help="hosts that only launch jobs, as patterns a*,b*: they are in no job and never ours"),
@@ -67,6 +71,16 @@ class LsfSettings(Section):
             help="slots on a launch host that every job asks for besides those it computes on", unit="slots"
         ),
     ] = 0
+    lsf_gpus: Annotated[
+        Annotated[int, Field(ge=0, le=100)] | None,
+        Setting(
+            help="GPUs of each host; auto: as `bhosts -gpu` or `lshosts -gpu` says",
+            more="On Summit 6: its GPUs are given out by jsrun. 0: pilots ask for none.",
+            unit="GPUs",
+            commands=COMMANDS,
+            none_word="auto",
+        ),
+    ] = None
     lsf_plan_file: Annotated[
         str,
         Setting(
@@ -81,7 +95,10 @@ class LsfSettings(Section):
     ] = "json"
     lsf_bin: Annotated[
         str,
-        Setting(help="the folder with LSF's commands; empty: wherever PATH finds them", commands=COMMANDS),
+        Setting(
+            help="the folder with LSF's commands; empty: wherever PATH finds them",
+            commands=(*COMMANDS, "record"),
+        ),
     ] = ""
 
     @field_validator("lsf_options")

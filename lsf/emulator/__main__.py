@@ -47,6 +47,7 @@ def main() -> None:
 @directory
 @click.option("--hosts", type=click.IntRange(1, sites.SUMMIT_HOSTS), default=4, show_default=True)
 @click.option("--slots", type=click.IntRange(1, 1024), default=42, show_default=True, help="Of each host.")
+@click.option("--gpus", type=click.IntRange(0, 100), default=0, show_default=True, help="Of each host.")
 @click.option("--launch", type=click.IntRange(0, 16), default=0, show_default=True, help="Launch hosts.")
 @click.option("--summit", is_flag=True, help="Names, launch hosts and dispatch cycle of Summit.")
 @click.option(
@@ -56,13 +57,13 @@ def main() -> None:
     show_default=True,
     help="What happens to jobs of killable whose hosts a job of batch takes.",
 )
-def up(place: Path, hosts: int, slots: int, launch: int, summit: bool, preempt: str) -> None:
+def up(place: Path, hosts: int, slots: int, gpus: int, launch: int, summit: bool, preempt: str) -> None:
     """Start an emulated LSF, and say how to use it."""
     how = None if preempt == "none" else OnPreempt(preempt)
     if summit:
         site = sites.summit(hosts, preempt=how)
     else:
-        site = sites.small(hosts, slots=slots, launch=launch, preempt=how)
+        site = sites.small(hosts, slots=slots, gpus=gpus, launch=launch, preempt=how)
     begin = time.monotonic()
     found = Emulator(site=site, directory=place)
     found.up(stay=True)

@@ -132,6 +132,8 @@ class Processes:
         }
         if len(text := " ".join(names)) <= MOST_HOSTS_TEXT:
             given["LSB_HOSTS"] = text
+        if request.gpus:
+            given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(request.gpus)))
         if request.error:
             given["LSB_ERRORFILE"] = request.error.replace("%J", str(job.id))
         return given

@@ -17,11 +17,16 @@ REQUEUED = 99
 
 
 def small(
-    hosts: int = 4, *, slots: int = 42, launch: int = 0, preempt: OnPreempt | None = OnPreempt.REQUEUE
+    hosts: int = 4,
+    *,
+    slots: int = 42,
+    gpus: int = 0,
+    launch: int = 0,
+    preempt: OnPreempt | None = OnPreempt.REQUEUE,
 ) -> Site:
     """Hosts h1, h2, ... with the queues `batch` and `killable`; jobs of batch preempt those of killable."""
     wide = len(str(hosts))
-    named = tuple(Host(name=f"h{number:0{wide}d}", slots=slots) for number in range(1, hosts + 1))
+    named = tuple(Host(name=f"h{number:0{wide}d}", slots=slots, gpus=gpus) for number in range(1, hosts + 1))
     return Site(hosts=(*_launch(launch), *named), queues=_queues(preempt), default_queue="batch")
 
 

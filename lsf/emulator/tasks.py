@@ -65,15 +65,29 @@ def placed(given: dict[str, str], hosts: list[str]) -> list[str]:
     return [host for host in found for _ in range(tasks)]
 
 
-def run(task: list[str], hosts: list[str]) -> int:
-    """Start a task on each host, wait for all, and return the worst exit code."""
+def devices(given: dict[str, str], hosts: list[str]) -> list[dict[str, str]]:
+    """What each task of jsrun finds in CUDA_VISIBLE_DEVICES: the GPUs of its resource set. Sets of one host
+    have different ones."""
+    each = int(given.get("-g") or given.get("--gpu_per_rs") or 0)
+    tasks = int(given.get("-a") or given.get("--tasks_per_rs") or 1)
+    found = []
+    for rank, host in enumerate(hosts):
+        first = hosts[:rank].count(host) // tasks * each
+        names = ",".join(str(number) for number in range(first, first + each))
+        found.append({"CUDA_VISIBLE_DEVICES": names} if each else {})
+    return found
+
+
+def run(task: list[str], hosts: list[str], devices: list[dict[str, str]]) -> int:
+    """Start a task on each host with its devices, wait for all, and return the worst exit code."""
     if len(hosts) == 1:
-        os.environ["LSF_EMULATOR_HOST"] = hosts[0]
+        os.environ.update(LSF_EMULATOR_HOST=hosts[0], **devices[0])
         os.execvp(task[0], task)  # noqa: S606  so that signals and standard input reach it
     started = []
     for rank, host in enumerate(hosts):
         env = {
             **os.environ,
+            **devices[rank],
             "LSF_EMULATOR_HOST": host,
             "PMIX_RANK": str(rank),
             "JSM_NAMESPACE_RANK": str(rank),
@@ -103,7 +117,7 @@ def main() -> int:
             where = re.split(r"\s+", rest.pop(0)) if rest else []
         if not rest or not where or not set(where) <= set(hosts):
             raise ValueError(f"no task, or not on hosts of the job: {' '.join(hosts)}")
-        return run(rest, where)
+        return run(rest, where, devices(given if name == "jsrun" else {}, where))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{name}: {error}\n")
         return FAILED

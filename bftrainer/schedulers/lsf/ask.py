@@ -55,6 +55,16 @@ def hosts(scope: Scope) -> list[str]:
     return ["bhosts", "-X", *_of(scope), *_fields(HOST_FIELDS, scope.form), *scope.hosts]
 
 
+def gpus(scope: Scope) -> list[str]:
+    """Asks for the GPUs of all hosts, one a line."""
+    return ["bhosts", "-gpu", "-w", *_of(scope), *scope.hosts]
+
+
+def gpus_of_lim(scope: Scope) -> list[str]:
+    """The same of the daemon that watches each host: on some machines only that one knows."""
+    return ["lshosts", "-gpu", "-w", *_of(scope), *scope.hosts]
+
+
 def jobs(form: Form) -> list[str]:
     """Asks for the jobs of all users that have not ended."""
     return ["bjobs", "-u", "all", *_fields(JOB_FIELDS, form)]

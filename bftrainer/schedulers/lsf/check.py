@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
-from bftrainer.schedulers.lsf import ask, hosts_text, jobs_text, queues_text
+from bftrainer.schedulers.lsf import ask, hosts_text, jobs_text, queues_text, values
 from bftrainer.schedulers.lsf.command import reason
 from bftrainer.schedulers.lsf.findings import (
+    gpu_findings,
     host_findings,
     job_findings,
     policy_findings,
@@ -67,6 +68,7 @@ async def _whole(settings: Settings, asked: Questions) -> list[Finding]:
 
     found += await _read(asked, "bhosts", ask.hosts(asked.scope), of_hosts)
     found += await _read(asked, "bjobs", ask.jobs(form), of_jobs)
+    found += await _gpus(settings, asked, hosts)
     found += await _read(asked, "bslots", ask.windows(asked.scope, long=False), of_windows, needed=False)
     found += await _read(asked, "bslots -l", ask.windows(asked.scope, long=True), of_windows, needed=False)
     found += await _read(asked, "bqueues", ask.queues(form), of_queues)
@@ -102,6 +104,15 @@ async def _read(
         beside = f"exit code {done.code} beside an answer that can be read: {done.err.strip()[:SHOWN]!r}"
         return [ok(f"lsf {name}", beside), *found]
     return found
+
+
+async def _gpus(settings: Settings, asked: Questions, hosts: Mapping[str, HostRow]) -> list[Finding]:
+    """The GPUs of hosts, as the first command tells that knows them."""
+    mine = [name for name in hosts if not values.is_launch(name, launch_hosts(settings))]
+    if settings.lsf_gpus is not None:
+        return gpu_findings(await asked.gpus(mine), mine, "lsf_gpus")
+    found = await asked.gpus(mine)
+    return gpu_findings(found, mine, "bhosts -gpu or lshosts -gpu")
 
 
 def _trouble(name: str, said: str, *, needed: bool) -> Finding:

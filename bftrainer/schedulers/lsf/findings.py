@@ -10,7 +10,7 @@ from bftrainer.model.finding import Finding, ok, warning, wrong
 from bftrainer.model.text import duration
 from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.queues_text import Identity
-from bftrainer.schedulers.lsf.rows import HostRow, JobRow, QueueRow, Window
+from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, QueueRow, Window
 from bftrainer.schedulers.lsf.view import HELD, IDLE
 
 KNOWN = (
@@ -73,6 +73,21 @@ def host_findings(hosts: Mapping[str, HostRow], launch: Sequence[str]) -> list[F
     if unlimited := slots.get(0, 0):
         said = f"{unlimited} hosts have no limit of slots (MAX): pilots cannot ask for all of them"
         found.append(warning(check, said, "set MXJ in lsb.hosts"))
+    return found
+
+
+def gpu_findings(gpus: Mapping[str, Gpus], hosts: Sequence[str], source: str) -> list[Finding]:
+    """How many GPUs the hosts that compute have."""
+    check = "lsf gpus"
+    if not any(gpus[name].count for name in hosts if name in gpus):
+        remedy = "if hosts have GPUs, set lsf_gpus to their number on each: else pilots ask for none"
+        return [ok(check, f"no host has GPUs, by {source}; {remedy}")]
+    kinds = Counter(gpus[name].gres if name in gpus else "none" for name in hosts)
+    told = ", ".join(f"{many} with {kind or 'none'}" for kind, many in kinds.most_common(MOST_NAMED))
+    found = [ok(check, f"hosts by their GPUs: {told} ({source})")]
+    if len(kinds) > 1:
+        remedy = "give hosts of each kind a class of their own in node_classes, or watch one kind"
+        found.append(warning(check, "hosts differ in their GPUs", remedy))
     return found
 
 

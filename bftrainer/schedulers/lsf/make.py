@@ -69,6 +69,7 @@ def questions(settings: Settings) -> Questions:
         timeout_s=settings.command_timeout_s,
         folder=settings.lsf_bin,
         plan_file=settings.lsf_plan_file,
+        gpus=settings.lsf_gpus,
     )
 
 

@@ -25,6 +25,7 @@ NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})-({TAG.pattern})-({HOST_NAME.pattern
 """The names of pilots, of any daemon: instance, tag and the host that each is for. Every other job is a main
 job."""
 SECRET = "BFTRAINER_PILOT_SECRET"  # noqa: S105  the name of a variable
+GPU_OPTION = "-gpu"
 NOT_FOUND = 127
 """How a shell says that there is no such program."""
 
@@ -72,9 +73,10 @@ def log_of(job: PilotJob, pilot: Pilot) -> Path:
     return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
 
 
-def command(job: PilotJob, pilot: Pilot, slots: int, limit_s: float | None) -> list[str]:
-    """The command line of bsub for a pilot on a host of so many slots; its script comes on its standard
-    input.
+def command(job: PilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
+    """The command line of bsub for a pilot on a host of so many slots and GPUs; its script comes on its
+    standard input. Plain LSF is asked for all GPUs, unless the site's own options ask for some; on Summit
+    the script is, see `script`.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
@@ -88,6 +90,7 @@ def command(job: PilotJob, pilot: Pilot, slots: int, limit_s: float | None) -> l
         *(("-q", job.queue) if job.queue else ()),
         *(("-P", job.project) if job.project else ()),
         *_where(job, pilot.node, slots),
+        *_gpus(job, gpus),
         *("-W", str(limit_minutes(job, limit_s))),
         "-rn",  # a pilot that was preempted does not come back by itself
         *("-o", str(log_of(job, pilot)).replace("%", "%%")),  # LSF fills in what follows a %
@@ -107,8 +110,14 @@ def _where(job: PilotJob, host: str, slots: int) -> tuple[str, ...]:
     return ("-n", str(slots), "-R", "span[hosts=1]", "-m", host)
 
 
-def script(job: PilotJob, pilot: Pilot) -> str:
-    """The job's script.
+def _gpus(job: PilotJob, count: int) -> tuple[str, ...]:
+    if not count or job.submission != "plain" or GPU_OPTION in job.options:
+        return ()
+    return (GPU_OPTION, f"num={count}:j_exclusive=yes")
+
+
+def script(job: PilotJob, pilot: Pilot, *, slots: int, gpus: int) -> str:
+    """The job's script, which on Summit starts the agent with all slots and GPUs of the host.
 
     Raises:
         SchedulerError: the template asks for a value that there is not.
@@ -120,6 +129,8 @@ def script(job: PilotJob, pilot: Pilot) -> str:
         python=job.python,
         daemon=job.daemon,
         orphan_s=f"{job.orphan_s:g}",
+        slots=str(slots),
+        gpus=str(gpus),
     )
 
 

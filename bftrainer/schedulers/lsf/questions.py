@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from bftrainer.errors import SchedulerError
 from bftrainer.files import read_text
-from bftrainer.schedulers.lsf import ask, command, ends, hosts_text, jobs_text, queues_text
+from bftrainer.schedulers.lsf import ask, command, ends, gpus_text, hosts_text, jobs_text, queues_text
 from bftrainer.schedulers.lsf.ask import Scope
-from bftrainer.schedulers.lsf.rows import End, EndKind, HostRow, JobRow, Plan, QueueRow, Window
+from bftrainer.schedulers.lsf.rows import End, EndKind, Gpus, HostRow, JobRow, Plan, QueueRow, Window
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
 from bftrainer.schedulers.shared.text import TextError
 
@@ -27,12 +27,15 @@ WINDOWS_S = 30.0
 """Backfill windows are asked for so often."""
 QUEUES_S = 300.0
 """Queues' priorities are asked for so often."""
+GPUS_S = 600.0
+"""The GPUs of hosts are asked for so often."""
 MOST_PLAN_KB = 64_000
 
 
 class Questions:
     """Asks LSF with commands from `folder` ("": from PATH), each for `timeout_s` at most, and reads the
-    answers in a thread of its own. `plan_file` is the planner's (""  none)."""
+    answers in a thread of its own. `plan_file` is the planner's ("": none). Each host has `gpus` GPUs (None:
+    LSF says how many)."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Questions:
         timeout_s: float,
         folder: str = "",
         plan_file: str = "",
+        gpus: int | None = None,
         most_bytes: int = MOST_BYTES,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -51,7 +55,9 @@ class Questions:
         self._windows: tuple[Window, ...] = ()
         self._names_hosts = True  # whether bslots -l does
         self._queues: Mapping[str, QueueRow] = {}
-        self._next = {"windows": 0.0, "queues": 0.0}  # when to ask again, on the monotonic clock
+        self._each = gpus
+        self._gpus: Mapping[str, Gpus] = {}
+        self._next = {"windows": 0.0, "queues": 0.0, "gpus": 0.0}  # when to ask again, on the monotonic clock
         self._told: dict[str, str] = {}
 
     def close(self) -> None:
@@ -140,6 +146,25 @@ class Questions:
             except SchedulerError as error:
                 self._note("bqueues", str(error))
         return self._queues
+
+    async def gpus(self, hosts: Collection[str]) -> Mapping[str, Gpus]:
+        """The GPUs of these hosts, as last asked; none where neither of LSF's commands tells of any."""
+        if self._each is not None:
+            return dict.fromkeys(hosts, Gpus(self._each))
+        if self._due("gpus", GPUS_S):
+            self._gpus = await self._asked_gpus() or self._gpus
+        return self._gpus
+
+    async def _asked_gpus(self) -> Mapping[str, Gpus]:
+        for words in (ask.gpus(self.scope), ask.gpus_of_lim(self.scope)):
+            try:
+                found, _ = await self._asked(words, lambda done: gpus_text.gpus(done.out))
+            except SchedulerError as error:
+                log.debug("%s: %s", " ".join(words[:2]), error)
+                continue
+            if found:
+                return found
+        return {}
 
     async def plans(self) -> tuple[Plan, ...]:
         """What the planner's file says; nothing where there is none."""

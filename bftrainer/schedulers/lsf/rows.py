@@ -59,6 +59,19 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs of a host; `model` is that of most of them, "" if it is not known."""
+
+    count: int
+    model: str = ""
+
+    @property
+    def gres(self) -> str:
+        """As a list of resources has them: gpu:TeslaV100_SXM2_16GB:6."""
+        return ":".join(filter(None, ("gpu", self.model, str(self.count)))) if self.count else ""
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """Unused slots that a job may have for `length_s` (inf: without a limit). `hosts` says where, if LSF
     does."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
-from bftrainer.model.machine import Pilot, Snapshot
+from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.lsf import answers
@@ -29,6 +29,9 @@ from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.users import as_user, own_name
 
 log = logging.getLogger(__name__)
+
+UNSEEN = Node(name="", state=NodeState.BUSY, cpus=1)
+"""What is taken of a host that no poll has shown."""
 
 
 class LsfScheduler:
@@ -56,8 +59,7 @@ class LsfScheduler:
         self._gaps = Gaps()
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # host -> the last pilot for it, and its job
-        self._slots: Mapping[str, int] = {}  # of each host
-        self._busy: dict[str, str] = {}  # host -> why no pilot goes there, as of the last poll
+        self._seen: Mapping[str, Node] = {}  # as of the last poll
         self._until: dict[str, float] = {}  # host -> when it is expected to be taken, on LSF's clock
 
     async def poll(self) -> Snapshot:
@@ -67,7 +69,7 @@ class LsfScheduler:
         jobs, second = await self._list()
         queues, windows = await self._questions.queues(), await self._questions.windows()
         plans = await self._questions.plans()
-        shown = Shown(hosts, jobs, queues, windows, plans)
+        shown = Shown(hosts, jobs, queues, windows, plans, await self._questions.gpus(hosts))
         now, behind_s = self._clock.now(), self._clock.behind_s()  # LSF tells times of the machine's clock
         known, before = self._patience.known(now, behind_s), dict(self._until)
         view = await self._questions.apart(
@@ -91,8 +93,8 @@ class LsfScheduler:
             UnsureError: the job may have been accepted.
             SchedulerError: it was refused.
         """
-        if pilot.node in self._busy:
-            raise NoRoomError(f"{pilot.node} is not free: {self._busy[pilot.node]}")
+        if (node := self._seen.get(pilot.node)) and node.why:
+            raise NoRoomError(f"{pilot.node} is not free: {node.why}")
         words, besides, script = self.request(pilot, secret, limit_s)
         try:
             done = await self._questions.run(words, stdin=script, besides=besides)
@@ -108,15 +110,16 @@ class LsfScheduler:
         self._submitted[pilot.node] = pilot, number
 
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
-        """The command that submits a pilot, with the slots of its host as of the last poll, its secret, and
-        its standard input.
+        """The command that submits a pilot, with slots and GPUs of its host as of the last poll, its secret,
+        and its standard input.
 
         Raises:
             SchedulerError: there can be no such pilot.
         """
-        words = lsf_pilot.command(self._job, pilot, self._slots.get(pilot.node, 1), limit_s)
-        besides = lsf_pilot.secretly(secret)
-        return self._as(pilot.user, words), besides, lsf_pilot.script(self._job, pilot)
+        node = self._seen.get(pilot.node, UNSEEN)
+        words = lsf_pilot.command(self._job, pilot, node.cpus, limit_s, gpus=node.gpus)
+        script = lsf_pilot.script(self._job, pilot, slots=node.cpus, gpus=node.gpus)
+        return self._as(pilot.user, words), lsf_pilot.secretly(secret), script
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with bkill, each as its user.
@@ -179,8 +182,7 @@ class LsfScheduler:
 
     def _remember(self, view: View, behind_s: float) -> None:
         self._note(view.snapshot.pilots)
-        self._slots = view.slots
-        self._busy = {node.name: node.why for node in view.snapshot.nodes if node.why}
+        self._seen = {node.name: node for node in view.snapshot.nodes}
         self._until = {node.name: node.until for node in view.snapshot.nodes if node.until is not None}
         self._patience.remember(view.found, view.snapshot.time - behind_s)
 

@@ -11,7 +11,7 @@ from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import MainJob
 from bftrainer.schedulers.lsf import holes, queue, values
 from bftrainer.schedulers.lsf.pilot import NAME
-from bftrainer.schedulers.lsf.rows import HostRow, JobRow, Plan, QueueRow, Window
+from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, Plan, QueueRow, Window
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.wanted import Claims
 
@@ -33,6 +33,7 @@ class Shown:
     queues: Mapping[str, QueueRow] = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     plans: tuple[Plan, ...] = ()
+    gpus: Mapping[str, Gpus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,10 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One poll: the snapshot, what main jobs need, and how many slots each host has."""
+    """One poll: the snapshot and what main jobs need."""
 
     snapshot: Snapshot
     found: Claims
-    slots: Mapping[str, int]
 
 
 def interpret(
@@ -99,13 +99,16 @@ def interpret(
     )
     snapshot = Snapshot(
         time=now,
-        nodes=tuple(_node(row, why.get(name, ""), until.get(name)) for name, row in hosts.items()),
+        nodes=tuple(
+            _node(row, why.get(name, ""), until.get(name), shown.gpus.get(name, Gpus(0)))
+            for name, row in hosts.items()
+        ),
         claims=wanted.claims,
         pilots=found,
         main=tuple(_main_job(job, ours, each) for job in main if _counts(job, wanted, now)),
         waiting=frozenset(job.id for job in main if job.pending),
     )
-    return View(snapshot, wanted, {name: row.slots for name, row in hosts.items()})
+    return View(snapshot, wanted)
 
 
 def pilots(jobs: Iterable[JobRow], ours: Ours, now: float) -> tuple[Pilot, ...]:
@@ -168,11 +171,13 @@ def _usual(slots: Iterable[int]) -> int:
     return counted[0][0] if counted else 1
 
 
-def _node(row: HostRow, why: str, until: float | None) -> Node:
+def _node(row: HostRow, why: str, until: float | None, gpus: Gpus) -> Node:
     return Node(
         name=row.name,
         state=NodeState.BUSY if why else NodeState.IDLE,
         until=until,
+        gres=gpus.gres,
+        gpus=gpus.count,
         why=why,
         cpus=row.slots,
         spare=max(0.0, 1.0 - row.active / row.slots) if row.active and row.slots else 0.0,

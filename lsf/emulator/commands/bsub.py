@@ -131,6 +131,7 @@ def _request(call: Call, given: dict[str, str], words: list[str], script: str) -
         requirement=given.get("R", ""),
         group=given.get("G", given.get("P", "") if call.lsf.manners.wrapped else ""),
         estimate_s=limit_s(given["We"]) if "We" in given else 0.0,
+        gpus=demands.gpus(given["gpu"], hosts) if "gpu" in given else 0,
     )
 
 

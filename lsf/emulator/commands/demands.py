@@ -56,6 +56,21 @@ def demand(given: Mapping[str, str], hosts: Hosts, hostfile: str = "") -> Demand
     )
 
 
+def gpus(text: str, hosts: Hosts) -> int:
+    """The GPUs of -gpu "num=4:mode=shared:j_exclusive=yes", on each host; "-" asks for one.
+
+    Raises:
+        SubmitError: they are no such words, or more than any host has.
+    """
+    if text != "-" and not re.fullmatch(r"[a-z_]+=[^:=]+(:[a-z_]+=[^:=]+)*", text):
+        raise SubmitError("Error in the GPU resource requirement")
+    num = re.search(r"(?:^|:)num=(\d+)(?:/host|/task)?(?=:|$)", text)
+    wanted = int(num[1]) if num else 1
+    if wanted > max((host.gpus for host in hosts.all), default=0):
+        raise SubmitError("Cannot satisfy the GPU resource requirement")
+    return wanted
+
+
 def _expert(requirement: str, size: int, only: frozenset[str] | None, launch: bool) -> Demand:
     found = EXPERT.search(requirement)
     if found is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lsf.emulator.commands import gpus
 from lsf.emulator.commands.context import FAILED, Answer, Call, failed
 from lsf.emulator.commands.options import limit_s, selects_compute, split
 from lsf.emulator.core.model import ENDED, WAITING, Queue, State
@@ -70,12 +71,14 @@ def _windows(call: Call, *, launch: bool) -> list[Window]:
 
 
 def bhosts_command(call: Call) -> Answer:
-    """Hosts and the slots of jobs on them; the text of thousands is kept until something changes."""
+    """Hosts and the slots of jobs on them, or their GPUs; the text of thousands is kept until something
+    changes."""
     kept, version = call.lsf.hosts.get(call.words), call.lsf.cluster.state.version
     if kept is None or kept[0] != version:
         if len(call.lsf.hosts) > MOST_KEPT:
             call.lsf.hosts.clear()
-        kept = call.lsf.hosts[call.words] = (version, _bhosts(call))
+        answer = gpus.bhosts(call) if "-gpu" in call.words else _bhosts(call)
+        kept = call.lsf.hosts[call.words] = (version, answer)
     return kept[1]
 
 
@@ -229,6 +232,8 @@ def lsid_command(call: Call) -> Answer:
 
 def lshosts_command(call: Call) -> Answer:
     """What hosts are."""
+    if "-gpu" in call.words:
+        return gpus.lshosts(call)
     _, names = split(call.words, {"R"}, {"w", "l"}, command="lshosts")
     hosts = call.lsf.cluster.state.hosts.all
     return Answer(

@@ -50,6 +50,7 @@ class Host:
     name: str
     slots: int = 42
     gpus: int = 6
+    gpu_model: str = "TeslaV100_SXM2_16GB"
     launch: bool = False
 
 
@@ -129,6 +130,7 @@ class Request:
         default_queue: No queue was named.
         exclusive: -x was given; easy: -nnodes was.
         requirement: The text of -R.
+        gpus: That it asks for on each host (-gpu).
         estimate_s: How long its user thinks that it runs (-We); 0: not said.
     """
 
@@ -159,6 +161,7 @@ class Request:
     requirement: str = ""
     group: str = ""
     estimate_s: float = 0.0
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,9 @@ def test_the_agent_gets_the_secret_on_its_standard_input_only(name: str, tmp_pat
     jsrun.write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
     for path in (python, jsrun):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    text = script(replace(JOB, template=Template(templates.find(name)), python=str(python)), PILOT)
+    text = script(
+        replace(JOB, template=Template(templates.find(name)), python=str(python)), PILOT, slots=1, gpus=0
+    )
     assert "s3cr$t" not in text
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **secretly("s3cr$t `x`")}
     environ["LSB_MCPU_HOSTS"] = "batch1 1 b02n01 42"
