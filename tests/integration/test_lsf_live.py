@@ -33,6 +33,8 @@ def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) 
         begun(emulator, main)
         site.until_members("a", "h3")
         site.until_members("a", "h1", "h3")  # it ends soon, and its host comes back
+        told = str(site.client.call("GET", "admin/impact", days=1.0))
+        assert "The daemon has seen 1 of the " in told, told
         site.client.call("POST", "admin/drain")
         site.until(lambda: not site.pilots(), LONG_S, "all pilots have ended")
         assert site.trainer("a")["members"] == []

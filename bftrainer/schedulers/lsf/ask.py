@@ -70,6 +70,16 @@ def jobs(form: Form) -> list[str]:
     return ["bjobs", "-u", "all", *_fields(JOB_FIELDS, form)]
 
 
+def all_jobs(form: Form) -> list[str]:
+    """Asks for the jobs of all users, also those that have ended lately."""
+    return ["bjobs", "-a", "-u", "all", *_fields(JOB_FIELDS, form)]
+
+
+def accounts(between: str) -> list[str]:
+    """Asks for all about the jobs of all users that were dispatched `between` two times and have ended."""
+    return ["bacct", "-l", "-u", "all", "-D", between]
+
+
 def ended(ids: Iterable[str], form: Form) -> list[str]:
     """Asks how jobs have ended."""
     return ["bjobs", "-a", "-u", "all", *_fields(END_FIELDS, form), *ids]

@@ -22,9 +22,9 @@ MOST_REASON = 200
 """So many characters of a reason are kept."""
 
 
-def jobs(text: str, said: str, now: float) -> tuple[JobRow, ...]:
+def jobs(text: str, said: str, now: float, *, ended: bool = False) -> tuple[JobRow, ...]:
     """The jobs that bjobs shows, with what it `said` on its standard error; those that have ended are left
-    out. A job that cannot be read is left out: its slots still count as active on its host.
+    out, unless `ended`. A job that cannot be read is left out: its slots still count as active on its host.
 
     Raises:
         TextError: it shows no jobs and does not say that there are none.
@@ -34,7 +34,7 @@ def jobs(text: str, said: str, now: float) -> tuple[JobRow, ...]:
             return ()
         raise TextError(f"it printed nothing, and did not say that there are no jobs: {said[:80]!r}")
     found = (_job(row, now) for row in tables.records(text))
-    return tuple(job for job in found if job is not None and job.state not in ENDED)
+    return tuple(job for job in found if job is not None and (ended or job.state not in ENDED))
 
 
 def _job(row: Record, now: float) -> JobRow | None:

@@ -12,7 +12,7 @@ from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
-from bftrainer.schedulers.lsf import answers
+from bftrainer.schedulers.lsf import accounting, answers
 from bftrainer.schedulers.lsf import pilot as lsf_pilot
 from bftrainer.schedulers.lsf import view as lsf_view
 from bftrainer.schedulers.lsf.command import reason
@@ -156,8 +156,8 @@ class LsfScheduler:
         return {pilot: why for pilot, why in found.items() if why}
 
     async def accounted(self, since: float) -> Accounted:
-        """Nothing yet: LSF's accounting is a file, lsb.acct, that this account may not be able to read."""
-        return Accounted(why="LSF's accounting (lsb.acct) is not asked")
+        """What bacct and bjobs say; where they do not answer, that they do not."""
+        return await accounting.count(self._questions, self._clock, since)
 
     async def close(self) -> None:
         """End the thread that reads; commands do not outlive their calls."""

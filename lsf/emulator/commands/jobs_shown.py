@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -134,3 +135,35 @@ def bhist_command(call: Call) -> Answer:
     if "l" in given:
         return Answer(out=f"{long_job.LINE}\n".join(f"{long_job.history(job, state)}\n" for job in jobs))
     return Answer(out=long_job.summary(jobs, state))
+
+
+def bacct_command(call: Call) -> Answer:
+    """Jobs that have ended, as the accounting has them; -D: those of them that started in a span of time."""
+    given, ids = split(call.words, {"u", "D", "q", "f"}, {"l", "w", "b", "d", "e"}, command="bacct")
+    if "l" not in given:
+        return failed("bacct without -l is not emulated\n")
+    state = call.lsf.cluster.state
+    try:
+        since, until = _span(given["D"]) if "D" in given else (float("-inf"), float("inf"))
+    except ValueError:
+        return failed(f"{given['D']}: Bad time specification\n")
+    user = given.get("u", call.user)
+    return Answer(
+        out=long_job.accounts(
+            [
+                job
+                for job in state.jobs.values()
+                if job.ended
+                and user in ("all", job.request.user)
+                and (not ids or str(job.id) in ids)
+                and ("D" not in given or (job.start is not None and since <= job.start < until))
+            ],
+            state,
+        )
+    )
+
+
+def _span(text: str) -> tuple[float, float]:
+    """`2026/11/23/04:20,2026/11/23/05:00` in Unix seconds."""
+    begin, end = (time.mktime(time.strptime(one, "%Y/%m/%d/%H:%M")) for one in text.split(","))
+    return begin, end

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, Command] = {
     "lshosts": views.lshosts_command,
     "bjobs": jobs_shown.bjobs_command,
     "bhist": jobs_shown.bhist_command,
+    "bacct": jobs_shown.bacct_command,
     "bsub": bsub_command,
     "bkill": orders.bkill_command,
     "bstop": orders.bstop_command,

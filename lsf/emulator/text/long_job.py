@@ -26,6 +26,15 @@ CPU PEAK: 0.00 ;  CPU PEAK DURATION: 0 second(s)
 CPU AVERAGE EFFICIENCY: 0.00% ;  CPU PEAK EFFICIENCY: 0.00%
 """
 """Nothing is measured: a small job's figures."""
+ACCOUNTED = (
+    "\nAccounting information about jobs that are: \n",
+    "  - submitted by all users.\n",
+    "  - accounted on all projects.\n",
+    "  - completed normally or exited\n",
+    "  - executed on all hosts.\n",
+    "  - submitted to all queues.\n",
+    "  - accounted on all service classes.\n",
+)
 COLUMNS = (State.PEND, State.PSUSP, State.RUN, State.USUSP, State.SSUSP)
 
 
@@ -71,6 +80,36 @@ def history(job: Job, state: ClusterState) -> str:
     counts = [int(spent.get(kind, 0.0) + 1e-6) for kind in COLUMNS]
     text += f"\nSummary of time in seconds spent in various states by  {times.event(until)}\n"
     return text + summary_rows([counts])
+
+
+def account(job: Job, state: ClusterState) -> str:
+    """A job that has ended as bacct -l shows it."""
+    request, start = job.request, job.start if job.start is not None else job.submitted
+    end = job.end if job.end is not None else state.now
+    text = wrapped(
+        f"Job <{job.id}>{_named(job)}, User <{request.user}>, Project <{request.project}>, "
+        f"Status <{job.state}>, Queue <{request.queue}>, Command <{command(job)}>"
+    )
+    submitted = f"Submitted from host <{request.from_host}>, CWD <{_cwd(job)}>{_asked(job)};"
+    text += "".join(wrapped(line) for line in _events(job, state, submitted))
+    figures = f"{0.02:>10}{start - job.submitted:>9.0f}{end - job.submitted:>15.0f}"
+    ended = "done" if not job.code else "exit"
+    return (
+        f"{text}\nAccounting information about this job:\n"
+        "     CPU_T     WAIT     TURNAROUND   STATUS     HOG_FACTOR    MEM    SWAP\n"
+        f"{figures}{ended:>9}{'0.0000':>15}{'9M':>8}{'0M':>8}\n{LINE}\n"
+    )
+
+
+def accounts(found: Sequence[Job], state: ClusterState) -> str:
+    """Jobs as bacct -l shows them."""
+    parts = [*ACCOUNTED, f"{LINE}\n", *(f"\n{account(job, state)}" for job in found)]
+    done = sum(not job.code for job in found)
+    parts.append(
+        "\nSUMMARY:      ( time unit: second )\n"
+        f" Total number of done jobs: {done:>7}      Total number of exited jobs: {len(found) - done:>5}\n"
+    )
+    return "".join(parts)
 
 
 def summary_rows(rows: Sequence[Sequence[int]]) -> str:
