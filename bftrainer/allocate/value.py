@@ -115,6 +115,16 @@ def charge(candidate: Candidate, departures: float, node_class: str = "") -> flo
     return candidate.weight * departures * candidate.costs.down.stall_s * speed
 
 
+def slower(candidate: Candidate, n: int, t_fwd_s: float) -> float:
+    """How much less `n` GPUs of several nodes are worth than as many of one, see `Candidate.across`."""
+    alone, spread = curve.rate(candidate.curve, n), curve.rate(candidate.across, n)
+    less = t_fwd_s * (alone - spread)
+    if n > candidate.current:
+        now = curve.rate(candidate.curve, candidate.current) if candidate.trains else 0.0
+        less -= candidate.costs.up.init_s * (max(0.0, alone - now) - max(0.0, spread - now))
+    return candidate.weight * less
+
+
 def later(candidate: Candidate, m: int, duration_s: float, node_class: str = "") -> Floats:
     """What 0..m nodes are worth in a slice that is not the first, shape (m + 1,): 0 below n_min.
 

@@ -18,6 +18,7 @@ from bftrainer.model.text import plain
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
+from bftrainer.spec.counted import counted
 from bftrainer.spec.located_yaml import SPEC
 from bftrainer.spec.parse import parse
 from bftrainer.telemetry.telemetry import Telemetry
@@ -91,7 +92,7 @@ class Submissions:
             self._waiting[caller.uid] -= 1
             self._waiting += Counter()  # forget those that have none
         self._check_claims(caller, wanted, own)
-        return replace(wanted, user=caller.user)
+        return replace(counted(wanted, own.engine), user=caller.user)
 
     def close(self) -> None:
         """Let go of the thread that reads specs."""

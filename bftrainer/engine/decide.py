@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
+from bftrainer.engine import shared
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.places import dealt
 from bftrainer.engine.question import problem_of
 from bftrainer.engine.queue import rank
+from bftrainer.engine.shared import bounded
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
+from bftrainer.model.policy import Share
 from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, estimates_of
@@ -27,14 +30,8 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     if not asked:
         return None, _allocated(state, {})
     question, groups = problem_of(state, asked, now)
-    plan = solve(question)
-    target = _assigned(state, asked, plan, groups)
-    if short := _short(plan, target):  # others get what these cannot use
-        plan = solve(_within(question, short))
-        target = _assigned(state, asked, plan, groups)
-        too_few = {c.trainer for c in question.candidates if len(target.get(c.trainer, ())) < c.n_min}
-        target = {id_: frozenset() if id_ in too_few else nodes for id_, nodes in target.items()}
-        plan = replace(plan, counts={id_: len(nodes) for id_, nodes in target.items()})
+    planned = shared.planned if state.settings.share is Share.GPU else _planned
+    plan, target = planned(state, asked, question, groups, solve)
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
         plan,
@@ -44,6 +41,21 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     return plan, _allocated(state, target)
 
 
+def _planned(
+    state: State, asked: tuple[Trainer, ...], question: Problem, groups: NodeGroups, solve: Solve
+) -> tuple[Plan, Allocation]:
+    """The plan for a problem over whole nodes, and the nodes of each trainer."""
+    plan = solve(question)
+    target = _assigned(state, asked, plan, groups)
+    if short := _short(plan, target):  # others get what these cannot use
+        plan = solve(bounded(question, short))
+        target = _assigned(state, asked, plan, groups)
+        too_few = {c.trainer for c in question.candidates if len(target.get(c.trainer, ())) < c.n_min}
+        target = {id_: frozenset() if id_ in too_few else nodes for id_, nodes in target.items()}
+        plan = replace(plan, counts={id_: len(nodes) for id_, nodes in target.items()})
+    return plan, target
+
+
 def reduced(state: State) -> State:
     """The state in which trainers that cannot run on the nodes that they have left go down to the next size
     that they allow, without a plan. Those that have too few for any wait with what they have."""
@@ -51,9 +63,14 @@ def reduced(state: State) -> State:
     for t in state.active.values():
         size = t.spec.fitting(len(t.nodes))
         if 0 < size < len(t.nodes):
-            kept = assign({t.id: size}, {t.id: t.nodes}, t.nodes, {t.id: frozenset(t.members)})[t.id]
-            active[t.id] = without(t, t.nodes - kept)
+            active[t.id] = without(t, t.nodes - _kept(state, t, size))
     return replace(state, active=active)
+
+
+def _kept(state: State, t: Trainer, size: int) -> frozenset[str]:
+    if state.settings.share is Share.GPU:
+        return shared.trimmed([t], {t.id: t.nodes}, state)[t.id]
+    return assign({t.id: size}, {t.id: t.nodes}, t.nodes, {t.id: frozenset(t.members)})[t.id]
 
 
 def candidates(state: State) -> tuple[Trainer, ...]:
@@ -90,12 +107,6 @@ def _short(plan: Plan, target: Allocation) -> dict[int, int]:
     """The trainers that get fewer nodes than planned, as they may not use those that are left; how many."""
     got = {id_: len(target.get(id_, ())) for id_ in plan.counts}
     return {id_: got[id_] for id_, n in plan.counts.items() if got[id_] < n}
-
-
-def _within(question: Problem, most: Mapping[int, int]) -> Problem:
-    """The problem in which these trainers get so many nodes at most."""
-    bounded = (replace(c, n_max=min(c.n_max, most.get(c.trainer, c.n_max))) for c in question.candidates)
-    return replace(question, candidates=tuple(c for c in bounded if c.n_min <= c.n_max))
 
 
 def _shares(plan: Plan, groups: NodeGroups) -> list[tuple[Mapping[int, int], frozenset[str]]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bftrainer.engine import survival
 from bftrainer.engine.state import State
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import NodeInfo
 from bftrainer.model.policy import DepartureGroups, EngineSettings
 from bftrainer.model.problem import Group
@@ -52,7 +53,7 @@ def _departure_group(settings: EngineSettings, node: str, now: float) -> str:
         case DepartureGroups.JOINED:
             return f"joined {now}"
         case DepartureGroups.CABINET:
-            return node.rstrip("0123456789")
+            return node_of(node).rstrip("0123456789")
         case DepartureGroups.NONE:
             return ""
 

@@ -25,7 +25,7 @@ def why_never(spec: TrainerSpec, settings: EngineSettings, machine: Mapping[str,
 
     `machine` has the number of nodes of each class, see `State.machine`.
     """
-    needs, cap = f"needs at least {spec.n_min:,} nodes", settings.user_max_nodes
+    needs, cap = f"needs at least {spec.n_min:,} {settings.unit}s", settings.user_max_nodes
     if cap is not None and spec.n_min > cap:
         return f"{needs}; one user's trainers hold at most {cap:,} here (user_max_nodes)"
     if machine is None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from bftrainer.allocate import metric
 from bftrainer.engine import survival
+from bftrainer.engine.branches import Room, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
@@ -25,11 +26,12 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
         ages = np.array([now - state.since[node] for node in pool])
         t_fwd_s = survival.forward_time(state.survival, ages)
     groups = grouped(state, now, t_fwd_s)
+    room = Room.of(pool) if any(t.spec.across for t in trainers) else Room()
     return Problem(
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            _candidate(t, settings, state.programs, estimates, costs, groups, now)
+            with_branches(_candidate(t, settings, state.programs, estimates, costs, groups, now), t, room)
             for t, estimates, costs in zip(
                 trainers,
                 estimates_of(trainers, state.programs),
@@ -59,6 +61,7 @@ def _candidate(
         n_max=n_max,
         current=len(t.nodes),
         curve=metric.metric(settings.objective, points, t.spec.priority),
+        across=metric.metric(settings.objective, t.spec.across or (), t.spec.priority, points),
         weight=weight_of(t, settings, now),
         costs=costs,
         held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),

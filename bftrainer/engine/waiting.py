@@ -60,11 +60,11 @@ class Shortage:
             return found
         usable = self._usable(trainer.spec)
         free = max((self.free.get(name, 0) for name in usable), default=0)
-        needs = f"needs {_nodes(trainer.spec.n_min)}, {free:,} free"
+        needs = f"needs {self._counted(trainer.spec.n_min)}, {free:,} free"
         if free >= trainer.spec.n_min:
             return f"{needs}: the last plan gave it none, see bftrainer events"
         holders = [t for t, own in self.held if not usable.isdisjoint(own)]
-        return needs + _held_by(trainer.spec.user, holders, left)
+        return needs + self._held_by(trainer.spec.user, holders, left)
 
     def hindrance(self, trainer: Trainer) -> str:
         """What keeps a trainer from getting nodes, however they are shared out; empty if nothing is known."""
@@ -95,13 +95,28 @@ class Shortage:
 
     def _short_of_nodes(self, spec: TrainerSpec) -> str:
         cap = self.state.settings.user_max_nodes
-        needs, own = f"needs {_nodes(spec.n_min)}", self.of_users.get(spec.user, 0)
+        needs, own = f"needs {self._counted(spec.n_min)}", self.of_users.get(spec.user, 0)
         if cap is not None and own + spec.n_min > cap:
             return f"{needs}; its user's trainers hold {own:,} of at most {cap:,} (user_max_nodes)"
         idle = max((self.pool.get(name, 0) for name in self._usable(spec)), default=0)
         if idle >= spec.n_min:
             return ""
         return f"{needs}, and {f'only {idle:,}' if idle else 'none'} of the machine's can be had now"
+
+    def _held_by(self, user: str, holders: list[Trainer], left: Callable[[Trainer], str]) -> str:
+        """Who has the others: trainers of this user by name, those of others as how many."""
+        mine = [t for t in holders if t.spec.user == user]
+        words = [
+            f"{t.spec.name} ({self._counted(len(t.nodes))}{_after_comma(left(t))})" for t in mine[:NAMED]
+        ]
+        rest = len(holders) - len(words)
+        if rest:
+            words.append(f"{rest:,} other trainer{'s' if rest > 1 else ''}" if words else _trainers(rest))
+        return f": held by {', '.join(words)}" if words else ""
+
+    def _counted(self, count: int) -> str:
+        """So many nodes, or GPUs where these are shared out."""
+        return f"{count:,} {self.state.settings.unit}{'' if count == 1 else 's'}"
 
     def _usable(self, spec: TrainerSpec) -> frozenset[str]:
         """The classes of nodes in the pool that a trainer can use."""
@@ -114,23 +129,9 @@ def why_queued(state: State, id_: int, spec: TrainerSpec, now: float) -> str:
     return "" if trainer.nodes else Shortage.of(state).hindrance(trainer)
 
 
-def _held_by(user: str, holders: list[Trainer], left: Callable[[Trainer], str]) -> str:
-    """Who has the others: trainers of this user by name, those of others as how many."""
-    mine = [t for t in holders if t.spec.user == user]
-    words = [f"{t.spec.name} ({_nodes(len(t.nodes))}{_after_comma(left(t))})" for t in mine[:NAMED]]
-    rest = len(holders) - len(words)
-    if rest:
-        words.append(f"{rest:,} other trainer{'s' if rest > 1 else ''}" if words else _trainers(rest))
-    return f": held by {', '.join(words)}" if words else ""
-
-
 def _after_comma(text: str) -> str:
     return f", {text}" if text else ""
 
 
 def _trainers(count: int) -> str:
     return f"{count:,} trainers of other users" if count > 1 else "a trainer of another user"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count:,} nodes"

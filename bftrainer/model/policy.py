@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bftrainer.model.gpus import node_of
+
 
 class DepartureGroups(StrEnum):
     """Which nodes are expected to leave the pool together, where the scheduler does not say."""
@@ -15,13 +17,28 @@ class DepartureGroups(StrEnum):
     CABINET = "cabinet"  # nodes whose names differ in the last number only
 
 
+class Share(StrEnum):
+    """What is shared out to trainers."""
+
+    NODE = "node"  # whole nodes
+    GPU = "gpu"  # single GPUs, see `model.gpus`: trainers may share a node
+
+
+class ShareNodes(StrEnum):
+    """Whose trainers may share a node, where GPUs are shared out."""
+
+    USERS = "users"  # those of several users
+    NO = "no"  # those of one user
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """What a site sets for the decisions. The daemon's `Settings` are wider and explain each setting.
 
     None means, for `t_fwd_s`: chosen from how long nodes stay; for `max_parallel`: every waiting trainer may
     hold nodes; for `nodes_per_trainer`: that number is not limited by the pool's size; for `ageing_s`: no
-    ageing; for `user_max_nodes`: no cap.
+    ageing; for `user_max_nodes`: no cap. With `share: gpu`, what counts nodes counts GPUs instead; whole
+    nodes have `gpus_per_node`. With `avoid_interference` no two trainers of several nodes are on one node.
     """
 
     allocator: str = "auto"
@@ -39,7 +56,17 @@ class EngineSettings:
     profile_sizes: int = 0
     max_failures: int = 3
     max_failures_per_h: int = 30
+    share: Share = Share.NODE
+    gpus_per_node: int = 1
+    avoid_interference: bool = True
+    share_nodes: ShareNodes = ShareNodes.NO
 
     def class_of(self, node: str) -> str:
         """The class that the site gives a node; "" for all that it does not name."""
-        return next((name for name, nodes in self.node_classes.items() if node in nodes), "")
+        own = node_of(node)
+        return next((name for name, nodes in self.node_classes.items() if own in nodes), "")
+
+    @property
+    def unit(self) -> str:
+        """What is counted, in words: nodes or GPUs."""
+        return "GPU" if self.share is Share.GPU else "node"

@@ -34,6 +34,8 @@ class Candidate:
     held: tuple[int, ...] = ()
     curves: tuple[tuple[str, Points], ...] = ()
     sizes: AllowedSizes = EVERY_SIZE
+    across: Points = ()
+    alone: int = 0
 
     @property
     def trains(self) -> bool:

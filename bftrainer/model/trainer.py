@@ -46,6 +46,9 @@ class TrainerSpec:
     It runs on no node, or on as many as `sizes` allows from `n_min` to `n_max`, which are such sizes, too.
     `samples` is the work to do; None means that the script ends by itself. `curve` and `costs` are None if
     nothing is known of them beforehand.
+
+    With `gpus` its sizes count GPUs, which may be parts of nodes: `curve` is then that of GPUs of one node,
+    and `across` that of GPUs of several, where it differs. `whole` above 0: it gets whole nodes of so many.
     """
 
     name: str
@@ -70,6 +73,9 @@ class TrainerSpec:
     batch: tuple[tuple[str, int | str], ...] = ()  # overrides the script's: global, or per_node with lr
     workers: int = 0  # processes on each node; 0: one for each device of the node
     stop_signal: str = ""  # torchrun: the ranks that get SIGTERM, `all` or `rank_0`; empty: by the script
+    gpus: bool = False
+    across: Points | None = None
+    whole: int = 0
 
     def fitting(self, nodes: int) -> int:
         """The largest size at which it can run on at most so many nodes; 0 if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bftrainer.allocate import check_solver
@@ -16,7 +16,9 @@ from bftrainer.replay.record.recorder import Recorder
 from bftrainer.replay.scenario import Scenario
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
-from bftrainer.replay.workload import Submission
+from bftrainer.replay.workload import Submission, WorkloadError
+from bftrainer.spec.counted import counted
+from bftrainer.spec.located_yaml import SpecError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def evaluate(
     log = load_log(scenario)
     begin, end = span(scenario, log)
     changes = load_changes(scenario, begin, end)
-    submissions = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
+    submissions = _submissions(scenario)
     known, simulate = _knowledge(scenario, submissions)
     recorder = None if name is None else Recorder(begin, end)
     result = replay(
@@ -70,6 +72,15 @@ def evaluate(
     if recorder is not None and name is not None:
         data = recorder.report_data(name, scenario.parameters, figures, result, submissions, settings)
     return Evaluation(figures, data, tuple(reason for reason, _ in result.tally.fallbacks.most_common()))
+
+
+def _submissions(scenario: Scenario) -> list[Submission]:
+    """The trainers, with sizes in what the scenario shares out."""
+    found = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
+    try:
+        return [replace(s, spec=counted(s.spec, scenario.settings.engine)) for s in found]
+    except SpecError as error:
+        raise WorkloadError(f"{scenario.workload}: {error}") from error
 
 
 def _knowledge(

@@ -20,6 +20,7 @@ from bftrainer.errors import BftrainerError
 from bftrainer.replay.workload import Changes
 from bftrainer.settings.setting import Seconds, SettingsError
 from bftrainer.settings.values import NO_VALUE, Settings, of_command
+from bftrainer.traces.formats.options import FITS, SHARES
 from bftrainer.traces.logs import FORMATS, LogOptions
 
 
@@ -113,6 +114,7 @@ BOUNDS = {
     "cores_per_node": (1, 1_000_000),
     "min_gap_s": (0, 10_000_000),
     "max_broken": (0, 1),
+    "gpus_per_node": (1, 1024),
 }
 PARAMETERS = (*OWN, *READING, *ENGINE)
 
@@ -132,7 +134,9 @@ def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "s
             **{name: values[name] for name in OWN if values.get(name) is not None},
             reading=_reading({name: values[name] for name in READING if values.get(name) is not None}),
             settings=Settings.model_validate(
-                (base or Settings()).model_dump() | {name: values[name] for name in ENGINE if name in values}
+                (base or Settings()).model_dump()
+                | {name: values[name] for name in ENGINE if name in values}
+                | _shared(values)
             ),
         )
     except (ValidationError, SettingsError) as error:
@@ -141,11 +145,21 @@ def of(values: Mapping[str, Any], base: Settings | None = None, source: str = "s
         raise ScenarioError(f"{source}: {error}") from None
 
 
+def _shared(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that follow from whether the log is of nodes or of GPUs."""
+    share = values.get("share") or "node"
+    return {"share": share, "gpus_per_node": values.get("gpus_per_node") or 1 if share == "gpu" else 1}
+
+
 def _reading(values: Mapping[str, Any]) -> LogOptions:
     """The options of log readers. Raises `ScenarioError` for values out of bounds."""
     options = TypeAdapter(LogOptions).validate_python(values)
     if options.format not in (None, *FORMATS):
         raise ScenarioError(f"format: {options.format!r}: no format; there are {', '.join(FORMATS)}")
+    for name, choices in (("share", SHARES), ("gpu_jobs", (None, *FITS))):
+        if getattr(options, name) not in choices:
+            words = ", ".join(filter(None, choices))
+            raise ScenarioError(f"{name}: {getattr(options, name)!r}: give one of {words}")
     for name, (least, most) in BOUNDS.items():
         value = getattr(options, name)
         if value is not None and not least <= value <= most:

@@ -9,9 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from bftrainer.model.policy import DepartureGroups, EngineSettings
+from bftrainer.model.policy import DepartureGroups, EngineSettings, Share, ShareNodes
 from bftrainer.settings.checks import nodeset
-from bftrainer.settings.setting import Positive, Section, Setting
+from bftrainer.settings.setting import Positive, Setting
+from bftrainer.settings.sharing import SharingSettings
 
 DEFAULT: Any = EngineSettings()
 """The engine's defaults are the settings' defaults. Untyped: there, choices are plain strings."""
@@ -19,7 +20,7 @@ DEFAULT: Any = EngineSettings()
 BOTH = ("daemon", "replay")
 
 
-class DecisionSettings(Section):
+class DecisionSettings(SharingSettings):
     """These decide which trainers hold which nodes. Replays and sweeps have them, too, as options and as
     parameters: all but `max_failures` and `max_failures_per_h`, as no program fails in a replay.
     [Formulation](formulation.md) has the mathematics."""
@@ -233,6 +234,10 @@ class DecisionSettings(Section):
         """This section as the engine takes it: node sets are expanded to names."""
         classes = {name: frozenset(nodeset(text)) for name, text in self.node_classes.items()}
         plain = {field.name: getattr(self, field.name) for field in fields(EngineSettings)}
-        return EngineSettings(
-            **{**plain, "node_classes": classes, "departure_groups": DepartureGroups(self.departure_groups)}
-        )
+        own = {
+            "node_classes": classes,
+            "departure_groups": DepartureGroups(self.departure_groups),
+            "share": Share(self.share),
+            "share_nodes": ShareNodes(self.share_nodes),
+        }
+        return EngineSettings(**{**plain, **own})

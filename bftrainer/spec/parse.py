@@ -88,9 +88,9 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
     return TrainerSpec(
         name=spec.name,
         command=tuple(spec.command),
-        n_min=spec.nodes.least,
-        n_max=spec.nodes.most,
-        sizes=spec.nodes.allowed(),
+        n_min=spec.sizes.least,
+        n_max=spec.sizes.most,
+        sizes=spec.sizes.allowed(),
         workers=spec.workers(),
         launcher=spec.launcher,
         samples=spec.work.samples if isinstance(spec.work, Work) else None,
@@ -110,6 +110,8 @@ def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
         checkpoint_interval_s=spec.checkpoint.interval_s or 0.0,
         batch=spec.batch.items() if spec.batch else (),
         stop_signal=spec.stop_signal or "",
+        gpus=spec.gpus is not None,
+        across=spec.points_across(),
     )
 
 

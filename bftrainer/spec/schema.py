@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
-    PlainValidator,
     field_validator,
     model_validator,
 )
 
-from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 from bftrainer.performance.observe import FASTEST, SLOWEST
 from bftrainer.spec.hints import starter
+from bftrainer.spec.sizes import MAX_NODES, MAX_POINTS, Sizes, Strict
 
-MAX_NODES = 1_000_000
-MAX_WORKERS = 1024
-"""Processes on one node."""
-MAX_SHOWN = 60
-"""So much of a wrong value is told."""
 MAX_WORDS = 1000
 """Of a command, and variables of an environment."""
-MAX_POINTS = 256
-"""Of one curve, and sizes of one trainer."""
 MAX_CLASSES = 64
 """Classes of nodes with a curve of their own."""
 MOST = 1e6
@@ -41,7 +30,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
-Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
 
 
 def _lines(text: str) -> str:
@@ -74,17 +62,6 @@ def _possible_or_none(pairs: list[list[float]]) -> list[list[float]]:
     return _possible(pairs) if pairs else pairs
 
 
-def _workers(value: object) -> object:
-    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
-        return value
-    said = repr(value)
-    shown = said if len(said) <= MAX_SHOWN else f"{said[:MAX_SHOWN]}..."
-    raise ValueError(
-        f"{shown}: give auto, for one on each GPU of a node, or a number from 1 to {MAX_WORKERS}"
-    )
-
-
-Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]
 Text = Annotated[str, AfterValidator(plain)]
 Lines = Annotated[str, AfterValidator(_lines)]
 Word = Annotated[str, AfterValidator(_word)]
@@ -93,68 +70,12 @@ Pairs = Annotated[
 ]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class _Nodes(_Strict):
-    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes; and how many
-    processes on each."""
-
-    min: Nodes | None = None
-    max: Nodes | None = None
-    multiple_of: Nodes = 1
-    sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
-    workers: Workers = "auto"
-
-    @model_validator(mode="after")
-    def _one_form(self) -> _Nodes:
-        if self.sizes is None:
-            return self._checked_range()
-        for key in ("min", "max", "multiple_of"):
-            if key in self.model_fields_set:
-                said = f"{key}: {getattr(self, key)}"
-                raise ValueError(f"{said} beside sizes: {self.sizes}; leave {key} out, the sizes say all")
-        for n, count in Counter(self.sizes).items():
-            if count > 1:
-                raise ValueError(f"sizes: {n} occurs {count} times; keep one of them")
-        return self
-
-    def _checked_range(self) -> _Nodes:
-        if self.max is None:
-            raise ValueError("there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]")
-        if self.least > self.max:
-            which = f"multiple_of {self.multiple_of}" if self.min is None else f"min {self.min}"
-            remedy = "lower it" if self.min is None else "lower min"
-            raise ValueError(f"{which} is above max {self.max}; {remedy} or raise max")
-        for key, n in (("min", self.least), ("max", self.max)):
-            below = n - n % self.multiple_of
-            if n != below:
-                near = " or ".join(str(k) for k in (below, below + self.multiple_of) if 0 < k <= MAX_NODES)
-                raise ValueError(f"{key} {n} is no multiple of {self.multiple_of}; give {near}")
-        return self
-
-    @property
-    def least(self) -> int:
-        """The fewest nodes."""
-        return min(self.sizes) if self.sizes else self.min or self.multiple_of
-
-    @property
-    def most(self) -> int:
-        """The most nodes."""
-        return max(self.sizes) if self.sizes else self.max or self.least
-
-    def allowed(self) -> AllowedSizes:
-        """Which node counts between these are allowed."""
-        return AllowedSizes(listed=tuple(sorted(self.sizes or ())), multiple_of=self.multiple_of)
-
-
-class _Cost(_Strict):
+class _Cost(Strict):
     stall_s: Seconds = 0.0
     init_s: Seconds = 0.0
 
 
-class Rescale(_Strict):
+class Rescale(Strict):
     """What a rescale costs: `stall_s` for all members, `init_s` for new nodes, in seconds."""
 
     up: _Cost
@@ -169,19 +90,19 @@ class Rescale(_Strict):
         return self
 
 
-class Work(_Strict):
+class Work(Strict):
     """The work is done after so many samples, counted over all nodes."""
 
     samples: Annotated[int, Field(ge=1, le=10**15)]
 
 
-class _Checkpoint(_Strict):
+class _Checkpoint(Strict):
     dir: Text | None = None
     every_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 5.0
     interval_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] | None = None
 
 
-class _Batch(_Strict):
+class _Batch(Strict):
     """A fixed global batch, or a fixed batch per node and how the learning rate follows the nodes."""
 
     total: Annotated[int, Field(ge=1, le=10**9)] | None = Field(None, alias="global")
@@ -202,15 +123,17 @@ class _Batch(_Strict):
         return tuple(sorted(self.model_dump(by_alias=True, exclude_none=True).items()))
 
 
-class Spec(_Strict):
+class Spec(Strict):
     """A trainer spec as users write it; docs/user-guide.md says what each key means."""
 
     name: Text
     command: Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)]
-    nodes: _Nodes
+    nodes: Sizes | None = None
+    gpus: Sizes | None = None
     launcher: Literal["native", "horovod", "torchrun"] = "native"
     work: Work | Literal["until_exit"] = "until_exit"
     curve: Annotated[Pairs, AfterValidator(_possible)] | None = None
+    across: Annotated[Pairs, AfterValidator(_possible)] | None = None
     rescale: Rescale | None = None
     scalability: Literal["auto", "given"] = "auto"
     curves: Annotated[
@@ -243,6 +166,21 @@ class Spec(_Strict):
         return env
 
     @model_validator(mode="after")
+    def _nodes_or_gpus(self) -> Spec:
+        if (self.nodes is None) is (self.gpus is None):
+            both = (
+                "there are both nodes and gpus; keep one" if self.nodes else "there is neither nodes nor gpus"
+            )
+            raise ValueError(
+                f"{both}: nodes: {{max: N}} asks for whole nodes, gpus: {{max: N}} for GPUs of nodes"
+            )
+        if self.gpus is not None and "workers" in self.gpus.model_fields_set:
+            raise ValueError(
+                f"gpus: workers: {self.gpus.workers}: each GPU has one worker; leave workers out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _something_is_given(self) -> Spec:
         if self.scalability == "given" and self.curve is None:
             raise ValueError(
@@ -253,13 +191,13 @@ class Spec(_Strict):
     @model_validator(mode="after")
     def _nodes_train_together(self) -> Spec:
         found = starter(self.command)
-        if found and self.nodes.workers not in ("auto", 1):
+        if found and self.sizes.workers not in ("auto", 1):
             raise ValueError(
                 f"command: {self.command[0]!r}: {found} starts processes of its own, and nodes.workers: "
-                f"{self.nodes.workers} would start it so often on each node. Let the command be the script, "
+                f"{self.sizes.workers} would start it so often on each node. Let the command be the script, "
                 "[python, train.py], with launcher: torchrun; or leave workers out"
             )
-        if found and self.nodes.most > 1:
+        if found and self.sizes.most > 1:
             raise ValueError(
                 f"command: {self.command[0]!r}: {found} starts processes of its own, on each node apart: "
                 "every node would train all by itself, into the same files. Let the command be the script, "
@@ -286,10 +224,50 @@ class Spec(_Strict):
     def workers(self) -> int:
         """How many processes run on each node; 0: one for each of its devices. What starts processes of its
         own is started once."""
-        if self.nodes.workers == "auto":
+        if self.sizes.workers == "auto":
             return 1 if starter(self.command) else 0
-        return self.nodes.workers
+        return self.sizes.workers
+
+    @model_validator(mode="before")
+    @classmethod
+    def _branches(cls, data: object) -> object:
+        """`curve: {local: ..., across: ...}`: one for GPUs of one node, and one for those of several."""
+        if not isinstance(data, dict) or not isinstance(data.get("curve"), dict):
+            return data
+        branches = data["curve"]
+        if branches.keys() != {"local", "across"}:
+            raise ValueError(
+                "curve: give points [nodes, samples/s], or two curves over GPUs: {local: ..., across: ...}"
+            )
+        return {**data, "curve": branches["local"], "across": branches["across"]}
+
+    @model_validator(mode="after")
+    def _branches_are_of_gpus(self) -> Spec:
+        if self.across is None:
+            return self
+        if self.gpus is None or self.curve is None:
+            raise ValueError(
+                "curve: local and across tell GPUs of one node from those of several; give both, and gpus"
+            )
+        if self.scalability != "given":
+            raise ValueError(
+                "curve: what is measured does not tell local from across; add scalability: given, or give "
+                "one curve"
+            )
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many nodes, or GPUs."""
+        found = self.nodes or self.gpus
+        if found is None:
+            raise AssertionError("checked when the spec was read")
+        return found
 
     def points(self) -> Points | None:
         """The curve as (nodes, samples/s) with whole nodes, checked; None if the spec has none."""
         return None if self.curve is None else curve.make((int(n), rate) for n, rate in self.curve)
+
+    def points_across(self) -> Points | None:
+        """The same of GPUs of several nodes, where that is another one."""
+        return None if self.across is None else curve.make((int(n), rate) for n, rate in self.across)

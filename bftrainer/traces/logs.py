@@ -19,7 +19,8 @@ from typing import BinaryIO
 
 from bftrainer.files import open_regular
 from bftrainer.traces import recorded
-from bftrainer.traces.formats import idle_intervals, jobcomp, lsb_acct, sacct, sinfo, snapshots, swf
+from bftrainer.traces.by_gpu import intervals_of, names_of
+from bftrainer.traces.formats import idle_intervals, jobcomp, lsb_acct, philly, sacct, sinfo, snapshots, swf
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
@@ -34,6 +35,7 @@ FORMATS: dict[str, ModuleType] = {
     "sinfo": sinfo,
     "lsb.acct": lsb_acct,
     "snapshots": snapshots,
+    "philly": philly,
 }
 LOOKED_AT = 50
 """The first so many lines tell the format of a log."""
@@ -42,7 +44,7 @@ REPORT_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log of idle nodes. Times are Unix seconds.
+    """A log of idle nodes, or of idle GPUs if the options share these out. Times are Unix seconds.
 
     Attributes:
         intervals: The fragments; one that is still idle at the end of the log ends at infinity.
@@ -88,17 +90,18 @@ def load(
                 found = FORMATS[name].read(lines, options)
             finally:  # that too much is broken explains whatever else is wrong
                 _check(lines, options.max_broken)
-            intervals = [
-                i for i in found.intervals if i.end > i.start and i.end - i.start >= options.min_gap_s
-            ]
-        machine = _machine(options.machine_nodes, len(found.nodes))
+            names = names_of(options.share, found.nodes, options.gpus_per_node)
+            every = intervals_of(options.share, found.intervals, found.nodes, options.gpus_per_node)
+            intervals = [i for i in every if i.end > i.start and i.end - i.start >= options.min_gap_s]
+        given, each = options.machine_nodes, options.gpus_per_node if options.share == "gpu" else 1
+        machine = _machine(given and given * each, len(names))
     except LogError as error:
         raise LogError(f"{path}{'' if str(error).startswith(':') else ': '}{error}") from None
     except UNREADABLE as error:
         raise LogError(f"{path}: {error}") from error
     return Log(
         intervals=intervals,
-        nodes=found.nodes,
+        nodes=names,
         machine_nodes=machine,
         format=name,
         lines=lines.seen,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from bftrainer.cli.shared.types import Finite
+from bftrainer.traces.formats.options import FITS, SHARES
 from bftrainer.traces.logs import FORMATS, LogOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +32,26 @@ _OPTIONS = (
         default=1,
         show_default=True,
         help="How many processors of an SWF log make a node.",
+    ),
+    click.option(
+        "--share",
+        type=click.Choice(SHARES),
+        default="node",
+        show_default=True,
+        help="Whether nodes are idle as a whole, or each of their GPUs by itself.",
+    ),
+    click.option(
+        "--gpus-per-node",
+        type=click.IntRange(1, 1024),
+        default=1,
+        show_default=True,
+        help="How many GPUs a node has.",
+    ),
+    click.option(
+        "--gpu-jobs",
+        type=click.Choice(FITS),
+        help="Jobs use so many GPUs as the log says (processors of an SWF log), placed on nodes so.  "
+        "[default: philly: first-fit; else jobs use whole nodes]",
     ),
     click.option(
         "--min-gap",
@@ -67,13 +88,26 @@ def log_options(command: F) -> F:
         log_format: str | None,
         machine_nodes: int | None,
         cores_per_node: int,
+        share: str,
+        gpus_per_node: int,
+        gpu_jobs: str | None,
         min_gap: float,
         max_broken: float,
         launch_hosts: str,
         **others: Any,
     ) -> Any:
         """Call the command with the options in one object."""
-        chosen = LogOptions(log_format, machine_nodes, cores_per_node, min_gap, max_broken, launch_hosts)
+        chosen = LogOptions(
+            log_format,
+            machine_nodes,
+            cores_per_node,
+            min_gap,
+            max_broken,
+            launch_hosts,
+            share=share,
+            gpus_per_node=gpus_per_node,
+            gpu_jobs=gpu_jobs,
+        )
         return command(*args, log_options=chosen, **others)
 
     decorated: Any = merged

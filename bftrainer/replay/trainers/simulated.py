@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from bftrainer.model.gpus import node_of
 from bftrainer.model.trainer import ASSUMED_COSTS, RescaleCosts, TrainerSpec
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
@@ -80,8 +81,11 @@ class SimulatedTrainer:
     @property
     def rate(self) -> float:
         """Samples/s while it does not stand still; 0 with so many members as its spec does not allow."""
-        enough = self.spec.allows(len(self.members))
-        return float(self.rates[len(self.members)]) if enough else 0.0
+        if not self.spec.allows(len(self.members)):
+            return 0.0
+        if self.spec.across and len(set(map(node_of, self.members))) > 1:
+            return curve.rate(self.spec.across, len(self.members))
+        return float(self.rates[len(self.members)])
 
     @property
     def completed(self) -> bool:

@@ -2,7 +2,7 @@
 
 The format says how many processors a job had, not which. The reader assigns nodes: in order of their start
 (submission + wait), jobs get the lowest-numbered nodes that are free then. The idle node-time does not
-depend on this rule; how it falls into fragments does.
+depend on this rule; how it falls into fragments does. With `gpu_jobs` processors are GPUs, see `gpu_jobs`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bftrainer.model.gpus import gpus_of
+from bftrainer.traces.formats import gpu_jobs
+from bftrainer.traces.formats.gpu_jobs import GpuRequest
 from bftrainer.traces.formats.jobs import Job, idle, span
 from bftrainer.traces.formats.lines import MOST_NODES, BrokenLineError, Found, Lines, counted, number, shown
 from bftrainer.traces.formats.options import LogOptions
+from bftrainer.traces.formats.shortage import Shortage
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.synthetic.onoff import names
 
@@ -66,21 +70,6 @@ class Parser:
         return Request(submit + wait, submit + wait + run, size, cells[0], submit, max(limit, 0.0))
 
 
-@dataclass
-class Shortage:
-    """Jobs that needed more nodes than were free when they started.
-
-    Attributes:
-        jobs: How many.
-        worst: The job with most nodes missing, in words.
-        missing: How many nodes that one lacked.
-    """
-
-    jobs: int = 0
-    worst: str = ""
-    missing: int = 0
-
-
 def recognises(line: str) -> bool:
     """Whether this is a header comment or a line of 18 numbers."""
     cells = line.split()
@@ -94,12 +83,24 @@ def read(lines: Lines, options: LogOptions) -> Found:
     Raises:
         LogError: no size of the machine is given, or no job ever ran.
     """
+    if options.gpu_jobs and options.cores_per_node != 1:
+        raise LogError(
+            f"cores per node {options.cores_per_node}: with gpu jobs {options.gpu_jobs} the log's processors "
+            "are GPUs; leave --cores-per-node out, and give --gpus-per-node"
+        )
     parser = Parser(options.cores_per_node)
     requests = sorted(lines.each(parser), key=lambda request: request.start)
     nodes = sorted(names(machine(options, parser.header)))
     begin, end = span(Job(r.start, r.end, ()) for r in requests)
     shortage = Shortage()
-    intervals = list(idle(assign(requests, nodes, shortage), nodes, begin, end))
+    if options.gpu_jobs:
+        each = options.gpus_per_node
+        wanted = (GpuRequest(r.start, r.end, r.size, r.label) for r in requests)
+        jobs = gpu_jobs.assign(wanted, nodes, each, options.gpu_jobs, shortage)
+        nodes = [gpu for node in nodes for gpu in gpus_of(node, each)]
+    else:
+        jobs = assign(requests, nodes, shortage)
+    intervals = list(idle(jobs, nodes, begin, end))
     return Found(intervals, frozenset(nodes), begin, end, tuple(_notes(parser, shortage, options)))
 
 
@@ -120,11 +121,7 @@ def assign(requests: Iterable[Request], nodes: list[str], shortage: Shortage) ->
             free.sort()
         taken = free[:size]
         del free[:size]
-        if len(taken) < size:
-            shortage.jobs += 1
-            if size - len(taken) > shortage.missing:
-                shortage.missing = size - len(taken)
-                shortage.worst = f"job {label} wanted {size:,} nodes and found {len(taken):,} free"
+        shortage.note(label, size, len(taken), "nodes")
         if taken:
             heapq.heappush(running, (end, taken))
             yield Job(start, end, taken)
@@ -139,7 +136,8 @@ def machine(options: LogOptions, header: Mapping[str, int]) -> int:
     size = options.machine_nodes
     if size is None:
         processors = header.get("MaxProcs", 0)
-        size = math.ceil(processors / options.cores_per_node) if processors else header.get("MaxNodes", 0)
+        each = options.gpus_per_node if options.gpu_jobs else options.cores_per_node
+        size = math.ceil(processors / each) if processors else header.get("MaxNodes", 0)
     if not 0 < size <= MOST_NODES:
         raise LogError(
             f"the header gives the machine {size:,} nodes (MaxProcs, MaxNodes); "
@@ -150,13 +148,11 @@ def machine(options: LogOptions, header: Mapping[str, int]) -> int:
 
 def _notes(parser: Parser, shortage: Shortage, options: LogOptions) -> Iterator[str]:
     nodes, processors = parser.header.get("MaxNodes", 0), parser.header.get("MaxProcs", 0)
-    if options.cores_per_node == 1 and 0 < nodes < processors:
+    if options.cores_per_node == 1 and not options.gpu_jobs and 0 < nodes < processors:
         yield (
             f"every processor counts as a node: the header has {processors:,} processors on {nodes:,} "
             "nodes; --cores-per-node makes nodes of them"
         )
     if parser.never:
         yield counted(parser.never, "job", "jobs") + " never ran or without known start; left out"
-    if shortage.jobs:
-        over = counted(shortage.jobs, "job is", "jobs are")
-        yield f"{over} over capacity and took what was free; the worst: {shortage.worst}"
+    yield from shortage.notes()

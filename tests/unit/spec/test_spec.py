@@ -185,7 +185,7 @@ def test_relative_paths_count_from_the_file(tmp_path: Path) -> None:
             "unknown key 'rescale.up.stal_s'; did you mean 'stall_s'?",
         ),
         ("work: {sampels: 1, samples: 3}", 4, "unknown key 'work.sampels'; did you mean 'samples'?"),
-        ("zzz: 1", 4, "unknown key 'zzz'; valid keys: name, command, nodes, launcher, work"),
+        ("zzz: 1", 4, "unknown key 'zzz'; valid keys: name, command, nodes, gpus, launcher, work"),
         (
             "work: until_done",
             4,

@@ -1,0 +1,239 @@
+"""Counts -> GPUs of nodes, without migration: a trainer only gains or only loses GPUs (eq. 6).
+
+A trainer that shrinks keeps GPUs on the fewest nodes. One that grows takes free GPUs of its own nodes first;
+what is missing comes from the node on which it fits best, or, where none has so many, from those with most.
+
+Two rules may leave a trainer with fewer GPUs than its count: users that may not share nodes, and trainers of
+several nodes, which are kept apart where they would slow each other down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bftrainer.model.gpus import node_of
+from bftrainer.model.problem import Allocation
+
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """A trainer that is to have `count` GPUs, and holds `held`, on some of which it is `training`.
+
+    `whole` above 0: it takes nodes with so many free GPUs, all of these. `user` matters where users are kept
+    apart. `barred` are those that it may not have unless it has them. If it shrinks, it gives up the GPUs of
+    the node `leaves` before any others.
+    """
+
+    trainer: int
+    count: int
+    held: frozenset[str] = NONE
+    training: frozenset[str] = NONE
+    whole: int = 0
+    user: str = ""
+    barred: frozenset[str] = NONE
+    leaves: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Who may share a node."""
+
+    avoid_interference: bool = True
+    users_share: bool = False
+
+
+def place(wants: Sequence[Want], pool: frozenset[str], rules: Rules) -> dict[int, frozenset[str]]:
+    """The GPUs of `pool` for these trainers, which choose in the order given.
+
+    They hold GPUs of the pool only, and others hold none.
+
+    Raises:
+        ValueError: the counts ask for more GPUs than the pool has.
+    """
+    asked = sum(want.count for want in wants)
+    if asked > len(pool):
+        raise ValueError(f"{asked} GPUs asked of a pool of {len(pool)}")
+    kept = {w.trainer: w.held if w.count >= len(w.held) else _fewer(w) for w in wants}
+    board = _Board.of(wants, kept, pool, rules)
+    for want in wants:
+        if want.count > len(kept[want.trainer]):
+            kept[want.trainer] |= board.grow(want, want.count - len(kept[want.trainer]))
+    return kept
+
+
+def nodes_of(gpus: Iterable[str]) -> frozenset[str]:
+    """The nodes on which GPUs are."""
+    return frozenset(map(node_of, gpus))
+
+
+def by_node(gpus: Iterable[str]) -> dict[str, list[str]]:
+    """GPUs by node, in the order given."""
+    found: dict[str, list[str]] = {}
+    for gpu in gpus:
+        found.setdefault(node_of(gpu), []).append(gpu)
+    return found
+
+
+def _fewer(want: Want) -> frozenset[str]:
+    """What a trainer keeps that shrinks: first what it trains on, and of that as few nodes as possible."""
+    kept: set[str] = set()
+    last = frozenset(gpu for gpu in want.held if want.leaves and node_of(gpu) == want.leaves)
+    for choice in (want.held & want.training - last, want.held - want.training - last, last):
+        left = by_node(sorted(choice))
+        while left and len(kept) < want.count:
+            need = want.count - len(kept)
+            own = nodes_of(kept)
+            node = min(left, key=lambda n: (n not in own, *_fit(len(left[n]), need), n))
+            kept.update(left.pop(node)[:need])
+    return frozenset(kept)
+
+
+def _fit(there: int, need: int) -> tuple[bool, int]:
+    """Sorts nodes: those with enough first, the tightest of them; then those with most."""
+    return there < need, there if there >= need else -there
+
+
+@dataclass(slots=True)
+class _Board:
+    """The free GPUs of each node, and which trainers are on it, while GPUs are given out.
+
+    Nodes that have equally many free GPUs are in one of `levels`.
+    """
+
+    rules: Rules
+    free: dict[str, list[str]]
+    levels: list[dict[str, None]]
+    on: dict[str, set[int]]  # node -> trainers
+    spread: dict[int, set[str]]  # trainer -> nodes
+    user_of: dict[int, str]
+
+    @classmethod
+    def of(cls, wants: Sequence[Want], kept: Allocation, pool: frozenset[str], rules: Rules) -> _Board:
+        taken = NONE.union(*kept.values())
+        free = by_node(sorted(pool - taken))
+        most = max(map(len, free.values()), default=0)
+        levels: list[dict[str, None]] = [{} for _ in range(most + 1)]
+        for node, gpus in free.items():
+            levels[len(gpus)][node] = None
+        board = cls(rules, free, levels, {}, {}, {w.trainer: w.user for w in wants})
+        for trainer, own in kept.items():
+            if own:
+                board._joins(trainer, nodes_of(own))
+        return board
+
+    def _joins(self, trainer: int, nodes: Iterable[str]) -> None:
+        own = self.spread.setdefault(trainer, set())
+        for node in nodes:
+            own.add(node)
+            self.on.setdefault(node, set()).add(trainer)
+
+    def grow(self, want: Want, need: int) -> frozenset[str]:
+        """Give a trainer so many more GPUs, or as many as it may have."""
+        if want.whole:
+            return self._grow_whole(want, need)
+        own = self.spread.get(want.trainer, set())
+        ahead = self._single(want, need, own)
+        if ahead is not None:
+            return self._take(want, ahead, need)
+        return self._several(want, need, own)
+
+    def _single(self, want: Want, need: int, own: set[str]) -> str | None:
+        """The node on which it fits alone; None if there is none."""
+        if len(own) > 1:
+            return None
+        if own:
+            (node,) = own
+            return node if len(self._usable(want, node)) >= need else None
+        return self._fitting(want, need, several=False)
+
+    def _several(self, want: Want, need: int, own: set[str]) -> frozenset[str]:
+        taken: set[str] = set()
+        for node in sorted(own, key=lambda n: (-len(self.free.get(n, ())), n)):
+            taken |= self._take(want, node, need - len(taken))
+        if len(taken) == need or not self._may_spread(want, own):
+            return frozenset(taken)
+        while len(taken) < need:
+            left = need - len(taken)
+            found = self._fitting(want, left, several=True) or self._largest(want, left)
+            if found is None:
+                break
+            taken |= self._take(want, found, left)
+        return frozenset(taken)
+
+    def _grow_whole(self, want: Want, need: int) -> frozenset[str]:
+        """Complete the nodes of which it has lost GPUs, then take nodes that are all free."""
+        taken: set[str] = set()
+        own = by_node(want.held)
+        for node in sorted(own):
+            missing = want.whole - len(own[node])
+            if 0 < missing <= min(need - len(taken), len(self._usable(want, node))):
+                taken |= self._take(want, node, missing)
+        while need - len(taken) >= want.whole:
+            found = self._fitting(want, want.whole, several=True, empty=True)
+            if found is None:
+                break
+            taken |= self._take(want, found, want.whole)
+        return frozenset(taken)
+
+    # what a trainer may use
+
+    def _usable(self, want: Want, node: str) -> list[str]:
+        there = self.free.get(node, [])
+        return [gpu for gpu in there if gpu not in want.barred] if want.barred else there
+
+    def _admits(self, want: Want, node: str, *, several: bool) -> bool:
+        """Whether a trainer may come to a node, on `several` nodes then or on this alone."""
+        others = self.on.get(node, set()) - {want.trainer}
+        if not self.rules.users_share and any(self.user_of[t] != want.user for t in others):
+            return False
+        crowded = several and self.rules.avoid_interference
+        return not (crowded and any(len(self.spread[t]) > 1 for t in others))
+
+    def _may_spread(self, want: Want, own: set[str]) -> bool:
+        """Whether it may use further nodes, for all that is on those that it has."""
+        return all(self._admits(want, node, several=True) for node in own)
+
+    def _fitting(self, want: Want, need: int, *, several: bool, empty: bool = False) -> str | None:
+        """The node with fewest usable GPUs that suffice; an `empty` one has no trainer."""
+        for level in self.levels[need:]:
+            for node in level:
+                if empty and self.on.get(node):
+                    continue
+                if self._admits(want, node, several=several) and len(self._usable(want, node)) >= need:
+                    return node
+        return None
+
+    def _largest(self, want: Want, need: int) -> str | None:
+        """The node with most usable GPUs, fewer than needed."""
+        best, most = None, 0
+        top = len(self.levels) if want.barred else min(need, len(self.levels))
+        for size in range(top - 1, 0, -1):
+            if size <= most:
+                break
+            for node in self.levels[size]:
+                usable = len(self._usable(want, node))
+                if usable > most and self._admits(want, node, several=True):
+                    best, most = node, usable
+                    if usable == size:
+                        break
+        return best
+
+    def _take(self, want: Want, node: str, need: int) -> frozenset[str]:
+        usable = self._usable(want, node)[:need]
+        if not usable:
+            return NONE
+        taken = frozenset(usable)
+        there = self.free[node]
+        del self.levels[len(there)][node]
+        self.free[node] = left = [gpu for gpu in there if gpu not in taken]
+        self.levels[len(left)][node] = None
+        self._joins(want.trainer, (node,))
+        return taken
+
+
+def spans(allocation: Mapping[int, frozenset[str]]) -> dict[int, int]:
+    """On how many nodes each trainer is."""
+    return {trainer: len(nodes_of(gpus)) for trainer, gpus in allocation.items()}

@@ -1,0 +1,91 @@
+"""How many nodes or GPUs a spec asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+
+from bftrainer.model.sizes import AllowedSizes
+
+MAX_NODES = 1_000_000
+MAX_WORKERS = 1024
+"""Processes on one node."""
+MAX_SHOWN = 60
+"""So much of a wrong value is told."""
+MAX_POINTS = 256
+"""Of one curve, and sizes of one trainer."""
+
+Nodes = Annotated[int, Field(ge=1, le=MAX_NODES)]
+
+
+def _workers(value: object) -> object:
+    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
+        return value
+    said = repr(value)
+    shown = said if len(said) <= MAX_SHOWN else f"{said[:MAX_SHOWN]}..."
+    raise ValueError(
+        f"{shown}: give auto, for one on each GPU of a node, or a number from 1 to {MAX_WORKERS}"
+    )
+
+
+Workers = Annotated[int | Literal["auto"], PlainValidator(_workers)]
+
+
+class Strict(BaseModel):
+    """What all parts of a spec have in common: no further keys, and values of the very type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Sizes(Strict):
+    """How many nodes: from min to max, perhaps multiples only, or one of a list of sizes; and how many
+    processes on each."""
+
+    min: Nodes | None = None
+    max: Nodes | None = None
+    multiple_of: Nodes = 1
+    sizes: Annotated[list[Nodes], Field(min_length=1, max_length=MAX_POINTS)] | None = None
+    workers: Workers = "auto"
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Sizes:
+        if self.sizes is None:
+            return self._checked_range()
+        for key in ("min", "max", "multiple_of"):
+            if key in self.model_fields_set:
+                said = f"{key}: {getattr(self, key)}"
+                raise ValueError(f"{said} beside sizes: {self.sizes}; leave {key} out, the sizes say all")
+        for n, count in Counter(self.sizes).items():
+            if count > 1:
+                raise ValueError(f"sizes: {n} occurs {count} times; keep one of them")
+        return self
+
+    def _checked_range(self) -> Sizes:
+        if self.max is None:
+            raise ValueError("there is neither max nor sizes; add max: N, or sizes such as [1, 2, 4, 8]")
+        if self.least > self.max:
+            which = f"multiple_of {self.multiple_of}" if self.min is None else f"min {self.min}"
+            remedy = "lower it" if self.min is None else "lower min"
+            raise ValueError(f"{which} is above max {self.max}; {remedy} or raise max")
+        for key, n in (("min", self.least), ("max", self.max)):
+            below = n - n % self.multiple_of
+            if n != below:
+                near = " or ".join(str(k) for k in (below, below + self.multiple_of) if 0 < k <= MAX_NODES)
+                raise ValueError(f"{key} {n} is no multiple of {self.multiple_of}; give {near}")
+        return self
+
+    @property
+    def least(self) -> int:
+        """The fewest nodes."""
+        return min(self.sizes) if self.sizes else self.min or self.multiple_of
+
+    @property
+    def most(self) -> int:
+        """The most nodes."""
+        return max(self.sizes) if self.sizes else self.max or self.least
+
+    def allowed(self) -> AllowedSizes:
+        """Which node counts between these are allowed."""
+        return AllowedSizes(listed=tuple(sorted(self.sizes or ())), multiple_of=self.multiple_of)
