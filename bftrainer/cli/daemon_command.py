@@ -97,6 +97,9 @@ def command(
     from bftrainer.telemetry.log_limit import LogLimit
 
     settings = load(overrides, file=config)
+    if gpus and settings.share == "gpu":  # the local scheduler's nodes have so many
+        overrides["gpus_per_node"] = gpus
+        settings = load(overrides, file=config)
     if log is None and start is not None:
         raise click.UsageError("--from needs --log: a generated log has no dates")
     if not SCHEDULERS[settings.scheduler].on_this_machine:

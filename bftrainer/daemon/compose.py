@@ -23,6 +23,10 @@ def compose(settings: Settings, store: Store, log: Log, say: Callable[[str], Non
         BftrainerError: scheduler or address cannot be had so.
     """
     kind, clock = SCHEDULERS[settings.scheduler], WallClock()
+    if settings.share == "gpu" and not kind.on_this_machine:
+        raise BftrainerError(
+            f"share: gpu: pilots of the scheduler {settings.scheduler} hold whole nodes; leave share out"
+        )
     bound, agents_at = (
         (None, str(settings.agents_socket)) if kind.on_this_machine else bind_for_agents(settings, store)
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bftrainer.allocate import check_solver
+from bftrainer.model.policy import Share
 from bftrainer.replay import workload
 from bftrainer.replay.figures import figures_of
 from bftrainer.replay.inputs import load_changes, load_log, span
@@ -16,9 +17,8 @@ from bftrainer.replay.record.recorder import Recorder
 from bftrainer.replay.scenario import Scenario
 from bftrainer.replay.trainers.launcher import SimulatedLauncher
 from bftrainer.replay.trainers.measuring import MeasuringLauncher, hidden
-from bftrainer.replay.workload import Submission, WorkloadError
+from bftrainer.replay.workload import Submission
 from bftrainer.spec.counted import counted
-from bftrainer.spec.located_yaml import SpecError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ def evaluate(
 def _submissions(scenario: Scenario) -> list[Submission]:
     """The trainers, with sizes in what the scenario shares out."""
     found = scenario.changes.apply(workload.read(scenario.workload, scenario.curves, scenario.model))
-    try:
-        return [replace(s, spec=counted(s.spec, scenario.settings.engine)) for s in found]
-    except SpecError as error:
-        raise WorkloadError(f"{scenario.workload}: {error}") from error
+    each = scenario.reading.gpus_per_node
+    if scenario.settings.engine.share is Share.NODE:
+        return [replace(s, spec=workload.in_nodes(s.spec, each)) for s in found]
+    return [replace(s, spec=counted(s.spec, scenario.settings.engine)) for s in found]
 
 
 def _knowledge(

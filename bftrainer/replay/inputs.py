@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from bftrainer.model.events import NodesChanged
+from bftrainer.model.gpus import node_of
 from bftrainer.replay.scenario import Scenario
 from bftrainer.traces import intervals, logs
 from bftrainer.traces.intervals import LogError
@@ -65,19 +66,20 @@ def span(scenario: Scenario, log: Log) -> tuple[float, float]:
 
 
 def chosen(names: Sequence[str], nodes: int | None, pick: int | None) -> frozenset[str]:
-    """So many of the nodes: the first by name, or chosen at random by the seed `pick`; None: all.
+    """So many of the nodes, with all their GPUs where these are named: the first by name, or chosen at random
+    by the seed `pick`; None: all.
 
     Raises:
         LogError: there are fewer nodes.
     """
-    ordered = sorted(names)
     if nodes is None:
-        return frozenset(ordered)
+        return frozenset(names)
+    ordered = sorted(set(map(node_of, names)))
     if nodes > len(ordered):
         raise LogError(f"--nodes {nodes}: the log has {len(ordered)} nodes; ask for at most that many")
-    if pick is None:
-        return frozenset(ordered[:nodes])
-    return frozenset(random.Random(pick).sample(ordered, nodes))  # noqa: S311  not for secrets
+    first = ordered[:nodes] if pick is None else random.Random(pick).sample(ordered, nodes)  # noqa: S311
+    own = frozenset(first)
+    return frozenset(name for name in names if node_of(name) in own)
 
 
 def stamp(path: Path) -> tuple[int, int]:

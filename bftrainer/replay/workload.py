@@ -8,6 +8,7 @@ curve's name. Curves come from a CSV `model,nodes,images_per_s`.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -174,6 +175,21 @@ def _read_specs(path: Path) -> list[Submission]:
                 f"{path}: trainer {spec.name!r}: a replay needs its work in samples and its curve"
             )
     return [Submission(0.0, replace(spec, scalability=Scalability.GIVEN)) for spec in specs]
+
+
+def in_nodes(spec: TrainerSpec, gpus_per_node: int) -> TrainerSpec:
+    """A trainer that asks for GPUs, as it is where it can only have whole nodes: on the fewest that have as
+    many as it asks for, each with all its GPUs, of which it uses no more than it can."""
+    if not spec.gpus or spec.curve is None:
+        return spec
+    n_max = math.ceil(spec.n_max / gpus_per_node)
+    across = spec.across or spec.curve
+    rates = [
+        (n, curve.rate(spec.curve if n == 1 else across, min(n * gpus_per_node, spec.n_max)))
+        for n in range(1, n_max + 1)
+    ]
+    n_min = math.ceil(spec.n_min / gpus_per_node)
+    return replace(spec, gpus=False, n_min=n_min, n_max=n_max, curve=curve.make(rates), across=None)
 
 
 def _rows(path: Path, columns: tuple[str, ...], what: str) -> list[tuple[int, dict[str, str]]]:

@@ -138,11 +138,11 @@ class Spec(Strict):
     scalability: Literal["auto", "given"] = "auto"
     curves: Annotated[
         dict[Text, Annotated[Pairs, AfterValidator(_possible_or_none)]], Field(max_length=MAX_CLASSES)
-    ] = {}
+    ] = Field(default_factory=dict)
     weight: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] = 1.0
     priority: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)] = 1.0
     workdir: Text = "."
-    env: Annotated[dict[str, Lines], Field(max_length=MAX_WORDS)] = {}
+    env: Annotated[dict[str, Lines], Field(max_length=MAX_WORDS)] = Field(default_factory=dict)
     checkpoint: _Checkpoint = _Checkpoint()
     batch: _Batch | None = None
     stop_signal: Literal["all", "rank_0"] | None = None

@@ -15,13 +15,20 @@ Spread = tuple[int, ...]
 
 
 def best(
-    candidates: Sequence[Candidate], trainers: Sequence[Trainer], nodes: dict[str, int], t_fwd_s: float, rules: Rules
+    candidates: Sequence[Candidate],
+    trainers: Sequence[Trainer],
+    nodes: dict[str, int],
+    t_fwd_s: float,
+    rules: Rules,
 ) -> float:
     """The most that any placement on nodes of so many GPUs is worth under these rules, without migration."""
     sizes = tuple(nodes.values())
     ways = [_ways(t, tuple(nodes), sizes) for t in trainers]
     users = [t.spec.user for t in trainers]
-    worth = [{way: _worth(c, t, way, t_fwd_s, tuple(nodes)) for way in own} for c, t, own in zip(candidates, trainers, ways, strict=True)]
+    worth = [
+        {way: _worth(c, t, way, t_fwd_s) for way in own}
+        for c, t, own in zip(candidates, trainers, ways, strict=True)
+    ]
     most = [max(own.values()) for own in worth]
 
     def search(j: int, free: Spread, chosen: tuple[Spread, ...], value: float, known: float) -> float:
@@ -36,6 +43,13 @@ def best(
         return known
 
     return search(0, sizes, (), 0.0, float("-inf"))
+
+
+def kept(trainers: Sequence[Trainer], nodes: dict[str, int], rules: Rules) -> bool:
+    """Whether what trainers hold keeps the rules."""
+    held = [by_node(t.nodes) for t in trainers]
+    chosen = tuple(tuple(len(own.get(name, ())) for name in nodes) for own in held)
+    return _allowed(chosen, [t.spec.user for t in trainers], rules)
 
 
 def _ways(t: Trainer, names: tuple[str, ...], sizes: Spread) -> list[Spread]:
@@ -55,7 +69,7 @@ def _ways(t: Trainer, names: tuple[str, ...], sizes: Spread) -> list[Spread]:
     return [way for way in every if one_direction(way) and fits(way)]
 
 
-def _worth(c: Candidate, t: Trainer, way: Spread, t_fwd_s: float, names: tuple[str, ...]) -> float:
+def _worth(c: Candidate, t: Trainer, way: Spread, t_fwd_s: float) -> float:
     n, on = sum(way), sum(k > 0 for k in way)
     points = t.spec.across if on > 1 and t.spec.across else t.spec.curve
     assert points is not None

@@ -228,8 +228,11 @@ class Site:
 
 
 @contextlib.contextmanager
-def running(intervals: list[tuple[float, float, str]], **settings: object) -> Iterator[Site]:
-    with _started(Site(intervals, **settings)) as site:
+def running(intervals: list[tuple[float, float, str]], *options: str, **settings: object) -> Iterator[Site]:
+    """`options` are more of the daemon's."""
+    site = Site(intervals, **settings)
+    site.command += options
+    with _started(site):
         yield site
 
 

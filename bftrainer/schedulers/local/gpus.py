@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from bftrainer.model.gpus import gpus_of
+
 CUDA = "CUDA_VISIBLE_DEVICES"
 SIMULATED = "SIMULATED_VISIBLE_DEVICES"
 """Agents take the devices that it names, which do not exist, and no others, even where it names none."""
@@ -33,3 +35,12 @@ def shared_out(nodes: Collection[str], each: int, here: Sequence[str]) -> dict[s
         return {node: {CUDA: ",".join(here[i * each : (i + 1) * each])} for i, node in enumerate(names)}
     simulated = ",".join(map(str, range(each)))
     return {node: {SIMULATED: simulated} for node in names}
+
+
+def one_by_one(of_nodes: Mapping[str, Mapping[str, str]], each: int) -> dict[str, dict[str, str]]:
+    """The same by GPU (`n1:0`), each with one of its node's."""
+    return {
+        gpu: {variable: devices.split(",")[i] for variable, devices in environ.items()}
+        for node, environ in of_nodes.items()
+        for i, gpu in enumerate(gpus_of(node, each))
+    }

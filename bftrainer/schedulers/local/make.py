@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.events import NodesChanged
-from bftrainer.schedulers.local.gpus import gpus_here, shared_out
+from bftrainer.model.gpus import gpus_of, node_of
+from bftrainer.schedulers.local.gpus import gpus_here, one_by_one, shared_out
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.schedulers.shared.context import Context, Log
+from bftrainer.settings.values import Settings
 from bftrainer.traces import intervals, logs
+from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.synthetic import onoff
 
 PLAYED = "local"
@@ -27,7 +31,8 @@ def make(context: Context) -> LocalScheduler:
         BftrainerError: nothing happens in the log.
     """
     own = context.settings
-    names, begin, end, changes = _read(context.log)
+    each = gpus_shared(own, context.log)
+    names, begin, end, changes = read(context.log, each)
     return LocalScheduler(
         nodes=names,
         changes=changes,
@@ -36,19 +41,33 @@ def make(context: Context) -> LocalScheduler:
         log_dir=own.state_dir / "logs",
         orphan_s=own.orphan_s,
         clock=context.clock,
-        environ=_gpus(context, names),
+        environ=_gpus(context, names, each),
     )
 
 
-def _read(log: Log) -> tuple[frozenset[str], float, float, Iterable[NodesChanged]]:
-    """The log's nodes, the log times of its begin and end, and what happens between."""
+def gpus_shared(settings: Settings, log: Log) -> int:
+    """How many GPUs of each node are shared out one by one; 0: nodes are."""
+    return (log.gpus or settings.gpus_per_node) if settings.share == "gpu" else 0
+
+
+def read(log: Log, each: int) -> tuple[frozenset[str], float, float, Iterable[NodesChanged]]:
+    """The names of the log's nodes, or of their GPUs where `each` of a node's are shared out; the log times
+    of its begin and end, and what happens between.
+
+    Raises:
+        BftrainerError: it cannot be read, or nothing happens in it.
+    """
     if log.path is None:
-        names = onoff.names(log.nodes)
-        return names, 0.0, float("inf"), onoff.changes(log.nodes, seed=log.seed)
-    fragments = logs.load(log.path).intervals
+        nodes, generated = onoff.names(log.nodes), onoff.changes(log.nodes, seed=log.seed)
+        if not each:
+            return nodes, 0.0, float("inf"), generated
+        return _by_gpu(nodes, each), 0.0, float("inf"), (_of_gpus(change, each) for change in generated)
+    reading = LogOptions(share="gpu", gpus_per_node=each) if each else LogOptions()
+    fragments = logs.load(log.path, reading).intervals
     if not fragments:
         raise BftrainerError(f"{log.path}: no intervals")
-    names = intervals.first_nodes(fragments, log.nodes)
+    chosen = intervals.first_nodes((f._replace(node=node_of(f.node)) for f in fragments), log.nodes)
+    names = frozenset(f.node for f in fragments if node_of(f.node) in chosen)
     begin = min(f.start for f in fragments if f.node in names) if log.begin is None else log.begin
     changes = intervals.changes(fragments, names, begin, float("inf"))
     end = changes[-1].time
@@ -57,8 +76,23 @@ def _read(log: Log) -> tuple[frozenset[str], float, float, Iterable[NodesChanged
     return names, begin, end, changes
 
 
-def _gpus(context: Context, names: frozenset[str]) -> dict[str, dict[str, str]]:
-    each = context.log.gpus
+def _by_gpu(nodes: Iterable[str], each: int) -> frozenset[str]:
+    return frozenset(gpu for node in nodes for gpu in gpus_of(node, each))
+
+
+def _of_gpus(change: NodesChanged, each: int) -> NodesChanged:
+    """A node comes and goes with all its GPUs."""
+    return replace(change, left=_by_gpu(change.left, each), joined=_by_gpu(change.joined, each))
+
+
+def _gpus(context: Context, names: frozenset[str], shared: int) -> dict[str, dict[str, str]]:
+    if shared:
+        nodes = frozenset(map(node_of, names))
+        return one_by_one(_of_nodes(context, nodes, shared), shared)
+    return _of_nodes(context, names, context.log.gpus)
+
+
+def _of_nodes(context: Context, names: frozenset[str], each: int) -> dict[str, dict[str, str]]:
     here = gpus_here(os.environ) if each else []
     if each and len(here) < each * len(names):
         there = (

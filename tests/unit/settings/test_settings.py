@@ -230,6 +230,10 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "profile_sizes": 3,
         "max_failures": 5,
         "max_failures_per_h": 6,
+        "share": "gpu",
+        "gpus_per_node": 4,
+        "avoid_interference": False,
+        "share_nodes": "users",
     }
     given = {**chosen, "max_parallel": "auto", "node_classes": {"fat": "n[01-02],x", "thin": "n03"}}
     classes = {"fat": frozenset({"n01", "n02", "x"}), "thin": frozenset({"n03"})}
@@ -237,6 +241,11 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
     assert load(given, environ=nowhere).engine == wanted
     names = {field.name for field in fields(EngineSettings)}
     assert names == {*chosen, "node_classes"}, "a setting that this test does not know"
+
+
+def test_gpus_per_node_counts_where_gpus_are_shared_out(nowhere: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="gpus_per_node 4 counts with share gpu only; set share: gpu"):
+        load({"gpus_per_node": 4}, environ=nowhere)
 
 
 # --- settings that may be left open --------------------------------------------------------------

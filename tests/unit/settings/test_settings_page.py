@@ -82,6 +82,7 @@ def test_replays_have_every_decision_but_failures() -> None:
     assert set(of_command("replay")) == set(DecisionSettings.model_fields) - {
         "max_failures",
         "max_failures_per_h",
+        *("share", "gpus_per_node"),  # which follow from how the log is read
     }
     assert of_command("replay") == scenario.ENGINE
 
