@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bftrainer.cli.shared.log_options import log_options
 from bftrainer.cli.shared.options import json_option
 from bftrainer.cli.shared.tables import print_json
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Input, Output, Span
+from bftrainer.cli.shared.types import Finite, Input, Output, Span
+from bftrainer.traces.logs import LogOptions
 
 if TYPE_CHECKING:
     from bftrainer.search.plan.baselines import Plan
     from bftrainer.search.plan.planner import Answer
+    from bftrainer.search.plan.pool import Pool
 
 METHODS = ("exact", "greedy", "static", "naive elastic")
 
@@ -34,7 +37,21 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
 )
 @click.option("--samples", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Draws.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws.")
+@click.option("--pool", type=Input(), metavar="LOG", help="Forecast the search on this log of idle nodes.")
+@click.option("--pool-nodes", type=click.IntRange(min=1), help="Take N of LOG's nodes.  [default: all]")
+@click.option(
+    "--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Moments of LOG."
+)
+@click.option(
+    "--buy",
+    type=Finite(min=0.0, max=1.0),
+    is_flag=False,
+    flag_value=0.95,
+    metavar="[CHANCE]",
+    help="With --pool: the least ordinary node-hours that raise the chance so far.  [with no value: 0.95]",
+)
 @click.option("--picture", type=Output(".png", ".svg", ".pdf"), help="Draw the plan to this file.")
+@log_options
 @json_option
 def command(
     search: Path,
@@ -43,20 +60,39 @@ def command(
     method: str | None,
     samples: int,
     seed: int,
+    pool: Path | None,
+    pool_nodes: int | None,
+    starts: int,
+    buy: float | None,
     picture: Path | None,
+    log_options: LogOptions,
     as_json: bool,
 ) -> None:
     """Plan SEARCH, a file with the stages of a search, under a deadline: nodes, time and cost.
 
     SEARCH gives halving, hyperband or stages. The exit code is 1 if nothing meets the deadline; then the
     fastest plan is shown, and what later deadlines would cost.
+
+    With --pool nothing is bought: LOG says when nodes were idle, and the search is replayed on it from many
+    moments on. You see when it would end, and how likely it meets the deadline.
     """
     from bftrainer.cli.shared import plan_tables
+    from bftrainer.cli.shared.logs import read_log
     from bftrainer.search.plan import planner, read
+    from bftrainer.search.plan.experiment import joined
+    from bftrainer.search.plan.pool import Pool
     from bftrainer.search.plan.simulate import Simulator
+    from bftrainer.traces.logs import cut
 
     found = read.experiments(read.document(search))
     profile = read.profile(read.document(profile_path) if profile_path else None)
+    if pool is not None:
+        own = Simulator(joined(found), profile, samples=samples, seed=seed)
+        log = cut(read_log(pool, log_options), None, None, pool_nodes)
+        _forecast(Pool(own, log, deadline, starts, seed), buy, picture, as_json=as_json)
+        return
+    if buy is not None:
+        raise click.UsageError("--buy needs --pool LOG: how many nodes are idle, and when?")
     simulators = [Simulator(experiment, profile, samples=samples, seed=seed) for experiment in found]
     answers = [planner.plan(simulator, deadline) for simulator in simulators]
     shown = [_shown(answer, method) for answer in answers]
@@ -75,6 +111,28 @@ def command(
     if picture is not None:
         _draw(names, answers, shown, picture)
     if not all(shown):
+        click.get_current_context().exit(1)
+
+
+def _forecast(pool: Pool, level: float | None, path: Path | None, *, as_json: bool) -> None:
+    """Print when the search would end on a pool, and what to buy for the chance that is wanted."""
+    from bftrainer.cli.shared import pool_forecast
+    from bftrainer.search.plan.buy import buy
+
+    harvested = pool.forecast()
+    bought = None if level is None else buy(pool, level)
+    if as_json:
+        print_json(pool_forecast.as_json(pool, harvested, bought, level))
+    else:
+        pool_forecast.print_forecast(pool, harvested, bought, level)
+    if path is not None:
+        from bftrainer.search.plan.picture import draw_ends
+
+        lines = [("harvested nodes only", harvested.seconds)]
+        lines += [("with ordinary nodes", bought.forecast.seconds)] if bought else []
+        draw_ends(lines, pool.deadline_s, path)
+        say(f"picture in {path}", err=True)
+    if bought is not None and not bought.reached:
         click.get_current_context().exit(1)
 
 

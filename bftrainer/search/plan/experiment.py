@@ -61,6 +61,16 @@ class Experiment:
         return Experiment(self.name, self.stages[stages:])
 
 
+def joined(experiments: Sequence[Experiment]) -> Experiment:
+    """Several experiments one after the other, such as brackets that share the same nodes.
+
+    Raises:
+        ExperimentError: together they have too many stages.
+    """
+    name = experiments[0].name if len(experiments) == 1 else f"{len(experiments)} brackets"
+    return Experiment(name, tuple(stage for experiment in experiments for stage in experiment.stages))
+
+
 def successive_halving(
     trials: int, least: float, most: float, eta: int = 2, name: str = "halving"
 ) -> Experiment:

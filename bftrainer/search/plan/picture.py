@@ -1,4 +1,4 @@
-"""A plan in one picture: nodes over time, stage by stage, beside a fixed size for the same deadline."""
+"""Plans in pictures: nodes over time beside a fixed size, and how likely a search is done by when."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bftrainer.errors import BftrainerError
 from bftrainer.search.plan.baselines import Plan
+from bftrainer.search.plan.profile import Floats
 
 COLOURS = ("#1f6f8b", "#3b9ab2", "#78b7c5", "#e1af00", "#d1603d")
 
@@ -28,6 +31,36 @@ def draw(plans: Sequence[tuple[str, Plan, Plan | None]], deadline_s: float, path
     )
     for ax, (name, plan, fixed) in zip(axes[:, 0], plans, strict=True):
         _draw(ax, name, plan, fixed, deadline_s)
+    _save(figure, path)
+
+
+def draw_ends(lines: Sequence[tuple[str, Floats]], deadline_s: float, path: Path) -> None:
+    """Draw how likely a search is done by when: a line for each name with its seconds; into `path`.
+
+    Raises:
+        BftrainerError: it cannot be written.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  slow, and only pictures need it
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    for (name, seconds), colour in zip(lines, (COLOURS[0], COLOURS[-1]), strict=False):
+        ends = np.sort(seconds[np.isfinite(seconds)]) / 3600
+        axes.step(
+            ends, 100 * np.arange(1, ends.size + 1) / seconds.size, where="post", label=name, color=colour
+        )
+    axes.axvline(deadline_s / 3600, color="#555555", linestyle="--", label="deadline")
+    axes.set(xlabel="hours", ylabel="per cent of the moments", xlim=(0, 4 * deadline_s / 3600), ylim=(0, 100))
+    axes.set_title("Done within so many hours")
+    axes.legend()
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:

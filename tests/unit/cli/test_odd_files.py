@@ -46,6 +46,7 @@ COMMANDS = [
     ["report", "ODD", "--out", "out.html"],
     ["plan", "ODD", "--deadline", "1h", "--profile", "profile.yaml"],
     ["plan", "search.yaml", "--deadline", "1h", "--profile", "ODD"],
+    ["plan", "search.yaml", "--deadline", "1h", "--profile", "profile.yaml", "--pool", "ODD"],
     ["sweep", "ODD", "--jobs", "1", "--out", "out"],
     ["sweep", "ODD", "--config", "ODD", "--out", "out"],
     ["submit", "ODD", "--state-dir", "nosuch"],

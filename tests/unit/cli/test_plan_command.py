@@ -84,6 +84,53 @@ def test_the_brackets_of_hyperband_run_beside_each_other(folder: Path) -> None:
     assert "all 3 beside each other" in found.output
 
 
+def log(folder: Path) -> str:
+    """A log of two nodes that are idle for every other hour, and of one that comes for the last 50 hours."""
+    rows = [f"{2 * h * 3600},{(2 * h + 1) * 3600},n{n}" for h in range(50) for n in (1, 2)]
+    (folder / "log.csv").write_text("\n".join(["idle_start,idle_end,node", *rows, "180000,360000,n3"]) + "\n")
+    return str(folder / "log.csv")
+
+
+def test_a_pool_gives_a_forecast_with_its_interval(folder: Path) -> None:
+    found = run(folder, "--deadline", "30m", "--pool", log(folder))
+    assert found.exit_code == 0
+    row = next(line.split() for line in found.output.splitlines() if line.startswith("idle nodes"))
+    told = json.loads(run(folder, "--deadline", "30m", "--pool", log(folder), "--json").output)
+    own = told["harvested"]
+    assert row[7] == f"{own['chance']:.0%}" and own["interval"][0] < own["chance"] < own["interval"][1]
+    assert told["moments"] == 200 and 190 < told["independent"] <= 200
+    assert own["percentiles_s"]["5"] < own["percentiles_s"]["95"]
+    assert "bought" not in told
+
+
+def test_ordinary_nodes_raise_the_chance(folder: Path) -> None:
+    found = run(
+        folder, "--deadline", "30m", "--pool", log(folder), "--buy", "--picture", str(folder / "p.png")
+    )
+    assert found.exit_code == 0 and "node-hours on ordinary nodes beside the idle ones" in found.output
+    assert (folder / "p.png").stat().st_size > 1000
+    told = json.loads(
+        run(folder, "--deadline", "30m", "--pool", log(folder), "--buy", "0.9", "--json").output
+    )
+    bought = told["bought"]
+    assert bought["reached"] and bought["chance"] >= 0.9 > told["harvested"]["chance"]
+    assert (
+        bought["total_node_hours"] == pytest.approx(sum(bought["node_hours"]))
+        and bought["total_node_hours"] > 0
+    )
+    assert len(bought["nodes"]) == 3
+
+
+def test_a_chance_that_cannot_be_bought_ends_with_1(folder: Path) -> None:
+    found = run(folder, "--deadline", "20s", "--pool", log(folder), "--buy")
+    assert found.exit_code == 1 and "no purchase raises the chance to 95%" in found.output
+
+
+def test_a_purchase_needs_a_pool(folder: Path) -> None:
+    found = run(folder, "--deadline", "20s", "--buy")
+    assert found.exit_code == 2 and "--buy needs --pool LOG" in found.output
+
+
 @pytest.mark.parametrize(
     ("search", "profile", "said"),
     [
