@@ -23,6 +23,7 @@ from bftrainer.elastic.lightning_counts import counters_of, figures, recount, va
 from bftrainer.elastic.lightning_files import CheckpointFiles
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
+from bftrainer.elastic.open_windows import OpenWindows
 from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
 from bftrainer.elastic.together import require_same_start
 from bftrainer.elastic.train.rng import reseed_here
@@ -39,8 +40,9 @@ try:
         require_no_finder,
         require_resumed,
         require_schedulers,
-        tell_of_files,
-        tell_of_hooks,
+        resume_windows,
+        tell_of_callbacks,
+        tell_of_figures,
         tell_of_lengths,
         tell_of_sum,
         tell_of_validations,
@@ -91,6 +93,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._counters: dict[str, Counters] = {}
         self._loss_is_known = False
         self._restored: Restored | None = None
+        self._windows = OpenWindows(())
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
@@ -203,11 +206,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
         require_schedulers(trainer, accumulates=self._accumulates)
-        tell_of_hooks(trainer, pl_module, self._resumed)
+        tell_of_callbacks(trainer, pl_module, self._resumed, Path(self._job.folder).resolve())
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
-        tell_of_files(trainer, Path(self._job.folder).resolve())
+        resume_windows(trainer)
         self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
+        self._windows = OpenWindows(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))
 
@@ -217,19 +221,14 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Tell of the epoch's figures that have a part of it only."""
-        names = epoch_figures.lost(trainer)
-        epoch, step = self._resumed or (-1, 0)
-        if names and step and trainer.current_epoch == epoch and self._job.rank == 0:
-            note_warning(
-                f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
-                "numbers in place of metrics of torchmetrics, or follow figures of the validation"
-            )
+        tell_of_figures(trainer, self._resumed if self._job.rank == 0 else None)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Refuse weights that have been changed since they were restored, by a `ValueError`."""
+        """Refuse weights that were changed after they had been restored, by a `ValueError`."""
         if self._restored is not None:
             self._restored.require_unchanged(pl_module)
         self._restored = None
+        self._windows.batch_begins()
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         """Tell, once, of a loss that is a sum over the batch."""
@@ -267,8 +266,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         stop = self._job.should_stop()
         if self._job.complete(samples):
             trainer.should_stop = True
-        elif (self._job.should_save() or self._files.are_many) and not validates_next(
-            trainer, batch_idx, self._batches.steps, self._cut.micro_batches
+        elif (
+            (self._job.should_save() or self._files.are_many)
+            and not validates_next(trainer, batch_idx, self._batches.steps, self._cut.micro_batches)
+            and not self._windows.are_open()
         ):
             self._save(trainer, step)
             if stop:
@@ -285,6 +286,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         leaves `fit` at once. Where something else ended the training, such as an early stopping, Lightning
         would train for a further epoch."""
         forget(pl_module)
+        self._windows.close()
         self._job.report(figures(trainer))
         epoch = trainer.current_epoch
         if self._batches is not None and epoch == trainer.max_epochs and trainer.max_steps == -1:

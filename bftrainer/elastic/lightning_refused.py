@@ -9,10 +9,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from lightning.pytorch.callbacks import BatchSizeFinder, LearningRateFinder, StochasticWeightAveraging
+from lightning.pytorch.callbacks import (
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    StochasticWeightAveraging,
+)
 
+from bftrainer.elastic import epoch_figures
 from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.warned import note_warning
+
+FOLLOW = (
+    *("BackboneFinetuning", "BaseFinetuning", "BasePredictionWriter", "Callback", "Checkpoint"),
+    *("DeviceStatsMonitor", "EMAWeightAveraging", "EarlyStopping", "GradientAccumulationScheduler"),
+    *("LambdaCallback", "LearningRateMonitor", "ModelCheckpoint", "ModelSummary", "OnExceptionCheckpoint"),
+    *("ProgressBar", "RichModelSummary", "RichProgressBar", "TQDMProgressBar", "ThroughputMonitor", "Timer"),
+    "WeightAveraging",
+)
+"""Lightning's callbacks that go on where a run goes on, or whose part in it is refused elsewhere."""
 
 
 def require_no_finder(trainer: Any) -> None:
@@ -82,7 +98,43 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
         )
 
 
-def tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
+def tell_of_callbacks(trainer: Any, module: Any, resumed: tuple[int, int] | None, own: Path) -> None:
+    """Tell of a callback of Lightning that is not known to go on after a change of nodes, of hooks that are
+    not called when an epoch goes on after the steps `resumed` says, and of files outside of the trainer's
+    `own` folder.
+    """
+    _tell_of_hooks(trainer, module, resumed)
+    _tell_of_files(trainer, own)
+    for each in trainer.callbacks:
+        kind = type(each)
+        if kind.__module__.partition(".")[0] == "lightning" and kind.__name__ not in FOLLOW:
+            note_warning(
+                f"{kind.__name__} is not known to go on where it was after a change of nodes: compare a run "
+                "with one by hand before you rely on it"
+            )
+
+
+def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
+    """Tell, at an epoch's end, of its figures that have a part of it only. `resumed`: where the run went on,
+    as the epoch and the steps of it that were taken."""
+    names = epoch_figures.lost(trainer)
+    epoch, step = resumed or (-1, 0)
+    if names and step and trainer.current_epoch == epoch:
+        note_warning(
+            f"{', '.join(names)}: of epoch {epoch}, only what came after its step {step} counts. Log "
+            "numbers in place of metrics of torchmetrics, or follow figures of the validation"
+        )
+
+
+def resume_windows(trainer: Any) -> None:
+    """Accumulate as a GradientAccumulationScheduler says of the epoch, which Lightning only asks it when an
+    epoch begins, not where a run goes on within one."""
+    for each in trainer.callbacks:
+        if isinstance(each, GradientAccumulationScheduler):
+            trainer.accumulate_grad_batches = each.get_accumulate_grad_batches(trainer.current_epoch)
+
+
+def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
     """Tell of what a script does when an epoch begins, where a run goes on within one: Lightning does not
     call it then. `resumed`: the epoch, and the steps of it that are taken."""
     if resumed is None or not resumed[1]:
@@ -141,7 +193,7 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
         ) from error
 
 
-def tell_of_files(trainer: Any, own: Path) -> None:
+def _tell_of_files(trainer: Any, own: Path) -> None:
     """Tell of a ModelCheckpoint whose folder is another after every start; and, outside of the trainer's
     `own` folder, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
@@ -209,6 +261,11 @@ def _require_whole_epochs(trainer: Any) -> None:
     if getattr(trainer, "reload_dataloaders_every_n_epochs", 0):
         raise ValueError(
             "a loader that is made anew begins an epoch anew: leave reload_dataloaders_every_n_epochs out"
+        )
+    if any(isinstance(callback, ModelPruning) for callback in trainer.callbacks):
+        raise ValueError(
+            "Lightning does not restore the masks of ModelPruning: pruned weights would come back after a "
+            "change of nodes. Prune when the training is done, or in a training of its own, by hand"
         )
     if any(isinstance(callback, StochasticWeightAveraging) for callback in trainer.callbacks):
         raise ValueError(

@@ -98,6 +98,7 @@ def process(
     epochs: int = EPOCHS,
     before: Sequence[Any] = (),
     after: Sequence[Any] = (),
+    kind: type[Seeing] = Seeing,
     **options: Any,
 ) -> Seeing:
     """Train as one process does, which is told to leave after a step. Returns what it has seen."""
@@ -106,7 +107,7 @@ def process(
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
     elastic = lightning.ElasticCallback(batch=BATCH)
     torch.manual_seed(0)
-    model = Seeing(asks)
+    model = kind(asks)
     trainer = pl.Trainer(
         **elastic.arguments(),
         callbacks=[*before, elastic, *after],
@@ -118,9 +119,9 @@ def process(
         enable_model_summary=False,
         **options,
     )
-    leaves = leave_after or 1000
+    leaves, taken = leave_after or 1000, trainer.fit_loop.epoch_loop.batch_progress
     for asked in ("should_stop", "should_save"):
-        monkeypatch.setattr(job, asked, lambda: trainer.global_step >= leaves)
+        monkeypatch.setattr(job, asked, lambda: taken.total.ready >= leaves)
     module = Module(elastic)
     data = {"datamodule": module} if way == "module" else {"train_dataloaders": module.train_dataloader()}
     try:
@@ -222,3 +223,44 @@ def test_a_validation_within_an_epoch_comes_before_the_process_leaves(
         for leaves in (leave_after, None):
             process(folder, monkeypatch, leaves, "loader", asks=False, **options)
         assert at == whole, leave_after
+
+
+class ByHand(Seeing):
+    """Accumulates gradients by itself, and sees what a step takes."""
+
+    def __init__(self, asks_for_steps: bool) -> None:
+        super().__init__(asks_for_steps)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        """Step every third batch."""
+        loss = super().training_step(batch, batch_idx)
+        self.manual_backward(loss / 3)
+        if batch_idx % 3 == 2:
+            optimizer = self.optimizers()
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        """Without schedulers, which a module with manual optimisation steps by itself."""
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+
+@pytest.mark.parametrize("way", ["module", "scheduler"])
+def test_gradients_that_wait_for_further_batches_are_not_lost(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process leaves after the step that takes them, and a window is as wide in the rest of an epoch."""
+    monkeypatch.setattr(once, "_begun", set[Any]())
+
+    def trained(folder: str, leave_after: int | None) -> Seeing:
+        widths = pl.callbacks.GradientAccumulationScheduler({0: 1, 1: 2, 2: 3})
+        own: dict[str, Any] = {"kind": ByHand} if way == "module" else {"before": [widths]}
+        return process(tmp_path / folder, monkeypatch, leave_after, "loader", asks=False, **own)
+
+    whole = trained("whole", None).state_dict()
+    for folder, leaves in (("early", (2, 5, 8)), ("late", (4, 7, 9))):
+        for leave_after in (*leaves, None):
+            found = trained(folder, leave_after).state_dict()
+        torch.testing.assert_close(found, whole)
