@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dis
+import gc
+import inspect
 import random
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,17 @@ import numpy as np
 import torch
 from safetensors import safe_open
 from torch.utils.data import IterableDataset
+from transformers import Trainer
+from transformers.trainer_callback import ExportableState
 
-from bftrainer.elastic.own_model import Restored
+from bftrainer.elastic.own_model import Counters, Restored
 from bftrainer.elastic.train.own_weights import LOOKED_AT
 
+LOST = (
+    "keep it in an ExportableState of transformers, make it a buffer of the model (register_buffer), or "
+    "compute it from state.global_step"
+)
+"""What to do about a number that a script counts itself."""
 FIRST = 8
 """So many samples of a stream are looked at."""
 TOLD = (
@@ -36,6 +46,35 @@ def restored(checkpoint: str | None) -> Restored | None:
     Hugging Face wrote its weights."""
     files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
     return Restored(_tensors(files), *HOOKS) if files else None
+
+
+def counters_of(callback: Any, model: torch.nn.Module | None) -> dict[str, Counters]:
+    """The counters of a script's own that no checkpoint has: of its model, of the Trainer that has `callback`
+    if the script derived it, and of its other callbacks."""
+    found: list[tuple[Any, Container[str]]] = [] if model is None else [(model, ())]
+    for trainer in gc.get_objects():  # no callback is told which Trainer it is of
+        every = trainer.callback_handler.callbacks if issubclass(type(trainer), Trainer) else ()
+        if callback not in every:
+            continue
+        if _is_own(trainer):
+            found.append((trainer, _set_by(Trainer)))
+        found += [(each, ()) for each in every if _is_own(each) and not isinstance(each, ExportableState)]
+    return {type(each).__name__: Counters(each, but) for each, but in found}
+
+
+def _is_own(each: object) -> bool:
+    return type(each).__module__.partition(".")[0] not in ("transformers", "bftrainer")
+
+
+def _set_by(kind: type) -> frozenset[str]:
+    """The names of attributes that the methods of a class set."""
+    methods = (one for each in kind.__mro__ for one in vars(each).values() if inspect.isfunction(one))
+    return frozenset(
+        str(step.argval)
+        for method in methods
+        for step in dis.get_instructions(inspect.unwrap(method))
+        if step.opname == "STORE_ATTR"
+    )
 
 
 def order_differs(loader: Any) -> bool:

@@ -24,10 +24,9 @@ from bftrainer.elastic.lightning_files import CheckpointFiles
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.open_windows import OpenWindows
-from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
+from bftrainer.elastic.own_model import AsAtStart, Counters, Restored, tell_of_lost
 from bftrainer.elastic.together import require_same_start
 from bftrainer.elastic.train.rng import reseed_here
-from bftrainer.elastic.warned import note_warning
 
 try:
     from lightning.pytorch import Callback
@@ -139,13 +138,11 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
-        for of, counters in self._counters.items():
-            if lost := counters.lost():
-                note_warning(
-                    f"the checkpoint lacks what {of} changes while it trains: {', '.join(lost)}. It begins "
-                    "anew with every start: save it in the module's on_save_checkpoint or the callback's "
-                    "state_dict, make it a buffer (register_buffer), or take global_step"
-                )
+        tell_of_lost(
+            self._counters,
+            "save it in the module's on_save_checkpoint or the callback's state_dict, make it a buffer "
+            "(register_buffer), or take global_step",
+        )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         found = {"files": self._files.noted(trainer), "figures": self._figures}
         checkpoint["bftrainer"] = counts | found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
 
 from bftrainer.elastic.train.modes import evaluating
 from bftrainer.elastic.train.own_weights import some
+from bftrainer.elastic.warned import note_warning
 
 
 class AsAtStart:
@@ -41,16 +42,27 @@ class AsAtStart:
 
 class Counters:
     """Numbers of an object's own and of a module's modules, such as a count of steps, which no checkpoint
-    has."""
+    has; those with a name in `but` aside."""
 
-    def __init__(self, of: object) -> None:
-        self._of, self._numbers = of, _numbers(of)
+    def __init__(self, of: object, but: Container[str] = ()) -> None:
+        self._of = of
+        self._numbers = {name: value for name, value in _numbers(of).items() if name not in but}
 
     def lost(self) -> list[str]:
         """The names of those that have changed; each once."""
         before, now = self._numbers, _numbers(self._of)
         self._numbers = {name: value for name, value in before.items() if now.get(name) == value}
         return sorted(name for name, value in before.items() if now.get(name) != value)
+
+
+def tell_of_lost(counters: Mapping[str, Counters], remedy: str) -> None:
+    """Tell which counters, of the objects with these names, have changed, and so are not in a checkpoint."""
+    for name, counted in counters.items():
+        if lost := counted.lost():
+            note_warning(
+                f"the checkpoint lacks what {name} changes while it trains: {', '.join(lost)}. It begins "
+                f"anew with every start: {remedy}"
+            )
 
 
 class Restored:

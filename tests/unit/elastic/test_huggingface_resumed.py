@@ -206,3 +206,50 @@ def noting(seen: list[float]) -> Any:
         return forward(model, x, labels)
 
     return noted
+
+
+class Anneals(transformers.Trainer):  # type: ignore[misc,name-defined]
+    """Lets a term of the loss grow with the steps."""
+
+    weight = 0.0
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.weight = 0.0
+        self.constant = 3
+
+    def compute_loss(self, *args: Any, **given: Any) -> Any:
+        """Count."""
+        self.weight += 0.01
+        return super().compute_loss(*args, **given)
+
+
+class Counts(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
+    """Counts steps."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def on_step_end(self, *_: Any, **given: Any) -> None:
+        """Count."""
+        self.steps += 1
+
+
+class Kept(Counts, importlib.import_module("transformers.trainer_callback").ExportableState):  # type: ignore[misc]
+    """Is in checkpoints."""
+
+    def state(self) -> dict[str, Any]:
+        """Say what."""
+        return {"args": {}, "attributes": {"steps": self.steps}}
+
+
+def test_numbers_that_a_checkpoint_lacks_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, 2, "steps", kind=Anneals, also=[Counts(), Kept()])
+    said = capsys.readouterr().err
+    lacks = "the checkpoint lacks what"
+    assert f"{lacks} Anneals changes while it trains: weight. It begins anew with every start: keep" in said
+    assert f"{lacks} Counts changes while it trains: steps." in said
+    assert said.count(lacks) == 2, "once each, and nothing of what the Trainer itself counts or keeps"
