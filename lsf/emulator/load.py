@@ -13,7 +13,7 @@ from bftrainer.traces.formats.swf import Request as Logged
 from bftrainer.traces.logs import LogOptions
 from lsf.emulator.core.cluster import Coming
 from lsf.emulator.core.model import Demand, Request, Site
-from slurm.testbed.workload import of_log
+from testbeds.workload import of_log
 
 HOUR_S = 3600.0
 BINS = (

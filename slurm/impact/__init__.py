@@ -1,1 +1,1 @@
-"""Whether main jobs notice bftrainer: runs with and without it compared, and why jobs started late."""
+"""Whether main jobs on Slurm notice bftrainer: the conditions that are compared, and what slurmctld logs."""

@@ -7,6 +7,6 @@ with Testbed(nodes=4) as bed:
 """
 
 from slurm.testbed.bed import Testbed, why_not
-from slurm.testbed.plan import TestbedError
+from testbeds.errors import TestbedError
 
 __all__ = ["Testbed", "TestbedError", "why_not"]

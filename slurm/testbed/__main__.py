@@ -154,13 +154,14 @@ def demo(
     """Main jobs come and go on a new testbed, and the trainers in SPECS fill the holes."""
     from rich.console import Console
 
-    from slurm.testbed import demo, workload
-    from slurm.testbed.harvest import Harvest
+    from slurm.testbed.machine import SlurmMachine
+    from testbeds import demo, workload
+    from testbeds.harvest import Harvest
 
     count = jobs or workload.enough(nodes, seconds)
     mains = workload.jobs_for(nodes, seconds, load, count=count, seed=seed, log=log, first=first)
-    with Testbed(nodes) as bed, Harvest(bed, mains, specs) as harvest:
-        demo.show(bed, harvest, seconds, Console())
+    with Testbed(nodes) as bed, Harvest(SlurmMachine(bed), mains, specs) as harvest:
+        demo.show(harvest, seconds, Console())
         outcome = harvest.finish()
     click.echo("\n".join(demo.summary_lines(outcome)))
     stray = outcome.trainers is not None and bool(outcome.trainers.strays)

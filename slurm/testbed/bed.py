@@ -15,8 +15,10 @@ from typing import Any
 
 from slurm.testbed import accounting, processes, users
 from slurm.testbed import plan as plans
-from slurm.testbed.plan import Plan, TestbedError
+from slurm.testbed.plan import Plan
 from slurm.testbed.ports import free_ports
+from testbeds.errors import TestbedError
+from testbeds.waiting import until
 
 START_S = 120.0
 PER_NODE_S = 0.25
@@ -312,7 +314,7 @@ class Testbed:
         return (MUNGED, *database, CONTROLLER)
 
     def _until(self, ready: Any, timeout_s: float, what: str, process: str) -> None:
-        if not processes.until(lambda: ready() or not self._ledger.alive(process), timeout_s):
+        if not until(lambda: ready() or not self._ledger.alive(process), timeout_s):
             raise TestbedError(f"not within {timeout_s:.0f} s: {what}\n{self._said(process)}")
         if not self._ledger.alive(process):
             raise TestbedError(f"{process} ended before this came true: {what}\n{self._said(process)}")

@@ -1,201 +1,108 @@
-"""Submits main jobs to a testbed at their times, as users do: with sbatch."""
+"""Main jobs on a Slurm testbed, submitted with sbatch."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import pwd
 import re
 import shutil
 import subprocess
-import tempfile
-import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
-from types import TracebackType
 
-from slurm.testbed import probe
 from slurm.testbed.bed import Testbed
-from slurm.testbed.plan import TestbedError
-from slurm.testbed.probe import MainRun
-from slurm.testbed.processes import until
-from slurm.testbed.workload import MainJob, Reserved
+from testbeds import load
+from testbeds.errors import TestbedError
+from testbeds.load import RETRY_S
+from testbeds.workload import MainJob
 
-AT_ONCE = 4
-"""So many sbatch at a time, where many jobs are submitted together."""
 SUBMIT_S = 20.0
-RETRY_S = 1.0
-
-SCRIPT = """\
-#!/bin/bash
-export LC_ALL=C
-file={file}.${{SLURM_ARRAY_TASK_ID:-0}}
-echo $EPOCHREALTIME $SLURM_JOB_ID >> $file.started
-sleep {seconds}
-echo $EPOCHREALTIME >> $file.ended
-"""
-"""Costs two small processes: bash knows the time by itself."""
 RESERVATION = ("duration=2", "users=root", "flags=ignore_jobs,overlap,purge_comp=00:00:01")
 """It goes when its job has ended, or after two minutes. Main jobs may run on its node when it begins."""
+ENDED = re.compile(r"^JobId=(\d+) .* JobState=(\S+) Partition=\S+ ", re.MULTILINE)
+"""Of a line that `jobcomp/filetxt` writes when a job ends; its name before the state may hold anything."""
 
 
-class Load:
-    """Main jobs on their way. As a context it starts with it, and what is left in the end is cancelled.
+def ended(jobcomp: str) -> dict[int, str]:
+    """Job -> its state in the end; of a requeued job, which has several lines, the last."""
+    return {int(number): state for number, state in ENDED.findall(jobcomp)}
 
-    Attributes:
-        directory: Where jobs leave their times and submissions are written down, for `probe`.
-    """
+
+class Load(load.Load):
+    """Main jobs of a Slurm testbed."""
+
+    task, job = "${SLURM_ARRAY_TASK_ID:-0}", "$SLURM_JOB_ID"
 
     def __init__(self, bed: Testbed, jobs: Sequence[MainJob], *, user: str | None = None) -> None:
         """`user` submits; None: root."""
-        self._bed = bed
-        self._jobs = jobs
-        self._tasks = sum(job.tasks for job in jobs)
-        self._user = user
-        self.directory = Path(tempfile.mkdtemp(prefix="load-", dir=bed.plan.directory))
-        self.directory.chmod(0o755)
+        super().__init__(bed.plan.directory, jobs)
+        self._bed, self._user = bed, user
         if user:
             shutil.chown(self.directory, user, pwd.getpwnam(user).pw_gid)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._submit_all, name="load")
-        self._failure: BaseException | None = None
-        self._ids: dict[int, int] = {}
-        self._submitted = threading.Condition()
 
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        if left := {str(run.job) for run in self.runs() if not run.state}:
-            with contextlib.suppress(TestbedError, subprocess.TimeoutExpired):
-                self._bed.run(["scancel", *sorted(left)])
-
-    def runs(self) -> tuple[MainRun, ...]:
-        """What is known by now of the jobs that were submitted."""
-        return probe.measure(self.directory, self._bed.plan.directory / "jobcomp.log")
-
-    def done(self) -> bool:
-        """Whether every job has been submitted and ended.
-
-        Raises:
-            TestbedError: Slurm refused a job.
-        """
-        if self._failure is not None:
-            raise self._failure
-        runs = self.runs()
-        return len(runs) == self._tasks and all(run.state for run in runs)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait until every job has ended.
-
-        Raises:
-            TestbedError: some have not in time, or Slurm refused one.
-        """
-        if not until(self.done, timeout_s, every_s=0.2):
-            left = self._tasks - sum(bool(run.state) for run in self.runs())
-            raise TestbedError(f"{left} of {self._tasks} main jobs have not ended in {timeout_s:.0f} s")
-
-    def _submit_all(self) -> None:
-        begin = time.monotonic()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for job in self._jobs:
-                if self._stop.wait(max(0.0, begin + job.submit_s - time.monotonic())):
-                    break
-                pool.submit(self._submit, job)
-
-    def _submit(self, job: MainJob) -> None:
-        """Try until Slurm has the job: its controller may be away for a while."""
+    def states(self) -> Mapping[int, str]:
+        """As Slurm's file of ended jobs has them."""
         try:
-            before = self._number(job.after) if job.after else None
-            begins = self._reserve(job, job.reserved) if job.reserved else None
-            while not self._stop.is_set():
-                submitted = time.time()
-                number = self._sbatch(job, before)
-                if number is not None:
-                    self._write(job, number, submitted, begins)
-                    return
-                self._stop.wait(RETRY_S)
-        except BaseException as error:  # noqa: BLE001  handed to the thread that waits
-            self._failure = error
+            return ended((self._bed.plan.directory / "jobcomp.log").read_text("utf-8", "replace"))
+        except FileNotFoundError:  # no job has ended
+            return {}
 
-    def _number(self, after: int) -> int | None:
-        """Slurm's number of an earlier job, which another thread may just submit; None: we stop."""
-        with self._submitted:
-            while after not in self._ids:
-                if self._stop.is_set() or self._failure is not None:
-                    return None
-                self._submitted.wait(RETRY_S)
-            return self._ids[after]
+    def cancel(self, numbers: Collection[int]) -> None:
+        """With scancel."""
+        with contextlib.suppress(TestbedError, subprocess.TimeoutExpired):
+            self._bed.run(["scancel", *sorted(map(str, numbers))])
 
-    def _reserve(self, job: MainJob, wanted: Reserved) -> float:
-        """Make the job's reservation; returns when it begins (Unix s).
+    def prepare(self, job: MainJob) -> float | None:
+        """Make the job's reservation, if it has one; returns when it begins (Unix s).
 
         Raises:
             TestbedError: Slurm refuses it.
         """
-        begins = math.ceil(time.time() + wanted.begins_s)
+        if not job.reserved:
+            return None
+        begins = math.ceil(time.time() + job.reserved.begins_s)
         start = datetime.fromtimestamp(begins).isoformat()  # noqa: DTZ006  Slurm reads local time
-        words = [f"reservationname={self._name(job)}", f"starttime={start}", f"nodes={wanted.node}"]
+        words = [f"reservationname={self.name(job)}", f"starttime={start}", f"nodes={job.reserved.node}"]
         self._bed.run(["scontrol", "create", "reservation", *words, *RESERVATION])
         return begins
 
-    def _name(self, job: MainJob) -> str:
-        return f"main-{job.number}-{self.directory.name}"
-
     def _command(self, job: MainJob, before: int | None) -> list[str]:
         """The call of sbatch; components of a heterogeneous job are separated by a colon."""
-        common = [f"--job-name={self._name(job)}", f"--time={max(1, math.ceil(job.limit_s / 60))}"]
+        common = [f"--job-name={self.name(job)}", f"--time={max(1, math.ceil(job.limit_s / 60))}"]
         first, *more = job.components or ((f"--nodes={job.size:g}",),)
         command = ["sbatch", "--parsable", "--output=/dev/null", *common, *first]
         command += [f"--dependency=afterany:{before}"] if before else []
-        command += [f"--reservation={self._name(job)}"] if job.reserved else []
+        command += [f"--reservation={self.name(job)}"] if job.reserved else []
         for component in more:
             command += [":", *common, *component]
         return command
 
-    def _sbatch(self, job: MainJob, before: int | None) -> int | None:
-        """The job's number; None: not submitted.
+    def hand_in(self, job: MainJob, before: int | None) -> int | None:
+        """With sbatch.
 
         Raises:
             TestbedError: Slurm refuses it.
         """
-        script = SCRIPT.format(file=self.directory / str(job.number), seconds=job.run_s)
         command = self._command(job, before)
         try:
-            return int(self._bed.run(command, user=self._user, input=script, timeout=SUBMIT_S).stdout)
+            done = self._bed.run(command, user=self._user, input=self.script(job), timeout=SUBMIT_S)
+            return int(done.stdout)
         except subprocess.TimeoutExpired:
-            return self._found(self._name(job))
+            return self._found(self.name(job))
         except TestbedError as error:
             if "controller" in str(error) or "timed out" in str(error):
-                return self._found(self._name(job))
+                return self._found(self.name(job))
             raise
 
     def _found(self, name: str) -> int | None:
         """The job of this name, where its submission went through although sbatch failed."""
         looks = 2  # a controller that wakes up may answer squeue before it comes to the submission
-        while looks and not self._stop.wait(RETRY_S):
+        while looks and not self.stop.wait(RETRY_S):
             with contextlib.suppress(TestbedError, subprocess.TimeoutExpired):
                 shown = self._bed.run(["squeue", "-h", "-t", "all", "-n", name, "-o", "%i"]).stdout
                 if number := re.match(r"\d+", shown):  # of an array or heterogeneous job more follows
                     return int(number[0])
                 looks -= 1
         return None
-
-    def _write(self, job: MainJob, number: int, submitted: float, begins: float | None) -> None:
-        times = {"submitted": submitted, "accepted": time.time(), "begins": begins}
-        row = {**asdict(job), "job": number, **times}
-        with self._submitted:
-            with (self.directory / "submitted.jsonl").open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps(row)}\n")
-            self._ids[job.number] = number
-            self._submitted.notify_all()

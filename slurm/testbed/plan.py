@@ -12,7 +12,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bftrainer.errors import BftrainerError
+from testbeds.errors import TestbedError
 
 MOST_NODES = 1024
 LOOPBACK = "127.0.0.1"
@@ -23,12 +23,6 @@ URGENT, QOS = "urgent", "high"
 """A partition and a QOS whose jobs come before those of `batch`."""
 HETEROGENEOUS = "bftrainer-heterogeneous.lua"
 LICENCE, LICENCES = "tool", 4
-
-
-class TestbedError(BftrainerError):
-    """The testbed cannot be brought up, found or used; the message says why and what to do."""
-
-    __test__ = False  # its name is no test's
 
 
 @dataclass(frozen=True, slots=True)

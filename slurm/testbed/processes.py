@@ -5,23 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from slurm.testbed.plan import TestbedError
-
-POLL_S = 0.02
-
-
-def until(ready: Callable[[], bool], timeout_s: float, every_s: float = POLL_S) -> bool:
-    """Wait for a condition; whether it came true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not ready():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(every_s)
-    return True
+from testbeds.errors import TestbedError
+from testbeds.waiting import until
 
 
 class Ledger:

@@ -21,9 +21,9 @@ from typing import Any
 from bftrainer.api.client import DaemonError
 from slurm.testbed import Testbed
 from slurm.testbed.load import Load
-from slurm.testbed.probe import MainRun, spread, waits
-from slurm.testbed.processes import until
-from slurm.testbed.workload import MainJob
+from testbeds.runs import MainRun, spread, waits
+from testbeds.waiting import until
+from testbeds.workload import MainJob
 from tests.support.audit import audit
 from tests.support.faults import Faults, small_disk
 from tests.support.slurm_site import SlurmSite

@@ -14,8 +14,9 @@ import pytest
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
-from slurm.testbed import Testbed, processes, why_not
+from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
+from testbeds import waiting
 from tests.support.slurm_schedulers import run, schedulers, until
 
 PILOT = ("-p", "backfill", "--account=bftrainer", "--qos=bftrainer")
@@ -51,7 +52,7 @@ def submit(site: Testbed, user: str, *options: str) -> str:
 
 def shows(site: Testbed, number: str, wanted: str) -> bool:
     command = ["squeue", "-h", "-j", number, "-o", "%T %r %a %q"]
-    return processes.until(lambda: site.run(command).stdout.strip() == wanted, 240)
+    return waiting.until(lambda: site.run(command).stdout.strip() == wanted, 240)
 
 
 def test_pilots_are_not_charged_and_have_one_node_each(site: Testbed, user: str) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from slurm.testbed import Testbed
-from slurm.testbed.processes import kill, until
+from slurm.testbed.processes import kill
+from testbeds.waiting import until
 from tests.support.processes import left, mentioning, read
 
 ROOT = Path(__file__).parent.parent.parent

@@ -14,8 +14,9 @@ import pytest
 
 from bftrainer.model.finding import Level
 from bftrainer.schedulers.slurm.heterogeneous import CHECK
-from slurm.testbed import Testbed, processes, why_not
+from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
+from testbeds.waiting import until
 
 TRIES = 3
 PASSES_S = 2.5
@@ -42,7 +43,7 @@ def runs(bed: Testbed, *jobs: str) -> bool:
 def with_pilots(bed: Testbed, *options: str) -> list[str]:
     """Pilots on all nodes but the first."""
     pilots = [submit(bed, ALONE, *PILOT, *options, "-w", node) for node in bed.plan.names()[1:]]
-    assert processes.until(lambda: runs(bed, *pilots), SOON_S)
+    assert until(lambda: runs(bed, *pilots), SOON_S)
     return pilots
 
 
@@ -91,12 +92,12 @@ def test_with_what_a_site_sets_none_is_put_off_and_other_jobs_still_preempt(site
         assert set(shown(site, "%q", job)) == {"normal-het"}
         assert checked(site) is Level.OK
         site.run(["scancel", *pilots])  # as the daemon does
-        assert processes.until(lambda job=job: runs(site, job), SOON_S)  # type: ignore[misc]
+        assert until(lambda job=job: runs(site, job), SOON_S)  # type: ignore[misc]
         emptied(site)
     assert not put_off(site)
     with_pilots(site, *AS_SITE)
     job = submit(site, ALONE, "-N4")
-    assert processes.until(lambda: runs(site, job), SOON_S), "a job of another kind preempts them"
+    assert until(lambda: runs(site, job), SOON_S), "a job of another kind preempts them"
     emptied(site)
 
 
@@ -112,11 +113,11 @@ def test_the_check_finds_those_that_preempt_pilots(site: Testbed) -> None:
 
 def test_they_keep_their_place_in_the_queue(site: Testbed) -> None:
     first = submit(site, ALONE, "-N4")
-    assert processes.until(lambda: runs(site, first), SOON_S)
+    assert until(lambda: runs(site, first), SOON_S)
     job = submit(site, JOB)
     behind = submit(site, ALONE, "-N3", "-t1")
     site.run(["scancel", first])
-    assert processes.until(lambda: runs(site, job), SOON_S)
+    assert until(lambda: runs(site, job), SOON_S)
     assert not runs(site, behind)
     emptied(site)
 
@@ -140,10 +141,10 @@ def test_without_it_slurm_preempts_pilots_and_puts_the_job_off_which_starttime_u
     before = put_off(bed)
     with_pilots(bed)
     job = submit(bed, JOB)
-    assert processes.until(lambda: put_off(bed) > before, SOON_S)
-    assert processes.until(lambda: "BeginTime" in shown(bed, "%r", job), SOON_S)
+    assert until(lambda: put_off(bed) > before, SOON_S)
+    assert until(lambda: "BeginTime" in shown(bed, "%r", job), SOON_S)
     time.sleep(PASSES_S)
     assert not runs(bed, job), "it waits although its nodes are idle"
     bed.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-    assert processes.until(lambda: runs(bed, job), SOON_S)
+    assert until(lambda: runs(bed, job), SOON_S)
     emptied(bed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.impact.taking import Condition
+from slurm.impact.condition import Condition
 from slurm.testbed import why_not
 from slurm.testbed.load import Load
 from slurm.testbed.mix import MIXES

@@ -8,9 +8,9 @@ import pytest
 
 from slurm.testbed import Testbed, TestbedError
 from slurm.testbed.load import Load
-from slurm.testbed.probe import waits
-from slurm.testbed.processes import until
-from slurm.testbed.workload import MainJob
+from testbeds.runs import waits
+from testbeds.waiting import until
+from testbeds.workload import MainJob
 
 LONG_S = 240.0
 

@@ -6,12 +6,14 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from slurm.impact.logs import What
-from slurm.impact.reasons import events_of, requeued
+from slurm.impact.logs import events_of
 from slurm.testbed import Testbed
-from slurm.testbed.harvest import Harvest
-from slurm.testbed.probe import MainRun
-from slurm.testbed.workload import MainJob
+from slurm.testbed.machine import SlurmMachine
+from testbeds.harvest import Harvest
+from testbeds.impact.events import What
+from testbeds.impact.reasons import requeued
+from testbeds.runs import MainRun
+from testbeds.workload import MainJob
 
 NODES = 4
 ROUNDS = 3
@@ -21,7 +23,7 @@ so that jobs come at other moments of it."""
 BEFORE_S, RUNS_S = 2.2, 6.5
 """The whole node's job comes so long before the heterogeneous one, and runs for so long: a poll sees the
 latter before it can start."""
-SPECS = (Path(__file__).parents[2] / "benchmarks" / "slurm" / "quick.yaml",)
+SPECS = (Path(__file__).parents[2] / "benchmarks" / "testbeds" / "quick.yaml",)
 LATER_S, AT_MOST_S = 1.0, 10.0
 """Of half of the jobs, and of any. A heterogeneous job whose start has failed waits two minutes."""
 LONGEST_S = (ROUNDS + 1) * EVERY_S + AT_MOST_S
@@ -52,7 +54,7 @@ def main_jobs(every_s: float) -> list[MainJob]:
 def taken(bed: Testbed, specs: Sequence[Path]) -> tuple[tuple[MainRun, ...], dict[str, str]]:
     """The main jobs of a run, and its logs. A job that waits for too long is cancelled."""
     every_s = EVERY_S if specs else ALONE_EVERY_S
-    with Harvest(bed, main_jobs(every_s), specs, settings=NO_ROOM_LEFT) as harvest:
+    with Harvest(SlurmMachine(bed), main_jobs(every_s), specs, settings=NO_ROOM_LEFT) as harvest:
         for scene in harvest.scenes():
             if scene.runs and scene.time > scene.runs[0].submitted + LONGEST_S:
                 break
@@ -70,7 +72,7 @@ def test_no_job_is_requeued_and_none_waits_much_longer() -> None:
     waited = {run.number: run.wait_s for run in without}
     told = "\n".join(f"{run.number} {run.kind}: {run.wait_s}, {waited[run.number]} s" for run in with_)
     assert {run.state for run in with_} == {"COMPLETED"}, told
-    assert not requeued(logs, with_), told
+    assert not requeued(events_of(logs), with_), told
     later = [(run.wait_s or 0.0) - (waited[run.number] or 0.0) for run in with_]
     assert max(later) < AT_MOST_S, told
     assert statistics.median(later) < LATER_S, told

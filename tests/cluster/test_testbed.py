@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm.testbed import Testbed, TestbedError
-from slurm.testbed.processes import until
+from testbeds.waiting import until
 from tests.support.processes import left
 
 LONG_S = 240.0

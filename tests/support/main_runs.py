@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slurm.impact.differences import MODES, JobWaits
-from slurm.testbed.probe import MainRun
+from testbeds.impact.differences import MODES, JobWaits
+from testbeds.runs import MainRun
 
 SUBMITTED = 1_795_371_000.0
 

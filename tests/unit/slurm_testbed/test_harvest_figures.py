@@ -8,9 +8,11 @@ import pytest
 from rich.console import Console
 
 from bftrainer.demo.view import View
-from slurm.testbed import demo, probe
-from slurm.testbed.harvest import Scene, outcome
-from slurm.testbed.probe import MainRun
+from slurm.testbed import machine
+from testbeds import demo
+from testbeds import runs as probe
+from testbeds.harvest import Scene, outcome
+from testbeds.runs import MainRun
 
 
 def run(number: int, size: int, submitted: float, started: float | None, ended: float | None) -> MainRun:
@@ -82,7 +84,7 @@ def test_a_job_has_room_unless_main_jobs_want_its_nodes() -> None:
 
 
 def test_what_is_shown() -> None:
-    mains = demo.occupants("main-3-load-x n[2,4]\nother n3\n")
+    mains = machine.occupants("main-3-load-x n[2,4]\nother n3\n")
     assert mains == {"n2": "main-3", "n4": "main-3", "n3": "other"}
     scene = Scene(100, MAIN, view(160, "member", None, "joining", None))
     assert demo.line(scene, {"n2": "main-3"}) == (
@@ -90,7 +92,7 @@ def test_what_is_shown() -> None:
     )
     console = Console(width=100)
     with console.capture() as shown:
-        console.print(demo.picture(scene, {"n2": "main-3"}, 60))
+        console.print(demo.picture(scene, {"n2": "main-3"}, 60, "Slurm"))
     for words in ("main-3", "1,234", "1.00 s", "completed"):
         assert words in shown.get()
 

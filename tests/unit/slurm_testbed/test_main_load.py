@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import LogOptions
-from slurm.testbed import probe, workload
-from slurm.testbed.probe import MainRun
-from slurm.testbed.workload import MainJob
+from slurm.testbed.load import ended
+from testbeds import runs as probe
+from testbeds import workload
+from testbeds.runs import MainRun
+from testbeds.workload import MainJob
 
 SWF = """\
 ; UnixStartTime: 1000
@@ -94,8 +96,7 @@ TIMES = {"submitted": 100.5, "accepted": 100.6, "begins": None}
 
 
 def test_what_jobs_left_is_put_together(tmp_path: Path) -> None:
-    jobcomp = tmp_path / "jobcomp.log"
-    assert probe.measure(tmp_path, jobcomp) == ()
+    assert probe.measure(tmp_path, {}) == ()
     jobs = {
         1: {},
         2: {},
@@ -115,8 +116,7 @@ def test_what_jobs_left_is_put_together(tmp_path: Path) -> None:
     (tmp_path / "5.0.started").write_text("131.5 50\n")
     line = "JobId={} UserId=root(0) GroupId=root(0) Name=main JobState=1 x JobState={} Partition=batch \n"
     ends = ((10, "NODE_FAIL"), (10, "COMPLETED"), (7, "FAILED"), (41, "COMPLETED"))
-    jobcomp.write_text("".join(line.format(*end) for end in ends))
-    runs = probe.measure(tmp_path, jobcomp)
+    runs = probe.measure(tmp_path, ended("".join(line.format(*end) for end in ends)))
     assert [(run.number, run.task, run.job) for run in runs] == [
         *((1, 0, 10), (2, 0, 20), (3, 0, 30), (4, 0, 40), (4, 1, 40), (5, 0, 50), (6, 0, 60))
     ]

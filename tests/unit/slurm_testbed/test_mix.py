@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bftrainer.traces.intervals import LogError
-from slurm.testbed.mix import KINDS, MIXES, RESERVED_AFTER_S, deck, mixed
+from slurm.testbed.mix import KINDS, MIXES
 from slurm.testbed.plan import CORES, MEMORY_MB
-from slurm.testbed.workload import MainJob, requests_for
+from testbeds.mix import RESERVED_AFTER_S, deck, mixed
+from testbeds.workload import MainJob, requests_for
 
 
 def jobs(
@@ -19,7 +20,15 @@ def jobs(
 ) -> tuple[MainJob, ...]:
     requests, machine = requests_for(count, seed)
     return mixed(
-        requests, machine, MIXES[name], nodes=nodes, seconds=2 * count, load=load, seed=seed, shared=shared
+        requests,
+        machine,
+        MIXES[name],
+        KINDS,
+        nodes=nodes,
+        seconds=2 * count,
+        load=load,
+        seed=seed,
+        shared=shared,
     )
 
 
@@ -93,7 +102,9 @@ def test_what_the_kinds_ask_for() -> None:
 
 def test_kinds_of_a_log_keep_its_times_and_sizes() -> None:
     whole = jobs("nodes", count=20)
-    several = mixed(*requests_for(20, 1), MIXES["nodes"], nodes=8, seconds=40, load=0.3, seed=2, shared=True)
+    several = mixed(
+        *requests_for(20, 1), MIXES["nodes"], KINDS, nodes=8, seconds=40, load=0.3, seed=2, shared=True
+    )
     assert [job.submit_s for job in several] == [job.submit_s for job in whole]
     assert [job.size for job in several] == [job.size for job in whole]
     assert {f"--nodes={job.size}" for job in whole} == {job.components[0][0] for job in whole}

@@ -1,48 +1,33 @@
-"""The demonstration on a real Slurm: main jobs come and go, and trainers use the nodes in between."""
+"""A demonstration: main jobs come and go, and trainers use the nodes in between."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ClusterShell.NodeSet import NodeSet
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from slurm.testbed.bed import Testbed
-from slurm.testbed.harvest import Harvest, Outcome, Scene
-from slurm.testbed.probe import spread, waits, with_room
+from testbeds.harvest import Harvest, Outcome, Scene
+from testbeds.runs import spread, waits, with_room
 
 LINE_S = 5.0
 """Without a terminal, a line comes so often."""
 
 
-def show(bed: Testbed, harvest: Harvest, seconds: float, console: Console) -> None:
+def show(harvest: Harvest, seconds: float, console: Console) -> None:
     """Show the scenes as they come: a live picture on a terminal, lines elsewhere."""
     if console.is_terminal:
         with Live(console=console, refresh_per_second=4) as live:
             for scene in harvest.scenes():
-                live.update(picture(scene, occupants(_queue(bed)), seconds))
+                live.update(picture(scene, harvest.machine.occupants(), seconds, harvest.machine.name))
         return
     last = 0.0
     for scene in harvest.scenes():
         if scene.time - last >= LINE_S:
             last = scene.time
-            console.print(line(scene, occupants(_queue(bed))), soft_wrap=True, highlight=False)
-
-
-def _queue(bed: Testbed) -> str:
-    return bed.run(["squeue", "-h", "-t", "R", "-p", "batch", "-o", "%j %N"]).stdout
-
-
-def occupants(queue: str) -> dict[str, str]:
-    """Return node -> main job (`main-7`) from squeue's lines of name and nodes."""
-    found = {}
-    for row in queue.splitlines():
-        name, nodes = row.split(maxsplit=1)
-        found.update(dict.fromkeys(NodeSet(nodes), "-".join(name.split("-")[:2])))
-    return found
+            console.print(line(scene, harvest.machine.occupants()), soft_wrap=True, highlight=False)
 
 
 def users_of_nodes(scene: Scene, mains: dict[str, str]) -> dict[str, tuple[str, str]]:
@@ -68,7 +53,7 @@ def line(scene: Scene, mains: dict[str, str]) -> str:
     return f"{nodes} | main jobs: {len(scene.runs)} submitted, {ended} ended | samples {scene.samples():,}"
 
 
-def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
+def picture(scene: Scene, mains: dict[str, str], seconds: float, batch_system: str) -> Group:
     """Return a scene as tables: nodes, trainers and the main queue."""
     nodes = Table("node", "", box=None, title="nodes", title_justify="left")
     for node, (who, colour) in users_of_nodes(scene, mains).items():
@@ -85,7 +70,7 @@ def picture(scene: Scene, mains: dict[str, str], seconds: float) -> Group:
         wait = "waits" if run.wait_s is None else f"{run.wait_s:.2f} s"
         queue.add_row(f"main-{run.number}", f"{run.size:g}", wait, run.state.lower())
     begun = f"main jobs come for {seconds:.0f} s" if scene.runs else "trainers start on the idle machine"
-    return Group(Text(f"bftrainer on Slurm: {begun}", "bold"), nodes, trainers, queue)
+    return Group(Text(f"bftrainer on {batch_system}: {begun}", "bold"), nodes, trainers, queue)
 
 
 def summary_lines(outcome: Outcome) -> list[str]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from bftrainer.replay.report.drawing import COLOURS
-from slurm.impact.differences import FIGURES, MODES, WITH, OverPairs, compare, over_pairs
-from slurm.impact.tables import table
-from slurm.impact.taking import Taken
+from testbeds.impact.differences import FIGURES, MODES, WITH, OverPairs, compare, over_pairs
+from testbeds.impact.tables import table
+from testbeds.impact.taking import Taken
 
 HEADROOMS = ("0", "5%", "10%", "20%", "30%")
 DEFAULT = "auto"

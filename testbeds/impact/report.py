@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slurm.impact import tables
-from slurm.impact.differences import MODES, WITH, Pair, compare
-from slurm.impact.reasons import Late, explain, requeued, timeline
-from slurm.impact.tables import Runs
-from slurm.impact.taking import Condition, Taken
-from slurm.testbed.probe import MainRun
+from testbeds.impact import tables
+from testbeds.impact.condition import Condition
+from testbeds.impact.differences import MODES, WITH, Pair, compare
+from testbeds.impact.reasons import Late, explain, requeued, timeline
+from testbeds.impact.tables import Runs
+from testbeds.impact.taking import Taken
+from testbeds.runs import MainRun
 
 GOOD = "COMPLETED"
 SHOWN = 12
@@ -44,31 +45,31 @@ def runs_of(pairs: Mapping[int, Mapping[str, Taken]]) -> list[Runs]:
     ]
 
 
-def _seen(seed: int, found: Mapping[str, Taken]) -> _Seen:
+def _seen(condition: Condition, seed: int, found: Mapping[str, Taken]) -> _Seen:
     runs = {mode: found[mode].runs for mode in MODES}
-    pair, logs = compare(seed, runs), found[WITH].logs
+    pair, events = compare(seed, runs), condition.events(found[WITH].logs)
     failed = [run for run in runs[WITH] if run.state != GOOD]
-    return _Seen(pair, explain(pair, runs, logs), failed, requeued(logs, runs[WITH]))
+    return _Seen(pair, explain(pair, runs, events), failed, requeued(events, runs[WITH]))
 
 
-def of_pair(seed: int, found: Mapping[str, Taken]) -> str:
+def of_pair(condition: Condition, seed: int, found: Mapping[str, Taken]) -> str:
     """Return a pair in few lines."""
-    seen = _seen(seed, found)
+    seen = _seen(condition, seed, found)
     figures = ", ".join(f"{name} {part.later.value:+.2f} s" for name, part in seen.pair.figures.items())
     noise = ", ".join(f"{part.noise.value:+.2f} s" for part in seen.pair.figures.values())
     head = f"seed {seed}: later by {figures}; between the runs without {noise}"
     return "\n".join([head, *_bad(seen), *(_words(seed, late) for late in seen.late)])
 
 
-def of_jobs(seed: int, found: Mapping[str, Taken]) -> str:
+def of_jobs(condition: Condition, seed: int, found: Mapping[str, Taken]) -> str:
     """Return a line for each job of a pair, with what happened while it waited."""
-    lines = timeline({mode: found[mode].runs for mode in MODES}, found[WITH].logs)
+    lines = timeline({mode: found[mode].runs for mode in MODES}, condition.events(found[WITH].logs))
     return "\n".join([f"seed {seed}: waits without / again / with", *lines])
 
 
 def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> Report:
     """Return what all pairs of a condition show."""
-    every = [_seen(seed, found) for seed, found in pairs.items()]
+    every = [_seen(condition, seed, found) for seed, found in pairs.items()]
     runs, compared = runs_of(pairs), [seen.pair for seen in every]
     failed, again = sum(len(s.failed) for s in every), sum(len(s.requeued) for s in every)
     goals = tables.goals(compared, failed, again)
@@ -87,14 +88,7 @@ def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> 
 
 
 def _title(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> str:
-    own = "main jobs share nodes" if condition.shared else "main jobs have whole nodes"
-    words = [f"Mix `{condition.mix}`, {own}, {condition.nodes} nodes of 4 cores"]
-    words += [
-        f"{condition.jobs} jobs in {condition.seconds:.0f} s that need {condition.load:.0%} of the node-time"
-    ]
-    words += ["Slurm's stock intervals"] if condition.stock else []
-    words += [f"each poll {condition.slow_polls_s:g} s longer"] if condition.slow_polls_s else []
-    words += [f"headroom {condition.headroom}"] if condition.headroom else []
+    words = [condition.title()]
     seeds = ", ".join(map(str, pairs))
     words += [f"1 pair (seed {seeds})" if len(pairs) == 1 else f"{len(pairs)} pairs (seeds {seeds})"]
     commits = sorted({taken.commit for found in pairs.values() for taken in found.values()} - {""})

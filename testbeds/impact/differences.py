@@ -1,7 +1,8 @@
 """How much later main jobs start with bftrainer, beside how much two runs without it differ. Pure.
 
 Three runs of the same jobs make a pair: `without`, `again` (without, once more) and `with`. Jobs are compared
-one by one, as they are the same; what the two runs without differ by is noise of Slurm and of the machine.
+one by one, as they are the same; what the two runs without differ by is noise of the batch
+system and of the machine.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from slurm.testbed.plan import TestbedError
-from slurm.testbed.probe import MainRun
+from testbeds.errors import TestbedError
+from testbeds.runs import MainRun
 
 WITHOUT, AGAIN, WITH = MODES = ("without", "again", "with")
 RESAMPLES = 2000
@@ -80,7 +81,8 @@ class Difference:
 
 def _median(before: Any, after: Any, axis: int = -1) -> Any:
     """By how much the median of the waits is larger. The median of the jobs' differences would follow the
-    moment of its scheduling interval at which Slurm was when the load began, the same for all jobs of a run.
+    moment of its scheduling interval at which the batch system was when the load began, the same for all
+    jobs of a run.
     """
     return np.median(after, axis=axis) - np.median(before, axis=axis)
 

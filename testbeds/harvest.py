@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,23 +10,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from bftrainer.demo.session import DemoSession
 from bftrainer.demo.summary import Summary
 from bftrainer.demo.view import View
-from slurm.testbed.bed import Testbed
-from slurm.testbed.load import Load
-from slurm.testbed.plan import TestbedError
-from slurm.testbed.probe import MainRun, utilisation
-from slurm.testbed.processes import until
-from slurm.testbed.workload import MainJob
+from testbeds.errors import TestbedError
+from testbeds.load import Load
+from testbeds.runs import MainRun, utilisation
+from testbeds.waiting import until
+from testbeds.workload import MainJob
 
 TRAIN_S = 240.0
 """The first trainer may take so long to start."""
 GONE_S = 30.0
 SETTINGS = {
-    "scheduler": "slurm",
-    "slurm_partition": "backfill",
     "objective": "efficiency",  # trainers of different speed: all of them run
     "submissions_per_minute": 1000,  # time is compressed
     "log_format": "text",  # with times
@@ -36,20 +32,11 @@ SETTINGS = {
     "spare_s": 2,
     "debounce_s": 2,  # many a node is taken again right after a main job
 }
-"""The daemon's settings."""
+"""The daemon's settings, beside those of the testbed."""
 PYTHON = """\
 #!/bin/sh
-# Pilots share this machine's few cores with Slurm itself, which has a cluster's nodes to itself elsewhere
+# Pilots share this machine's few cores with the batch system, which does not elsewhere
 exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
-"""
-POLLED = ("scontrol", "squeue")
-SLOW = """\
-#!/bin/sh
-sleep {seconds}
-{program} "$@"
-code=$?
-sleep {seconds}
-exit $code
 """
 
 
@@ -124,6 +111,39 @@ def outcome(scenes: Sequence[Scene], nodes: int, begin: float, trainers: Summary
     )
 
 
+class Machine(Protocol):
+    """A testbed that runs, of any batch system; main jobs preempt pilots there."""
+
+    name: str
+    """The batch system's."""
+
+    @property
+    def directory(self) -> Path:
+        """Everything of it lies there."""
+
+    @property
+    def nodes(self) -> int:
+        """How many it has."""
+
+    def load(self, jobs: Sequence[MainJob]) -> Load:
+        """Main jobs for it."""
+
+    def settings(self) -> dict[str, object]:
+        """What the daemon needs to know of it."""
+
+    def environ(self) -> Mapping[str, str]:
+        """What the daemon's environment needs beside the usual."""
+
+    def logs(self) -> dict[str, str]:
+        """What the batch system has logged so far, by a name."""
+
+    def pilots(self) -> str:
+        """The pilots that are left, in words; "" for none."""
+
+    def occupants(self) -> dict[str, str]:
+        """Node -> the main job on it, as `main-7`."""
+
+
 class Harvest:
     """Main jobs on a testbed, with a daemon and its trainers or, without `specs`, by themselves.
 
@@ -132,30 +152,27 @@ class Harvest:
 
     def __init__(
         self,
-        bed: Testbed,
+        machine: Machine,
         jobs: Sequence[MainJob],
         specs: Sequence[Path],
         *,
-        slow_polls_s: float = 0,
         begin_after_s: float = 0,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """With `slow_polls_s` Slurm takes so much longer to answer the two commands of each poll. Main jobs
-        come `begin_after_s` after trainers train. The daemon has `settings` beside the usual ones."""
-        self._bed, self._jobs, self._specs = bed, jobs, specs
+        """Main jobs come `begin_after_s` after trainers train. The daemon has `settings` beside the usual
+        ones."""
+        self.machine, self._jobs, self._specs = machine, jobs, specs
         self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
         self._after = contextlib.ExitStack()
-        self._slow_polls_s, self._begin_after_s = slow_polls_s, begin_after_s
+        self._begin_after_s = begin_after_s
         self._more = settings or {}
 
     def __enter__(self) -> Harvest:
         with contextlib.ExitStack() as stack:
             if self._specs:
-                environ = {"SLURM_CONF": str(self._bed.plan.conf)}
-                if self._slow_polls_s:
-                    environ["PATH"] = f"{self._slow_commands()}:{os.environ.get('PATH', os.defpath)}"
+                environ = self.machine.environ()
                 self._demo = DemoSession([], settings=self._settings(), environ=environ)
                 stack.callback(self._demo.close)
                 self._demo.submit(self._specs)
@@ -167,46 +184,25 @@ class Harvest:
     ) -> None:
         self._after.close()
 
-    def _slow_commands(self) -> Path:
-        """A folder with scontrol and squeue that take longer: half before and half after they ask."""
-        place = self._bed.plan.directory / "slow"
-        place.mkdir()
-        for name in POLLED:
-            program = place / name
-            real = shutil.which(name, path=self._bed.env.get("PATH"))
-            program.write_text(
-                SLOW.format(program=real, seconds=self._slow_polls_s / len(POLLED) / 2), "utf-8"
-            )
-            program.chmod(0o755)
-        return place
-
     def logs(self) -> dict[str, str]:
-        """What slurmctld and, if there is one, the daemon have logged so far."""
-        found = {
-            "slurmctld": (self._bed.plan.directory / "log" / "slurmctld.log").read_text("utf-8", "replace")
-        }
-        return found | ({} if self._demo is None else {"daemon": self._demo.log()})
+        """What the batch system and, if there is one, the daemon have logged so far."""
+        return self.machine.logs() | ({} if self._demo is None else {"daemon": self._demo.log()})
 
     def _settings(self) -> dict[str, object]:
-        python = self._bed.plan.directory / "pilot-python"
+        python = self.machine.directory / "pilot-python"
         python.write_text(PYTHON.format(python=sys.executable), "utf-8")
         python.chmod(0o755)
-        mode = "preempt" if self._bed.plan.preemption else "window"
-        watched = ",".join(self._bed.plan.partitions)
-        own = {"pilot_python": str(python), "slurm_mode": mode, "slurm_watch": watched}
-        if self._bed.plan.heterogeneous:
-            own |= {"slurm_qos": "bftrainer", "slurm_account": "bftrainer"}
-        return {**SETTINGS, **own, **self._more}
+        return {**SETTINGS, **self.machine.settings(), "pilot_python": str(python), **self._more}
 
     def scenes(self, every_s: float = 0.5) -> Iterator[Scene]:
         """Wait until trainers train, then let main jobs come; scenes until all of them have ended.
 
         Raises:
-            TestbedError: no trainer starts, or Slurm refuses a job.
+            TestbedError: no trainer starts, or the batch system refuses a job.
         """
         yield from self._warm_up(every_s)
         time.sleep(self._begin_after_s)
-        with Load(self._bed, self._jobs) as load:
+        with self.machine.load(self._jobs) as load:
             self._begin = time.time()
             while True:
                 done = load.done()
@@ -239,9 +235,6 @@ class Harvest:
             TestbedError: a pilot stays.
         """
         summary = self._demo.finish() if self._demo is not None else None
-        if not until(lambda: not self._pilots(), GONE_S, every_s=0.2):
-            raise TestbedError(f"pilots are left: {self._pilots()}")
-        return outcome(self._seen, len(self._bed.plan.nodes), self._begin, summary)
-
-    def _pilots(self) -> str:
-        return self._bed.run(["squeue", "-h", "-p", "backfill"]).stdout.strip()
+        if not until(lambda: not self.machine.pilots(), GONE_S, every_s=0.2):
+            raise TestbedError(f"pilots are left: {self.machine.pilots()}")
+        return outcome(self._seen, self.machine.nodes, self._begin, summary)

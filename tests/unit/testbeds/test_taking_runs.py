@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import slurm_impact
 
-from slurm.impact import curve, taking
-from slurm.impact.differences import WITH, WITHOUT
-from slurm.impact.taking import Condition, Taken, stored
-from slurm.testbed.harvest import Outcome
+from slurm.impact.condition import Condition
+from testbeds.harvest import Outcome
+from testbeds.impact import benchmark, curve, taking
+from testbeds.impact.differences import WITH, WITHOUT
+from testbeds.impact.taking import Taken, stored
 from tests.support.main_runs import SUBMITTED, main_run
 
 CONDITION = Condition(mix="cores", nodes=8, jobs=30, seconds=60, load=0.28, shared=True)
@@ -70,7 +71,7 @@ class Bench:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, bench: Bench, *words: str) -> int:
-    monkeypatch.setattr(slurm_impact, "take", bench)
+    monkeypatch.setattr(benchmark, "take", bench)
     monkeypatch.setattr(sys, "argv", ["slurm_impact.py", *words])
     return slurm_impact.main()
 
@@ -108,7 +109,7 @@ def test_a_missed_goal_is_an_error_only_if_it_is_checked(
         )
 
     words = ("--out", str(tmp_path))
-    monkeypatch.setattr(slurm_impact, "take", slow)
+    monkeypatch.setattr(benchmark, "take", slow)
     for more, code in ((), 0), (("--check",), 1):
         monkeypatch.setattr(sys, "argv", ["slurm_impact.py", *words, *more])
         assert slurm_impact.main() == code
@@ -131,10 +132,10 @@ def test_the_curve_of_headrooms_takes_only_runs_with_it_beside_the_pairs(
         return taking._store(folder, taking._options(condition, seed), harvested, {})
 
     words = ("--headrooms", "--seeds", "1-2", "--out", str(tmp_path))
-    monkeypatch.setattr(slurm_impact, "take", take)
+    monkeypatch.setattr(benchmark, "take", take)
     monkeypatch.setattr(sys, "argv", ["slurm_impact.py", *words])
     assert slurm_impact.main() == 0
-    usual = [("", mode) for mode in slurm_impact.ORDER]
+    usual = [("", mode) for mode in benchmark.ORDER]
     wanted = [*usual, *((headroom, WITH) for headroom in curve.HEADROOMS)]
     assert asked == [(headroom, seed, mode) for seed in (1, 2) for headroom, mode in wanted]
     said = capsys.readouterr().out
@@ -155,6 +156,6 @@ def test_what_the_documentation_shows_can_be_taken() -> None:
 
 
 def test_seeds() -> None:
-    assert slurm_impact.seeds_of("1-3,7") == [1, 2, 3, 7]
+    assert benchmark.seeds_of("1-3,7") == [1, 2, 3, 7]
     with pytest.raises(argparse.ArgumentTypeError, match="write seeds as 1-5"):
-        slurm_impact.seeds_of("many")
+        benchmark.seeds_of("many")

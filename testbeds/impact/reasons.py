@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slurm.impact.differences import AGAIN, MODES, WITH, WITHOUT, JobWaits, Pair
-from slurm.impact.logs import Event, What, of_daemon, of_slurmctld
-from slurm.testbed.probe import MainRun
+from testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT, JobWaits, Pair
+from testbeds.impact.events import Event, What
+from testbeds.runs import MainRun
 
 SLOW_S = 0.5
-"""What takes longer than this is named: a call of sbatch, a launch, the time until nodes are vacated."""
+"""What takes longer than this is named: a submission, a launch, the time until nodes are vacated."""
 JUST_S = 2.0
 """A job that ended so shortly before another began may have kept it waiting."""
 
@@ -19,12 +19,12 @@ JUST_S = 2.0
 class Reason(StrEnum):
     """Why a job was late. The first of several counts."""
 
-    REQUEUED = "requeued by Slurm"
+    REQUEUED = "requeued"
     OVERTAKEN = "its nodes went to other main jobs"
     BEHIND = "behind a main job that was late"
-    PREEMPTED = "preempted by Slurm"
+    PREEMPTED = "preempted by the batch system"
     VACATED_LATE = "vacated late"
-    BUSY = "slurmctld busy"
+    BUSY = "batch system busy"
     LAUNCH = "slow launch"
     UNKNOWN = "not explained"
 
@@ -68,18 +68,11 @@ class _Wait:
         return f"{moment - self.begin:+.1f} s"
 
 
-def events_of(logs: Mapping[str, str]) -> list[Event]:
-    """Return what both logs of a run say, in order of time."""
-    found = [*of_slurmctld(logs.get("slurmctld", "")), *of_daemon(logs.get("daemon", ""))]
-    return sorted(found, key=lambda event: event.time)
-
-
-def explain(pair: Pair, runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str, str]) -> list[Late]:
+def explain(pair: Pair, runs: Mapping[str, Sequence[MainRun]], events: Sequence[Event]) -> list[Late]:
     """Return the late jobs of a pair, the latest first, each with at least one reason.
 
-    `runs` are the main jobs of its three runs, `logs` those of the run with bftrainer.
+    `runs` are the main jobs of its three runs, `events` those of the run with bftrainer, in order of time.
     """
-    events = events_of(logs)
     by_key = {(run.number, run.task): run for run in runs[WITH]}
     earlier = [_order(runs[mode]) for mode in (WITHOUT, AGAIN)]
     late = {(job.number, job.task): job for job in pair.late()}
@@ -95,10 +88,9 @@ def explain(pair: Pair, runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str
     return found
 
 
-def timeline(runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str, str]) -> list[str]:
-    """Return a line for each job: what it waited in each run, and what the logs of the run with bftrainer say
-    of this time, in seconds after the job could start."""
-    events = events_of(logs)
+def timeline(runs: Mapping[str, Sequence[MainRun]], events: Sequence[Event]) -> list[str]:
+    """Return a line for each job: what it waited in each run, and what happened in the run with bftrainer
+    in this time, in seconds after the job could start."""
     waited = {mode: {(run.number, run.task): run.wait_s for run in runs[mode]} for mode in MODES}
     found = []
     for run in runs[WITH]:
@@ -110,10 +102,9 @@ def timeline(runs: Mapping[str, Sequence[MainRun]], logs: Mapping[str, str]) -> 
     return found
 
 
-def requeued(logs: Mapping[str, str], runs: Iterable[MainRun]) -> list[MainRun]:
-    """Return the main jobs that Slurm put back into the queue, or that started more than once."""
-    events = [event for event in of_slurmctld(logs.get("slurmctld", "")) if event.what is What.REQUEUED]
-    jobs = [job for event in events for job in event.jobs]
+def requeued(events: Sequence[Event], runs: Sequence[MainRun]) -> list[MainRun]:
+    """Return the main jobs that were put back into the queue, or that started more than once."""
+    jobs = [job for event in events if event.what is What.REQUEUED for job in event.jobs]
     return [run for run in runs if run.starts > 1 or any(job.is_of(run) for job in jobs)]
 
 
@@ -125,7 +116,7 @@ def _wait(run: MainRun, events: Sequence[Event]) -> _Wait:
 
 
 def _of_logs(wait: _Wait) -> Iterator[Why]:
-    """Yield what Slurm and the daemon said of the job."""
+    """Yield what the batch system and the daemon said of the job."""
     for event in wait.own(What.REQUEUED)[:1]:
         failed = wait.own(What.DEALLOCATED)
         words = f"{wait.at(event.time)}: {(failed or [event])[0].text}"
@@ -142,21 +133,21 @@ def _of_logs(wait: _Wait) -> Iterator[Why]:
             for event in vacated
         ]
         yield Why(Reason.VACATED_LATE, "; ".join(parts))
-    yield from _of_slurm(wait)
+    yield from _of_batch_system(wait)
 
 
-def _of_slurm(wait: _Wait) -> Iterator[Why]:
-    """Yield what Slurm itself took long for."""
+def _of_batch_system(wait: _Wait) -> Iterator[Why]:
+    """Yield what the batch system itself took long for."""
     run = wait.run
     if run.accepted is not None and run.accepted - run.submitted > SLOW_S:
-        yield Why(Reason.BUSY, f"sbatch took {run.accepted - run.submitted:.1f} s")
+        yield Why(Reason.BUSY, f"submitting it took {run.accepted - run.submitted:.1f} s")
     for event in wait.events:
         if event.what in (What.BUSY, What.POLL_FAILED):
             yield Why(Reason.BUSY, f"{wait.at(event.time)}: {event.text}")
             break
     if (started := wait.own(What.STARTED)) and wait.end - started[-1].time > SLOW_S:
         yield Why(
-            Reason.LAUNCH, f"Slurm started it {wait.at(started[-1].time)}, its script {wait.at(wait.end)}"
+            Reason.LAUNCH, f"it was started {wait.at(started[-1].time)}, its script {wait.at(wait.end)}"
         )
 
 

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from bftrainer.replay.report.drawing import COLOURS
-from slurm.impact.differences import AGAIN, MODES, WITH, WITHOUT
-from slurm.impact.tables import Runs
-from slurm.testbed.probe import MainRun, busy, waits
+from testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT
+from testbeds.impact.tables import Runs
+from testbeds.runs import MainRun, busy, waits
 
 LINES = {WITHOUT: COLOURS[7], AGAIN: COLOURS[3], WITH: COLOURS[0]}
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm.impact.differences import MODES, compare
-from slurm.impact.logs import Job, What, job_of, nodes_of, of_daemon, of_slurmctld
-from slurm.impact.reasons import Late, Reason, explain, requeued, timeline
-from slurm.testbed.probe import MainRun
+from slurm.impact.logs import events_of, nodes_of, of_slurmctld
+from testbeds.impact.differences import MODES, compare
+from testbeds.impact.events import Job, What, job_of, of_daemon
+from testbeds.impact.reasons import Late, Reason, explain, requeued, timeline
+from testbeds.runs import MainRun
 from tests.support.main_runs import SUBMITTED, main_run
 
 
@@ -42,7 +43,7 @@ def late(
         runs[mode] += [main_run(run.number, 0.5) for run in others]
     (found,) = [
         one
-        for one in explain(compare(1, runs), runs, {"slurmctld": slurmctld, "daemon": said})
+        for one in explain(compare(1, runs), runs, events_of({"slurmctld": slurmctld, "daemon": said}))
         if one.job.number == 1
     ]
     return found
@@ -72,15 +73,15 @@ def test_a_heterogeneous_job_whose_second_part_could_not_start_is_told_so() -> N
     assert "+1.0 s: sched/backfill: _het_job_kill_now: Deallocate" in found.why[0].words
     assert "1 pilots; its start failed 1 times" in found.why[1].words
     run = main_run(1, 121.2, kind="heterogeneous")
-    assert requeued({"slurmctld": HETEROGENEOUS}, [run, main_run(2, 1)]) == [run]
+    assert requeued(events_of({"slurmctld": HETEROGENEOUS}), [run, main_run(2, 1)]) == [run]
     twice = main_run(3, 1, starts=2)
-    assert requeued({}, [twice, main_run(2, 1)]) == [twice]
+    assert requeued([], [twice, main_run(2, 1)]) == [twice]
 
 
 def test_the_timeline_has_a_line_for_each_job() -> None:
     runs = {mode: [main_run(1, 1.0, kind="heterogeneous"), main_run(2, None)] for mode in MODES}
     runs["with"] = [main_run(1, 1.5, kind="heterogeneous"), main_run(2, None)]
-    first, second = timeline(runs, {"slurmctld": HETEROGENEOUS})
+    first, second = timeline(runs, events_of({"slurmctld": HETEROGENEOUS}))
     assert first.startswith("main-1.0 heterogeneous: 1.00 / 1.00 / 1.50 s; +0.9 s started, +0.9 s preempted")
     assert second == "main-2.0 nodes: - / - / - s; "
 
@@ -101,9 +102,9 @@ def test_slurm_and_the_launch_may_be_slow() -> None:
     assert reasons(late(3.0, said=daemon((1.0, 'scheduler_failed reason="slurmctld is down"')))) == [
         Reason.BUSY
     ]
-    assert late(3.0, accepted=SUBMITTED + 2).why[0].words == "sbatch took 2.0 s"
+    assert late(3.0, accepted=SUBMITTED + 2).why[0].words == "submitting it took 2.0 s"
     started = slurm((0.2, "sched: Allocate JobId=10 NodeList=n1 #CPUs=4 Partition=batch"))
-    assert late(3.0, started).why[0].words == "Slurm started it +0.2 s, its script +3.0 s"
+    assert late(3.0, started).why[0].words == "it was started +0.2 s, its script +3.0 s"
 
 
 def on(*jobs: tuple[int, str]) -> dict[str, str]:
@@ -117,11 +118,11 @@ def test_other_main_jobs_may_have_had_the_nodes() -> None:
     runs["with"] = [main_run(1, 3.0), main_run(2, 2.0)]
 
     def told(logs: dict[str, str]) -> list[Reason]:
-        (found,) = explain(compare(1, runs), runs, logs)
+        (found,) = explain(compare(1, runs), runs, events_of(logs))
         return [reason for reason in reasons(found) if reason is not Reason.LAUNCH]
 
     shared = on((10, "n[1,3]"), (20, "n[3-4]"))
-    (found,) = explain(compare(1, runs), runs, shared)
+    (found,) = explain(compare(1, runs), runs, events_of(shared))
     assert found.why[0].words == "only with bftrainer before it: main-2"
     assert told(on((10, "n1"), (20, "n2"))) == []  # elsewhere
     assert told(
@@ -144,7 +145,9 @@ def test_a_job_is_behind_a_late_one_only_on_its_nodes() -> None:
 def test_a_task_before_another_of_its_array_is_no_reason() -> None:
     tasks = [main_run(1, 2.0, task=1, kind="array"), main_run(1, 3.0, kind="array")]
     runs = {mode: [main_run(1, 9.0, task=1), main_run(1, 1.0)] for mode in ("without", "again")}
-    (found,) = explain(compare(1, {**runs, "with": tasks}), {**runs, "with": tasks}, on((10, "n1")))
+    (found,) = explain(
+        compare(1, {**runs, "with": tasks}), {**runs, "with": tasks}, events_of(on((10, "n1")))
+    )
     assert Reason.OVERTAKEN not in reasons(found)
 
 
@@ -154,7 +157,7 @@ def test_what_happened_before_the_job_could_start_or_to_others_is_no_reason() ->
     waits = {"eligible": SUBMITTED + 5.0}  # for another job's end
     runs = {mode: [main_run(1, 6.0, **waits)] for mode in MODES}
     runs["with"] = [main_run(1, 8.0, **waits)]
-    (found,) = explain(compare(1, runs), runs, {"slurmctld": lines})
+    (found,) = explain(compare(1, runs), runs, events_of({"slurmctld": lines}))
     assert reasons(found) == [Reason.UNKNOWN]
     other = slurm((1.0, "preempted JobId=9 has been killed to reclaim resources for JobId=100"))
     assert late(3.0, other).why[0].words == "neither log has a line about it"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,27 +12,24 @@ from typing import Any
 
 import numpy as np
 
-ENDED = re.compile(r"^JobId=(\d+) .* JobState=(\S+) Partition=\S+ ", re.MULTILINE)
-"""Of a line that `jobcomp/filetxt` writes when a job ends; its name before the state may hold anything."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainRun:
-    """A main job that was submitted, or one task of an array. Times in Unix seconds, as the caller of sbatch
-    and the job itself saw them.
+    """A main job that was submitted, or one task of an array. Times in Unix seconds, as the caller
+    of sbatch or bsub and the job itself saw them.
 
     Attributes:
         number, task: Of the load's job, and of its task; 0 if it is no array.
         kind: What it is an example of.
-        id: Slurm's number of it; of an array's task that has not started, of the array.
-        job: Slurm's number, which sbatch printed.
+        id: The batch system's number of it; of an array's task that has not started, of the array.
+        job: The number that sbatch or bsub printed.
         size: Nodes' worth that it takes.
         run_s, limit_s: What it needs, and what it asked for.
-        submitted, accepted: When sbatch was called, and when it returned.
+        submitted, accepted: When sbatch or bsub was called, and when it returned.
         eligible: When it could start at the earliest: it may wait for another job's end or a reservation.
             None: what it waits for has not come yet.
         started, ended: None if it has not; `ended` is None as well for a job that was killed.
-        state: How it ended, as Slurm says it (COMPLETED, FAILED, NODE_FAIL, ...); "" before.
+        state: How it ended: COMPLETED or, in the batch system's words, FAILED, NODE_FAIL, ...; "" before.
         starts: How often it has started.
     """
 
@@ -55,7 +51,7 @@ class MainRun:
 
     @property
     def wait_s(self) -> float | None:
-        """From the call of sbatch, or when the job became eligible later, to the first line of the script."""
+        """From the submission, or when the job became eligible later, to the first line of the script."""
         if self.started is None:
             return None
         return self.started - (self.submitted if self.eligible is None else self.eligible)
@@ -73,11 +69,8 @@ class Spread:
     most: float
 
 
-def measure(directory: Path, jobcomp: Path) -> tuple[MainRun, ...]:
-    """What is known of the jobs of a load, by number and task; `jobcomp` is Slurm's file of ended jobs."""
-    states: dict[int, str] = {}
-    with contextlib.suppress(FileNotFoundError):  # no job has ended
-        states = ended(jobcomp.read_text("utf-8", "replace"))
+def measure(directory: Path, states: Mapping[int, str]) -> tuple[MainRun, ...]:
+    """What is known of the jobs of a load, by number and task; `states` are those of jobs that have ended."""
     lines: list[str] = []
     with contextlib.suppress(FileNotFoundError):  # none was submitted
         lines = (directory / "submitted.jsonl").read_text("utf-8").splitlines()
@@ -115,11 +108,6 @@ def _eligible(row: Mapping[str, Any], before: Sequence[MainRun] | None) -> float
     return moment if moment < float("inf") else None
 
 
-def ended(jobcomp: str) -> dict[int, str]:
-    """Job -> its state in the end; of a requeued job, which has several lines, the last."""
-    return {int(number): state for number, state in ENDED.findall(jobcomp)}
-
-
 def _lines(path: Path) -> list[list[str]]:
     """The words of each whole line; a job that was requeued has several."""
     try:
@@ -145,7 +133,7 @@ def spread(seconds: Sequence[float]) -> Spread | None:
 def with_room(runs: Sequence[MainRun], nodes: int) -> list[MainRun]:
     """The jobs that fitted beside all main jobs that ran or waited when they were submitted.
 
-    Nothing but pilots, and Slurm itself, can have made them wait.
+    Nothing but pilots, and the batch system itself, can have made them wait.
     """
     return [run for run in runs if run.size + _wanted_before(run, runs) <= nodes]
 

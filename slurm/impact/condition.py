@@ -1,0 +1,102 @@
+"""The conditions under which main jobs on a Slurm testbed are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from slurm.impact.logs import events_of
+from slurm.testbed import Testbed
+from slurm.testbed.machine import SlurmMachine
+from slurm.testbed.mix import KINDS, MIXES
+from slurm.testbed.plan import GPUS
+from testbeds.impact import condition
+from testbeds.impact.events import Event
+from testbeds.mix import mixed
+from testbeds.workload import MainJob
+
+INTERVAL_S, STOCK_INTERVAL_S = 1.0, 30.0
+"""How often Slurm's backfill runs, on a testbed and by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition(condition.Condition):
+    """What the runs of a comparison have in common; `mix` is a name of `mix.MIXES`.
+
+    Attributes:
+        shared: Whether main jobs share nodes.
+        stock: Slurm's own scheduling intervals and parameters.
+        slow_polls_s: What a poll takes longer.
+        preempting: Whether heterogeneous jobs preempt pilots, against what sites are advised.
+    """
+
+    shared: bool
+    stock: bool = False
+    slow_polls_s: float = 0
+    preempting: bool = False
+
+    def name(self) -> str:
+        """A name for a folder, which tells the conditions apart that the documentation compares."""
+        parts = [self.mix, "shared" if self.shared else "exclusive", f"{self.nodes}-nodes"]
+        parts += ["stock"] if self.stock else []
+        parts += [f"polls-{self.slow_polls_s:g}s"] if self.slow_polls_s else []
+        parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
+        parts += ["het-preempt"] if self.preempting else []
+        return "-".join(parts)
+
+    def title(self) -> str:
+        """What is compared, in words."""
+        own = "main jobs share nodes" if self.shared else "main jobs have whole nodes"
+        words = [f"Mix `{self.mix}`, {own}, {self.nodes} nodes of 4 cores", self.load_words()]
+        words += ["Slurm's stock intervals"] if self.stock else []
+        words += [f"each poll {self.slow_polls_s:g} s longer"] if self.slow_polls_s else []
+        words += [f"headroom {self.headroom}"] if self.headroom else []
+        return "; ".join(words)
+
+    def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
+        """The jobs of a seed.
+
+        Raises:
+            LogError: the log cannot be read, or the jobs cannot be that load.
+        """
+        requests, machine = self.requests(seed)
+        return mixed(
+            requests,
+            machine,
+            MIXES[self.mix],
+            KINDS,
+            nodes=self.nodes,
+            seconds=self.seconds,
+            load=self.load,
+            seed=seed,
+            shared=self.shared,
+        )
+
+    def testbed(self) -> Testbed:
+        """A testbed for it."""
+        mix = MIXES[self.mix]
+        gres = {f"n[1-{self.nodes}]": f"gpu:{GPUS}"} if "gpus" in mix.shares else {}
+        return Testbed(
+            self.nodes,
+            stock=self.stock,
+            shared=self.shared,
+            mixed=True,
+            heterogeneous="heterogeneous" in mix.shares and not self.preempting,
+            slurmdbd=mix.slurmdbd,
+            gres=gres,
+        )
+
+    @contextmanager
+    def machine(self) -> Iterator[SlurmMachine]:
+        """A new testbed, which is there within the context."""
+        with self.testbed() as bed:
+            yield SlurmMachine(bed, slow_polls_s=self.slow_polls_s)
+
+    def cycle_s(self) -> float:
+        """How often Slurm's backfill goes through its queue, in s."""
+        return STOCK_INTERVAL_S if self.stock else INTERVAL_S
+
+    def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
+        """What slurmctld and the daemon have logged, in order of time."""
+        return events_of(logs)
