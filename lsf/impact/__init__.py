@@ -1,0 +1,1 @@
+"""Whether main jobs on an emulated LSF notice bftrainer."""

@@ -1,0 +1,78 @@
+"""The conditions under which main jobs on an emulated LSF are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lsf.emulator import Emulator, sites
+from lsf.impact.machine import LsfMachine, events_of
+from lsf.impact.mix import KINDS, MIXES, SLOTS
+from testbeds.impact import condition
+from testbeds.impact.events import Event
+from testbeds.mix import mixed
+from testbeds.workload import MainJob
+
+CYCLE_S = 1.0
+"""How often the emulated LSF dispatches jobs; as often as Slurm does on its testbed."""
+SUMMIT_CYCLE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition(condition.Condition):
+    """What the runs of a comparison have in common; `mix` is a name of `mix.MIXES`.
+
+    Attributes:
+        slow: Jobs are dispatched every 5 s only, as on Summit.
+    """
+
+    slow: bool = False
+
+    def name(self) -> str:
+        """A name for a folder, which tells the conditions apart that the documentation compares."""
+        parts = [self.mix, f"{self.nodes}-hosts"]
+        parts += ["slow"] if self.slow else []
+        parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
+        return "-".join(parts)
+
+    def title(self) -> str:
+        """What is compared, in words."""
+        words = [
+            f"Mix `{self.mix}`, an emulated LSF of {self.nodes} hosts of {SLOTS} slots",
+            self.load_words(),
+        ]
+        words += [f"jobs are dispatched every {SUMMIT_CYCLE_S:g} s"] if self.slow else []
+        words += [f"headroom {self.headroom}"] if self.headroom else []
+        return "; ".join(words)
+
+    def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
+        """The jobs of a seed.
+
+        Raises:
+            LogError: the log cannot be read, or the jobs cannot be that load.
+        """
+        return mixed(
+            *self.requests(seed),
+            MIXES[self.mix],
+            KINDS,
+            nodes=self.nodes,
+            seconds=self.seconds,
+            load=self.load,
+            seed=seed,
+            shared=True,
+        )
+
+    @contextmanager
+    def machine(self) -> Iterator[LsfMachine]:
+        """A new emulated LSF, which is there within the context."""
+        with Emulator(site=sites.small(self.nodes, slots=SLOTS), cycle_s=self.cycle_s()) as emulator:
+            yield LsfMachine(emulator)
+
+    def cycle_s(self) -> float:
+        """How often jobs are dispatched, in s."""
+        return SUMMIT_CYCLE_S if self.slow else CYCLE_S
+
+    def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
+        """What jobs of LSF and the daemon's log say, in order of time."""
+        return events_of(logs)
