@@ -12,6 +12,7 @@ from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted, MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Message, Pause, Progress, Row, StoredTrainer, TrainerSummary
+from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.model.trainer import Trainer, TrainerSpec, TrainerStatus
 
 
@@ -201,12 +202,46 @@ class Launcher(Executor, Workers, Protocol):
         ...
 
 
+class StudyStore(Protocol):
+    """The studies and trials that the daemon keeps on disk. Every method is one transaction; errors are
+    `StoreError`s."""
+
+    def keep(self, study: StoredStudy, trials: Sequence[StoredTrial]) -> None:
+        """Store a study, and some of its trials, as they are now. Idempotent."""
+        ...
+
+    def last_id(self) -> int:
+        """The highest id of a study; 0: there is none."""
+        ...
+
+    def unfinished(self) -> list[StoredStudy]:
+        """The studies that have not ended."""
+        ...
+
+    def ended(self, limit: int, user: str | None = None) -> list[StoredStudy]:
+        """The studies that ended last, of one user or of all (None); the latest end comes first."""
+        ...
+
+    def find(self, name: str, user: str | None = None) -> StoredStudy | None:
+        """The study with this number, or the latest with this name, of one user or of all (None)."""
+        ...
+
+    def trials(self, study: int) -> list[StoredTrial]:
+        """The trials of a study, by number."""
+        ...
+
+
 class Store(Protocol):
     """What the daemon keeps on disk. Every method is one transaction; errors are `StoreError`s.
 
     Methods that write raise `UnstorableError` where trying again is of no use. One thread writes; several may
     read.
     """
+
+    @property
+    def studies(self) -> StudyStore:
+        """The studies; they have methods of their own."""
+        ...
 
     def submit(self, spec: TrainerSpec, time: float) -> int:
         """Store a new trainer and return its id.

@@ -11,6 +11,8 @@ from bftrainer import elastic
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--lr", type=float, default=0.05)
+parser.add_argument("--momentum", type=float, default=0.9)
+parser.add_argument("--width", type=int, default=32)
 parser.add_argument("--batch-size", type=int, default=32)
 args = parser.parse_args()
 
@@ -21,15 +23,15 @@ train, test_x, test_y = TensorDataset(x[300:], y[300:]), x[:300], y[:300]
 
 model = nn.Sequential(
     nn.Unflatten(1, (1, 8, 8)),
-    nn.Conv2d(1, 32, 3, padding=1),
+    nn.Conv2d(1, args.width, 3, padding=1),
     nn.ReLU(),
-    nn.Conv2d(32, 64, 3, padding=1),
+    nn.Conv2d(args.width, 2 * args.width, 3, padding=1),
     nn.ReLU(),
     nn.MaxPool2d(2),
     nn.Flatten(),
-    nn.Linear(64 * 16, 10),
+    nn.Linear(2 * args.width * 16, 10),
 )
-optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
 
 
 @torch.no_grad()

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from aiohttp import web
 
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
 from bftrainer.api.connection import connection_of, whole
 from bftrainer.api.errors import errors
+from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, MAX_ROWS, dumps
 from bftrainer.api.probes import probes
 from bftrainer.api.service import Json, Service
+from bftrainer.api.study_routes import StudyRoutes
 from bftrainer.errors import BftrainerError
 from bftrainer.wire.hub import Hub
 
-MAX_DIGITS = 20
 MAX_DAYS = 366
-"""A text of more digits is no number that anybody means; to read it would take long."""
 
 
 def users_application(service: Service, callers: Callers, *, max_request: int) -> web.Application:
@@ -40,6 +37,7 @@ def users_application(service: Service, callers: Callers, *, max_request: int) -
             web.get("/v1/status", routes.status),
             web.get("/v1/admin/impact", routes.impact),
             web.post("/v1/admin/{order:pause|drain|resume}", routes.administer),
+            *StudyRoutes(service.studies, service.answers, callers).table(),
             *probes(service),
         ]
     )
@@ -81,16 +79,16 @@ class Routes:
         """Submit the trainer in the body: `spec` (YAML), its file's `name`, and `base`, its folder; it may
         `resume` another."""
         caller = await self._callers.of(request)
-        body = await _body(request)
-        text, name, base = (_text(body, key) for key in ("spec", "name", "base"))
-        resume = None if body.get("resume") is None else _text(body, "resume")
+        body = await body_of(request)
+        text, name, base = (text_of(body, key) for key in ("spec", "name", "base"))
+        resume = None if body.get("resume") is None else text_of(body, "resume")
         return web.json_response(await self._service.submit(caller, text, name, base, resume), status=201)
 
     async def trainers(self, request: web.Request) -> web.StreamResponse:
         """List trainers: those that wait `after` an id, and `limit` of those that ended after `skip`."""
         caller = await self._callers.of(request)
-        ended = _number(request, "limit", ENDED, 0, MAX_ENDED)
-        skip, after = (_number(request, key, 0, 0, 2**53) for key in ("skip", "after"))
+        ended = number_of(request, "limit", ENDED, 0, MAX_ENDED)
+        skip, after = (number_of(request, key, 0, 0, 2**53) for key in ("skip", "after"))
         found = await self._service.trainers(caller, ended, skip, after)
         return await self._service.answers.send(request, caller.user, found)
 
@@ -116,8 +114,8 @@ class Routes:
         """
         caller = await self._callers.of(request)
         what, trainer = request.match_info["what"], request.query.get("trainer")
-        limit = _number(request, "limit", 20, 1, MAX_ROWS)
-        before = _number(request, "before", 0, 0, 2**53) or None
+        limit = number_of(request, "limit", 20, 1, MAX_ROWS)
+        before = number_of(request, "before", 0, 0, 2**53) or None
         found = await self._service.rows(caller, what, limit, trainer, before)
         return await self._service.answers.send(request, caller.user, found)
 
@@ -153,27 +151,6 @@ def _json(value: Json) -> web.Response:
     return web.json_response(value, dumps=dumps)
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
-    """Read a JSON object from a request; raise `BftrainerError` if there is none."""
-    try:
-        body = json.loads(await request.read())
-    except RecursionError:
-        raise BftrainerError("the request's body is nested too deeply") from None
-    except ValueError as error:
-        raise BftrainerError(f"the request's body is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise BftrainerError("the request's body must be a JSON object")
-    return body
-
-
-def _text(body: dict[str, Any], key: str) -> str:
-    """Return the text of a key; raise `BftrainerError` if it is missing or no text."""
-    value = body.get(key)
-    if not isinstance(value, str) or "\0" in value:
-        raise BftrainerError(f"{key!r} must be a text")
-    return value
-
-
 def _days(request: web.Request) -> float:
     """Return the `days` of the query, a week by default; raise `BftrainerError` if they are impossible."""
     text = request.query.get("days", "7")[:MAX_DIGITS]
@@ -184,11 +161,3 @@ def _days(request: web.Request) -> float:
     if not 0.0 < days <= MAX_DAYS:
         raise BftrainerError(f"days={text!a}: give a number above 0, up to {MAX_DAYS}")
     return days
-
-
-def _number(request: web.Request, key: str, default: int, least: int, most: int) -> int:
-    """Return a number of the query; raise `BftrainerError` if it is out of bounds."""
-    text = request.query.get(key, str(default))
-    if not (text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS and least <= int(text) <= most):
-        raise BftrainerError(f"{key}={text[:MAX_DIGITS]!a}: give a whole number from {least} to {most}")
-    return int(text)

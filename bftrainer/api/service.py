@@ -12,6 +12,26 @@ Json = Mapping[str, Any]
 """A JSON object."""
 
 
+class StudyService(Protocol):
+    """The daemon's answers on studies. Each caller learns only of those that it may see; admins see all."""
+
+    async def submit(self, caller: Caller, text: str, name: str, base: str) -> Json:
+        """Submit a study; return its row. `text` is the YAML, `name` its file, `base` the file's folder."""
+        ...
+
+    async def listed(self, caller: Caller, ended: int) -> Answer:
+        """List the studies that have not ended, and `ended` of those that have."""
+        ...
+
+    async def show(self, caller: Caller, name: str) -> Answer:
+        """Return all about a study, by number or name, with its trials."""
+        ...
+
+    async def order(self, caller: Caller, name: str, order: str) -> Json:
+        """Carry out "pause", "resume" or "cancel" and return the study's row. Idempotent."""
+        ...
+
+
 class Service(Protocol):
     """The daemon's answers. Each caller learns only of trainers that it may see; admins see all.
 
@@ -23,6 +43,11 @@ class Service(Protocol):
     @property
     def answers(self) -> Answers:
         """What sends large answers."""
+        ...
+
+    @property
+    def studies(self) -> StudyService:
+        """The answers on studies."""
         ...
 
     async def submit(self, caller: Caller, text: str, name: str, base: str, resume: str | None) -> Json:

@@ -35,6 +35,8 @@ from bftrainer.daemon.pruning import Pruning, keep_runs
 from bftrainer.daemon.recovery import Recovery
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.service import DaemonService
+from bftrainer.daemon.studies import Studies
+from bftrainer.daemon.study_service import StudyAnswers
 from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import MB, Trainers
 from bftrainer.daemon.writer import Writer
@@ -104,6 +106,7 @@ class Daemon:
         self.runner.decided = self.nodes.hold.wake
         self.orders = Orders(self.journal, self.mailbox, self.launcher, self.nodes, clock)
         self.submissions = Submissions(own, self.telemetry, self.index.count)
+        self.studies = self._studies(_store_id(store))
         self.recovery = self._recovery()
         self.agents = AgentReports(
             link, self.pilots, self.nodes.release, self.launcher, self.recovery.trainers_on, self.telemetry
@@ -161,6 +164,7 @@ class Daemon:
                 lane=self.lanes.rows,
                 started_at=self._started_at,
             ),
+            studies=self._study_answers(),
             lanes=self.lanes,
             earlier=Earlier(known=known, lanes=self.lanes, launcher=self.launcher),
             exposition=Exposition(self.telemetry, self.settings, self.lanes.memory),
@@ -183,6 +187,31 @@ class Daemon:
             started_at=self._started_at,
         )
 
+    def _studies(self, store_id: str) -> Studies:
+        return Studies(
+            settings=self.settings,
+            clock=self.clock,
+            store=self._store,
+            journal=self.journal,
+            index=self.index,
+            runner=self.runner,
+            launcher=self.launcher,
+            orders=self.orders,
+            telemetry=self.telemetry,
+            store_id=store_id,
+        )
+
+    def _study_answers(self) -> StudyAnswers:
+        return StudyAnswers(
+            settings=self.settings,
+            store=self._store,
+            lanes=self.lanes,
+            runner=self.runner,
+            studies=self.studies,
+            submissions=self.submissions,
+            telemetry=self.telemetry,
+        )
+
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`; then let every trainer checkpoint, and leave no process behind.
 
@@ -201,6 +230,7 @@ class Daemon:
             stack.push_async_callback(self._scheduler.close)
             stack.callback(self.launcher.close)
             stack.callback(self.submissions.close)
+            stack.callback(self.studies.close)
             stack.callback(self.nodes.close)
             stack.callback(self.lanes.close)
             ready()
@@ -216,6 +246,7 @@ class Daemon:
         self.journal.remember("runs", json.dumps([*runs, now]))
         failed = await self.recovery.load()
         await self.runner.aside(self.load_index)
+        await self.studies.load()
         for ended in failed:
             self.index.end(ended, self.clock.now(), None)
 
@@ -247,7 +278,9 @@ class Daemon:
         tasks = _tasks(clock=clock, disk=disk.run, store=self.journal.watch, bounds=self.listeners.tell)
         recovery = asyncio.create_task(self.recovery.run(self.agents))
         if await self._unless_stopped(recovery, *tasks):
-            tasks += _tasks(events=self.runner.run, polls=self.nodes.watch.run, pilots=self.nodes.hold.run)
+            nodes = self.nodes
+            tasks += _tasks(events=self.runner.run, polls=nodes.watch.run, pilots=nodes.hold.run)
+            tasks += _tasks(studies=self.studies.run)
             await self._unless_stopped(*tasks)
             await self._wind_down()
         recovery.cancel()  # if it is not done, agents end by themselves when no daemon comes

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from bftrainer.daemon.writer import Writer
 from bftrainer.daemon.writes import (
@@ -18,6 +19,7 @@ from bftrainer.daemon.writes import (
     DecisionWrite,
     PerformedWrite,
     StatesWrite,
+    StudyWrite,
     SubmissionWrite,
     ValueWrite,
 )
@@ -25,6 +27,7 @@ from bftrainer.errors import StoreError
 from bftrainer.model.actions import Ended
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Clock
 from bftrainer.telemetry.log import note
@@ -54,6 +57,8 @@ class Journal:
         self._unfinished: set[int] = set()
         self._told_of = 0  # events and pauses that were left out
         self._over: set[int] = set()  # trainers that have ended, with a report that may not be stored yet
+        self.reported: Callable[[Progress], None] = lambda report: None
+        """Called with each report of a trainer."""
         self.late: Callable[[Progress], None] = lambda report: None
         """Called with each report of a trainer that has ended: its last workers tell how far they came."""
 
@@ -95,6 +100,7 @@ class Journal:
             self._over.add(progress.trainer)
             self.late(progress)
         self._writer.report(progress)
+        self.reported(progress)
 
     def pause(self, pause: Pause) -> None:
         """Have stored how long a member stood still in a rescale, and count it."""
@@ -134,6 +140,13 @@ class Journal:
     def _no_answer(self) -> StoreError:
         why = self._writer.standing().error or f"it has been busy for {self._behind_s():.0f} s"
         return StoreError(f"the store does not answer: {why}; nothing was submitted, try again later")
+
+    def keep_study(self, study: StoredStudy, trials: Sequence[StoredTrial]) -> Future[None]:
+        """Have a study stored, with those of its trials that have changed, before all that is stored later.
+        Any thread may call it. Returns what is done when the store has them."""
+        write = StudyWrite(since=time.monotonic(), study=study, trials=trials)
+        self._writer.add(write)
+        return write.stored
 
     def ended(self, ended: Ended) -> None:
         """Have the end stored of a trainer that the engine does not know."""

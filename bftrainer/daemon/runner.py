@@ -63,6 +63,8 @@ class Runner:
         self.last_plan: Plan | None = None
         self.pulse = Pulse()
         self.decided: Callable[[], None] = lambda: None
+        self.ended: Callable[[int], None] = lambda trainer: None
+        """Called with each trainer that the engine has ended."""
         self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
 
     def trainers(self) -> tuple[Trainer, ...]:
@@ -119,6 +121,7 @@ class Runner:
             self.decided()
         if outcome.ended is not None:
             self._launcher.forget(outcome.ended.trainer)
+            self.ended(outcome.ended.trainer)
 
     async def aside(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what takes long in the engine's thread; before `run`, when the engine has nothing to do."""

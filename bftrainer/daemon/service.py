@@ -23,6 +23,7 @@ from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.rescales import rescales, rows_for
 from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.study_service import StudyAnswers
 from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import Moment, Trainers
 from bftrainer.daemon.views import (
@@ -73,6 +74,7 @@ class DaemonService:
     known: Trainers
     history: History
     evidence: Evidence
+    studies: StudyAnswers
     lanes: Lanes
     earlier: Earlier
     exposition: Exposition

@@ -10,20 +10,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from bftrainer.api.callers import Caller
 from bftrainer.api.errors import FullError, TooManyError
 from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search.parse import parse as parse_study
+from bftrainer.search.study import StudySpec
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.spec.counted import counted
-from bftrainer.spec.located_yaml import SPEC
+from bftrainer.spec.located_yaml import SPEC, Bounds
 from bftrainer.spec.parse import parse
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.rates import Bucket
 
+Read = TypeVar("Read")
 MAX_PATH = 4096
 """Characters of a path, as in Linux."""
 
@@ -77,6 +81,21 @@ class Submissions:
             FullError: too many of all users do.
             BftrainerError: the spec is wrong, or asks for more than the site allows.
         """
+        wanted = await self._read(caller, text, name, base, parse)
+        own = self._settings.current
+        self._check_claims(caller, wanted, own)
+        return replace(counted(wanted, own.engine), user=caller.user)
+
+    async def read_study(self, caller: Caller, text: str, name: str, base: str) -> StudySpec:
+        """The caller's study file, as `read` reads a spec. Raises as that does."""
+        wanted = await self._read(caller, text, name, base, parse_study)
+        own = self._settings.current
+        self._check_claims(caller, wanted.trainer, own)
+        return replace(wanted, trainer=replace(counted(wanted.trainer, own.engine), user=caller.user))
+
+    async def _read(
+        self, caller: Caller, text: str, name: str, base: str, how: Callable[[str, str, Path, Bounds], Read]
+    ) -> Read:
         own = self._settings.current
         _check_path("name", name)
         _check_path("base", base)
@@ -87,12 +106,10 @@ class Submissions:
         self._waiting[caller.uid] += 1
         try:
             loop = asyncio.get_running_loop()
-            wanted = await loop.run_in_executor(self._reading, parse, text, name, Path(base), bounds)
+            return await loop.run_in_executor(self._reading, how, text, name, Path(base), bounds)
         finally:
             self._waiting[caller.uid] -= 1
             self._waiting += Counter()  # forget those that have none
-        self._check_claims(caller, wanted, own)
-        return replace(counted(wanted, own.engine), user=caller.user)
 
     def close(self) -> None:
         """Let go of the thread that reads specs."""

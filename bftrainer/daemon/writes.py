@@ -13,6 +13,7 @@ from bftrainer.model.events import Event
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.problem import Plan
 from bftrainer.model.reports import Pause, Progress
+from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.model.trainer import Trainer, TrainerSpec
 from bftrainer.ports import Store
 
@@ -162,6 +163,24 @@ class ValueWrite(Write):
 
     def __str__(self) -> str:
         return f"the value of {self.key!r}"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class StudyWrite(Write):
+    """A study, and those of its trials that have changed. `stored` is done when the store has them."""
+
+    study: StoredStudy
+    trials: Sequence[StoredTrial]
+    stored: Future[None] = field(default_factory=Future)
+
+    def carry_out(self, store: Store) -> None:
+        store.studies.keep(self.study, self.trials)
+        self.stored.set_result(None)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.trials)} trials of the study {self.study.name!r} of {self.study.user or 'this user'}"
+        )
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -11,10 +11,11 @@ from bftrainer.settings.answer_limits import AnswerLimits
 from bftrainer.settings.connection_limits import ConnectionLimits
 from bftrainer.settings.setting import Setting
 from bftrainer.settings.store_limits import StoreLimits
+from bftrainer.settings.study_limits import StudyLimits
 from bftrainer.settings.user_limits import UserLimits
 
 
-class LimitSettings(StoreLimits, AnswerLimits, AgentLimits, ConnectionLimits, UserLimits):
+class LimitSettings(StoreLimits, AnswerLimits, AgentLimits, ConnectionLimits, UserLimits, StudyLimits):
     """What users, clients and agents may use of the daemon at most. [Site mode](site-mode.md#bounds) says
     what happens at each bound, and who is told what."""
 

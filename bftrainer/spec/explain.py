@@ -28,9 +28,15 @@ def _other_form(error: ErrorDetails, data: dict[str, Any]) -> bool:
     return (error["type"] == "literal_error") is isinstance(data.get("work"), dict)
 
 
-def explain(document: Document, where: Location, error: ValidationError, data: dict[str, Any]) -> str:
-    """What is wrong with the spec `data`, a line each in the order of lines: `file:line: where: value: what;
-    remedy`. After the first `MOST_ERRORS` only the number of the others follows.
+def explain(
+    document: Document,
+    where: Location,
+    error: ValidationError,
+    data: dict[str, Any],
+    model: type[BaseModel] = Spec,
+) -> str:
+    """What is wrong with the spec `data` of a `model`, a line each in the order of lines: `file:line: where:
+    value: what; remedy`. After the first `MOST_ERRORS` only the number of the others follows.
 
     `where` is the place of the spec in its document: `()`, or its index in a list of specs.
     """
@@ -40,7 +46,7 @@ def explain(document: Document, where: Location, error: ValidationError, data: d
     texts = []
     for one in found[:MOST_ERRORS]:
         line = document.line((*where, *_place(one)))
-        texts.append(f"{document.name}:{line}: {shown(_text(one))[:MOST_CHARACTERS]}")
+        texts.append(f"{document.name}:{line}: {shown(_text(one, model))[:MOST_CHARACTERS]}")
     if len(found) > MOST_ERRORS:
         texts.append(f"{document.name}: ... and {len(found) - MOST_ERRORS:,} more; mend these first")
     return "\n".join(texts)
@@ -52,17 +58,17 @@ def _place(error: ErrorDetails) -> Location:
     return loc[:1] + loc[2:] if loc[:1] == ("work",) else loc  # there, the second part names the form tried
 
 
-def _text(error: ErrorDetails) -> str:
+def _text(error: ErrorDetails, model: type[BaseModel]) -> str:
     loc = _place(error)
     place = ".".join(str(part) for part in loc)
     value = error["input"]
     shown_value = "" if isinstance(value, dict | list) else f"{_short(repr(value))}: "
     kind, message = error["type"], error["msg"]
     if kind == "model_type":
-        return f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc))}"
+        return f"{place}: {shown_value}expected further keys: {', '.join(_valid_keys(loc, model))}"
     if kind == "extra_forbidden":
         key = str(loc[-1])
-        valid = _valid_keys(loc[:-1])
+        valid = _valid_keys(loc[:-1], model)
         near = difflib.get_close_matches(key[:QUOTED], valid, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"valid keys: {', '.join(valid)}"
         return f"unknown key {_short(place)!r}; {hint}"
@@ -87,10 +93,9 @@ def _text(error: ErrorDetails) -> str:
     return f"{place}: {shown_value}{_decapitalised(message)}{remedy}"
 
 
-def _valid_keys(loc: Location) -> list[str]:
-    model: Any = Spec
+def _valid_keys(loc: Location, model: Any) -> list[str]:
     for part in loc:
-        if not isinstance(part, str):
+        if not isinstance(part, str) or part not in model.model_fields:  # an index, or a key of a mapping
             continue
         annotation = model.model_fields[part].annotation
         options = [annotation, *get_args(annotation)]

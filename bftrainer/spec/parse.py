@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -55,7 +58,7 @@ def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> TrainerSpe
         SpecError: not a valid spec.
     """
     document = compose(text, name, bounds)
-    return _convert(document, (), base)
+    return convert(document, (), base)
 
 
 def parse_many(text: str, name: str) -> list[TrainerSpec]:
@@ -67,7 +70,7 @@ def parse_many(text: str, name: str) -> list[TrainerSpec]:
     document = compose(text, name, SPECS)
     if not isinstance(document.value, list):
         raise SpecError(f"{name}:1: expected a list of specs; begin each with '- name: ...'")
-    specs = [_convert(document, (i,), Path()) for i in range(len(document.value))]
+    specs = [convert(document, (i,), Path()) for i in range(len(document.value))]
     seen: set[str] = set()
     for i, spec in enumerate(specs):
         if spec.name in seen:
@@ -76,11 +79,19 @@ def parse_many(text: str, name: str) -> list[TrainerSpec]:
     return specs
 
 
-def _convert(document: Document, where: Location, base: Path) -> TrainerSpec:
+def convert(
+    document: Document, where: Location, base: Path, added: Mapping[str, Any] = MappingProxyType({})
+) -> TrainerSpec:
+    """The spec at one place of a document, with keys `added` that it does not have.
+
+    Raises:
+        SpecError: not a valid spec.
+    """
     data = document.at(where)
     if not isinstance(data, dict):
         said = repr(data)[:QUOTED]
         raise SpecError(f"{document.name}:{document.line(where)}: {said} is no spec; expected 'name: ...'")
+    data = {**added, **data}
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:

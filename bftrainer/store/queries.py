@@ -39,6 +39,13 @@ def unfinished_summaries(c: sa.Connection, user: str | None) -> list[TrainerSumm
     return [to_summary(row) for row in c.execute(query)]
 
 
+def latest_named(c: sa.Connection, name: str) -> dict[str, int]:
+    """See `ports.Store.latest_named`."""
+    latest = sa.func.max(t.trainers.c.id).label("latest")
+    query = sa.select(t.trainers.c.user, latest).where(t.trainers.c.name == name)
+    return {row.user: row.latest for row in c.execute(query.group_by(t.trainers.c.user))}
+
+
 def ended_summaries(c: sa.Connection, limit: int, skip: int, user: str | None) -> list[TrainerSummary]:
     """See `ports.Store.ended_summaries`."""
     latest = (t.trainers.c.ended_at.desc(), t.trainers.c.id.desc())

@@ -46,6 +46,7 @@ from bftrainer.store.database import (
 )
 from bftrainer.store.pruning import prune, trim
 from bftrainer.store.rows import of_progress
+from bftrainer.store.studies import StudyTables
 
 STEPS = 20_000
 """So many instructions of SQLite's machine run between two looks at the clock: a few milliseconds."""
@@ -73,6 +74,7 @@ class SqlStore:
         self._ends = threading.Event()
         self._engine = open_database(path)
         self._file = path.stat()
+        self.studies = StudyTables(self._writing, self._reading)
 
     def interrupt(self) -> None:
         """See `ports.Store.interrupt`."""
@@ -194,11 +196,8 @@ class SqlStore:
 
     def latest_named(self, name: str) -> Mapping[str, int]:
         """See `ports.Store.latest_named`."""
-        latest = sa.func.max(t.trainers.c.id).label("latest")
-        query = sa.select(t.trainers.c.user, latest).where(t.trainers.c.name == name)
         with self._reading(self._query_s) as c:
-            found = c.execute(query.group_by(t.trainers.c.user))
-            return {row.user: row.latest for row in found}
+            return queries.latest_named(c, name)
 
     def unfinished_summaries(self, user: str | None = None) -> list[TrainerSummary]:
         """See `ports.Store.unfinished_summaries`."""

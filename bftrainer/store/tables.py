@@ -143,6 +143,32 @@ main_starts = Table(
     Column("requeued", Integer, nullable=False),
 )
 
+studies = Table(
+    "studies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("user", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("text", String, nullable=False),
+    Column("file", String, nullable=False),
+    Column("base", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("submitted_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("brief", JSON, nullable=False),
+)
+Index("studies_by_end", studies.c.ended_at)
+Index("studies_by_name", studies.c.name, studies.c.user)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("study", Integer, ForeignKey("studies.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("data", JSON, nullable=False),
+)
+
 memory = Table(
     "memory",
     metadata,

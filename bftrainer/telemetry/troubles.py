@@ -21,9 +21,12 @@ Part = Literal[
     "agents",
     "solver",
     "allocator",
-    "descriptors",  # in this order
+    "descriptors",
+    "studies",  # in this order
 ]
-DECIDES_ALL_THE_SAME = frozenset({"queue", "clock", "agents", "solver", "allocator", "descriptors"})
+DECIDES_ALL_THE_SAME = frozenset(
+    {"queue", "clock", "agents", "solver", "allocator", "descriptors", "studies"}
+)
 """The parts without which the daemon does its work all the same: another allocator makes the plans, other
 agents go on, main jobs that it sees get their nodes, fewer connections are served, and the daemon's own clock
 goes on."""

@@ -14,6 +14,7 @@ from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan, PlanStatus
 from bftrainer.model.reports import Pause, PauseKind, Progress
 from bftrainer.model.sizes import AllowedSizes
+from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.model.trainer import (
     Cost,
     Observations,
@@ -83,7 +84,45 @@ def end(store: Store, trainer: int, time: float) -> None:
     store.record(NodesChanged(time=time), [], None, [], ended, frozenset())
 
 
-class StoreContract:
+class StudyStoreContract:
+    """What every store keeps of studies. `reopen` is as in `StoreContract`."""
+
+    def test_studies_and_their_trials_are_kept_as_they_are_now(self, reopen: Callable[[], Store]) -> None:
+        store = reopen()
+        study = StoredStudy(
+            id=1,
+            user="ann",
+            name="s",
+            text="name: s",
+            file="s.yaml",
+            base="/home",
+            status="running",
+            reason="",
+            submitted_at=1.0,
+            ended_at=None,
+            brief={"trials": 3},
+        )
+        first = StoredTrial(number=0, data={"status": "running"})
+        store.studies.keep(study, [first, StoredTrial(number=1, data={})])
+        store.studies.keep(replace(study, id=2, user="bob"), [])
+        again = StoredTrial(number=0, data={"status": "completed"})
+        store.studies.keep(study, [again])
+        store = reopen()
+        assert store.studies.last_id() == 2
+        assert store.studies.trials(1) == [again, StoredTrial(number=1, data={})]
+        assert store.studies.trials(2) == []
+        assert {own.id for own in store.studies.unfinished()} == {1, 2}
+        assert store.studies.ended(9) == []
+        over = replace(study, status="completed", ended_at=5.0)
+        store.studies.keep(over, [])
+        assert store.studies.ended(9) == store.studies.ended(9, "ann") == [over]
+        assert store.studies.ended(9, "bob") == []
+        assert store.studies.find("s", "ann") == store.studies.find("1") == over
+        assert store.studies.find("s", "cyn") is None
+        assert store.studies.find("1", "bob") is None
+
+
+class StoreContract(StudyStoreContract):
     """Needs a fixture `reopen`: a function that returns the store; called again, it closes and reopens it."""
 
     def test_a_trainer_survives_reopening(self, reopen: Callable[[], Store]) -> None:

@@ -152,7 +152,7 @@ def test_what_an_earlier_version_had_measured_is_kept(tmp_path: Path) -> None:
         connection.execute("ALTER TABLE plans DROP COLUMN fallback")
         connection.execute("ALTER TABLE trainers DROP COLUMN of")
         connection.execute("ALTER TABLE trainers DROP COLUMN warned")
-        for table in ("ended", "main_starts"):
+        for table in ("ended", "main_starts", "trials", "studies"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("ALTER TABLE trainers DROP COLUMN user")
         connection.execute("CREATE UNIQUE INDEX unfinished_names ON trainers (name) WHERE ended_at IS NULL")

@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "daemon": {
         *("errors", "model", "ports", "performance", "allocate", "engine", "nodes", "schedulers", "wire"),
         *("launch", "store", "spec", "settings", "state_dir", "telemetry", "threads", "api", "traces"),
+        "search",
     },
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
     "series": {"errors"},

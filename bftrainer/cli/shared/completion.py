@@ -26,6 +26,11 @@ def complete_trainer(ctx: click.Context, param: click.Parameter, incomplete: str
     return _offer(ctx, "trainers", incomplete, lambda found: ((t["name"], t["status"]) for t in found))
 
 
+def complete_study(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of studies, each with its status."""
+    return _offer(ctx, "studies", incomplete, lambda found: ((s["name"], s["status"]) for s in found))
+
+
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the names of nodes, each with its state."""
     return _offer(

@@ -1,0 +1,42 @@
+"""What requests hold: their bodies, texts and numbers, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from bftrainer.errors import BftrainerError
+
+MAX_DIGITS = 20
+"""A text of more digits is no number that anybody means; to read it would take long."""
+
+
+async def body_of(request: web.Request) -> dict[str, Any]:
+    """Read a JSON object from a request; raise `BftrainerError` if there is none."""
+    try:
+        body = json.loads(await request.read())
+    except RecursionError:
+        raise BftrainerError("the request's body is nested too deeply") from None
+    except ValueError as error:
+        raise BftrainerError(f"the request's body is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise BftrainerError("the request's body must be a JSON object")
+    return body
+
+
+def text_of(body: dict[str, Any], key: str) -> str:
+    """Return the text of a key; raise `BftrainerError` if it is missing or no text."""
+    value = body.get(key)
+    if not isinstance(value, str) or "\0" in value:
+        raise BftrainerError(f"{key!r} must be a text")
+    return value
+
+
+def number_of(request: web.Request, key: str, default: int, least: int, most: int) -> int:
+    """Return a number of the query; raise `BftrainerError` if it is out of bounds."""
+    text = request.query.get(key, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS and least <= int(text) <= most):
+        raise BftrainerError(f"{key}={text[:MAX_DIGITS]!a}: give a whole number from {least} to {most}")
+    return int(text)

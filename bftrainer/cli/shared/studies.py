@@ -1,0 +1,43 @@
+"""What several commands on studies share: the argument, and a study in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from bftrainer.cli.shared.completion import complete_study
+from bftrainer.cli.shared.types import TrainerName
+
+study_argument = click.argument("study", type=TrainerName(), shell_complete=complete_study)
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def study_line(study: Mapping[str, Any]) -> str:
+    """Return a study in a line: its status, how many trials do what, and the best so far."""
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(study["counts"].items()))
+    best = study["best"]
+    text = f"{study['name']} ({study['id']}): {study['status']}; {study['trials']:,} trials"
+    text += f": {counts}" if counts else ""
+    if best:
+        text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}"
+    return text + (f" ({study['reason']})" if study["reason"] else "")
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """Return parameters as name=value; numbers with four digits."""
+    return " ".join(
+        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in params.items()
+    )
+
+
+def sparkline(course: Sequence[Sequence[float]], width: int = 16) -> str:
+    """Return the values of a course as a line of bars, the lowest value as the lowest bar."""
+    values = [value for _, value in course][-width:]
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in values)

@@ -1,0 +1,141 @@
+"""bftrainer study"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer.cli import study_export, study_show
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.studies import params_text, study_argument, study_line
+from bftrainer.cli.shared.tables import print_json, print_table
+from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
+
+COLUMNS = ("id", "user", "name", "status", "trials", "running", "ended", "best", "parameters", "node-hours")
+
+
+@click.group("study")
+def command() -> None:
+    """Search for good hyper-parameters: many trainers of one script, of which the best are kept.
+
+    A study file says what to try; docs/studies.md explains its keys. Each trial is a trainer on idle nodes.
+    """
+
+
+command.add_command(study_show.command)
+command.add_command(study_show.best)
+command.add_command(study_export.command)
+
+
+@command.command("submit")
+@click.argument("study", type=Input())
+@client_options
+def submit(study: Path, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Submit the study that the YAML file STUDY describes. Nothing is stored if anything in it is wrong.
+
+    \b
+    name: digits-study                # unique among your unfinished studies
+    trainer:                          # a trainer spec without name and work
+      command: [python, digits.py, --lr, "{lr}"]
+      nodes: {min: 1, max: 4}
+    space:
+      lr: {float: [0.001, 1.0], log: true}
+    metric: accuracy                  # as the script reports it
+    direction: maximize               # or minimize (default)
+    trials: 16
+    budget: 64000                     # samples of a trial that is kept to the end
+    stopping: {halving: {least: 4000, eta: 4}}
+    """
+    from bftrainer.search.parse import parse
+    from bftrainer.settings.sources import load
+    from bftrainer.spec.located_yaml import SPEC
+    from bftrainer.spec.parse import read, require_workdir
+
+    bounds = replace(SPEC, kb=load({"state_dir": state_dir}, file=config).max_spec_kb)
+    text = read(study, bounds)
+    wanted = parse(text, str(study), study.parent, bounds)  # refuse a wrong study before asking the daemon
+    require_workdir(wanted.trainer, text, study)
+    body = {"spec": text, "name": str(study), "base": str(study.parent.resolve())}
+    answer = connect(config, state_dir).call("POST", "studies", body=body)
+    if as_json:
+        print_json(answer)
+        return
+    say(
+        f"submitted {wanted.name} as study {answer['id']} of {wanted.trials:,} trials; follow it: "
+        f"bftrainer study show --watch {wanted.name}"
+    )
+
+
+@command.command("list")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(min=0, max=1000),
+    default=20,
+    show_default=True,
+    help="How many ended ones.",
+)
+@client_options
+def list_(limit: int, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """List your studies; admins see those of all users."""
+    found = connect(config, state_dir).call("GET", "studies", limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        COLUMNS, [_row(study) for study in found], empty="no studies; bftrainer study submit STUDY adds one"
+    )
+
+
+@command.command("pause")
+@study_argument
+@client_options
+def pause(study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Stop the trainers of STUDY for a while; each writes a checkpoint first."""
+    _order("pause", study, config, state_dir, as_json)
+
+
+@command.command("resume")
+@study_argument
+@client_options
+def resume(study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Let a paused STUDY go on, each trial from its checkpoint."""
+    _order("resume", study, config, state_dir, as_json)
+
+
+@command.command("cancel")
+@study_argument
+@client_options
+def cancel(study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """End STUDY. Its results and checkpoints stay."""
+    _order("cancel", study, config, state_dir, as_json)
+
+
+def _order(order: str, study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    row = connect(config, state_dir).call("POST", f"studies/{study}/{order}")
+    if as_json:
+        print_json(row)
+    else:
+        say(f"{order}: {study_line(row)}")
+
+
+def _row(study: dict[str, Any]) -> tuple[object, ...]:
+    counts, best = study["counts"], study["best"]
+    moving = ("waiting", "running", "paused")
+    return (
+        study["id"],
+        study["user"],
+        study["name"],
+        study["status"],
+        study["trials"],
+        counts.get("running", 0),
+        sum(count for status, count in counts.items() if status not in moving),
+        f"{study['metric']}={best['value']:.5g}" if best else "-",
+        params_text(best["params"]) if best else "-",
+        f"{study['node_s'] / 3600:.2f}",
+    )

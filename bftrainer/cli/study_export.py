@@ -1,0 +1,77 @@
+"""bftrainer study export"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bftrainer.cli.shared.connection import connect
+from bftrainer.cli.shared.options import client_options
+from bftrainer.cli.shared.studies import study_argument
+from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.types import Input
+from bftrainer.errors import BftrainerError
+
+FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "reason")
+
+
+@click.command("export")
+@study_argument
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["csv", "json", "optuna"]),
+    default="csv",
+    show_default=True,
+    help="A row for each trial, everything, or a study of Optuna in the storage --url.",
+)
+@click.option(
+    "-o", "--output", type=Input(exists=False), help="Write to this file.  [default: standard output]"
+)
+@click.option("--url", help="With --to optuna: the storage, such as sqlite:///studies.db.")
+@client_options
+def command(
+    study: str,
+    form: str,
+    output: Path | None,
+    url: str | None,
+    config: Path | None,
+    state_dir: str | None,
+    as_json: bool,
+) -> None:
+    """Write STUDY with all its trials as CSV or JSON, or into a storage of Optuna.
+
+    optuna-dashboard and other code of Optuna read that storage; a study of the same name there is replaced.
+    """
+    found = connect(config, state_dir).call("GET", f"studies/{study}")
+    if form == "optuna":
+        from bftrainer.search.export import to_optuna
+
+        if not url:
+            raise BftrainerError("--to optuna needs --url, such as --url sqlite:///studies.db")
+        count = to_optuna(found, url)
+        say(f"wrote {count:,} trials of {found['name']} to {url}; look at them: optuna-dashboard {url}")
+        return
+    try:
+        with output.open("w", newline="", encoding="utf-8") if output else sys.stdout as file:
+            if form == "json" or as_json:
+                json.dump(found, file, indent=2)
+                file.write("\n")
+            else:
+                write_csv(found, file)
+    except OSError as error:
+        raise BftrainerError(f"{output}: {error.strerror}") from error
+
+
+def write_csv(study: dict[str, Any], file: Any) -> None:
+    """Write a study's trials as CSV, a column for each parameter."""
+    names = list(dict.fromkeys(name for t in study["table"] for name in t["params"]))
+    writer = csv.writer(file)
+    writer.writerow([*FIGURES, *names])
+    for t in study["table"]:
+        writer.writerow([*(t[key] for key in FIGURES), *(t["params"].get(name, "") for name in names)])

@@ -1,0 +1,172 @@
+"""Studies: what users order, and what time and the pool do to them. All of it runs in the event loop, and
+nothing of it waits; studies decide in a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from bftrainer.api.errors import FullError, TooManyError
+from bftrainer.daemon.index import Index
+from bftrainer.daemon.journal import ANSWER_S, Journal
+from bftrainer.daemon.orders import Orders
+from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.study_thread import StudyThread
+from bftrainer.daemon.trial_runs import TrialRuns
+from bftrainer.errors import NameTakenError, StoreError
+from bftrainer.model.studies import StoredStudy, StoredTrial
+from bftrainer.ports import Clock, Launcher, Store
+from bftrainer.search import events
+from bftrainer.search.stored import DamagedStudyError, loaded
+from bftrainer.search.study import StudySpec
+from bftrainer.search.trial import Source, Study
+from bftrainer.settings.live import LiveSettings
+from bftrainer.spec.counted import counted
+from bftrainer.spec.located_yaml import SpecError
+from bftrainer.telemetry.telemetry import Telemetry
+
+EVERY_S = 0.5
+"""How often deadlines, node-hours and the room in the pool are looked at."""
+SPARE = 2
+"""So many trials more than get nodes have a trainer where the user leaves it to the pool: a node that becomes
+free finds one that waits."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Studies:
+    """All studies that have not ended."""
+
+    settings: LiveSettings
+    clock: Clock
+    store: Store
+    journal: Journal
+    index: Index
+    runner: Runner
+    launcher: Launcher
+    orders: Orders
+    telemetry: Telemetry
+    store_id: str
+    thread: StudyThread = field(init=False)
+    runs: TrialRuns = field(init=False)
+    _loop: asyncio.AbstractEventLoop | None = None
+    _looked_at: float = 0.0
+    _last_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.thread = StudyThread(self.journal, self.clock, self.telemetry, self._act)
+        self.runs = TrialRuns(
+            settings=self.settings,
+            clock=self.clock,
+            store=self.store,
+            index=self.index,
+            runner=self.runner,
+            launcher=self.launcher,
+            orders=self.orders,
+            store_id=self.store_id,
+            thread=self.thread,
+        )
+        self.runner.ended, self.journal.reported = self.runs.ended, self.runs.reported
+
+    # what users order
+
+    async def submit(self, user: str, spec: StudySpec, source: Source) -> Study:
+        """Store a study and begin with it.
+
+        Raises:
+            NameTakenError: an unfinished study of the user has its name.
+            TooManyError, FullError: there are as many studies as may be.
+            StoreError: nothing was submitted.
+        """
+        own = [study for study in self.thread.snapshots.values() if study.user == user]
+        if any(study.spec.name == spec.name for study in own):
+            raise NameTakenError(
+                f"an unfinished study is called {spec.name!r}; choose another name, or end that one first: "
+                f"bftrainer study cancel {spec.name}"
+            )
+        limits = self.settings.current
+        if len(own) >= limits.max_studies_per_user:
+            self.telemetry.bounded("max_studies_per_user", user)
+            raise TooManyError(
+                f"{len(own)} of your studies have not ended, the most here (max_studies_per_user)"
+            )
+        if spec.trials > limits.max_trials:
+            raise FullError(
+                f"trials: {spec.trials:,} is above {limits.max_trials:,}, the most here (max_trials)"
+            )
+        self._last_id += 1
+        at_once = spec.parallelism and min(spec.parallelism, limits.max_trials_at_once)
+        spec = replace(spec, trainer=replace(spec.trainer, user=user), parallelism=at_once)
+        study = Study.new(self._last_id, spec, user, self.clock.now(), source)
+        stored = self.thread.begin(study)
+        await asyncio.wait([asyncio.wrap_future(stored)], timeout=ANSWER_S)
+        if not stored.done():
+            self.order(study, events.Cancel())
+            raise StoreError("the store does not answer; the study was cancelled, try again later")
+        return study
+
+    def order(self, study: Study, event: events.Event) -> None:
+        """Pause a study, let it go on, or end it."""
+        self.thread.tell(study.id, event)
+
+    # the daemon's parts
+
+    async def load(self) -> None:
+        """Read the studies that have not ended, before the daemon recovers."""
+        self._last_id = await self.runner.aside(self.store.studies.last_id)
+        for kept in await self.runner.aside(self.store.studies.unfinished):
+            trials = await self.runner.aside(self.store.studies.trials, kept.id)
+            try:
+                study = await self.runner.aside(self._loaded, kept, trials)
+            except (DamagedStudyError, SpecError) as error:
+                self.telemetry.trouble("studies", str(error), study=kept.id, instead="the study has ended")
+                over = replace(kept, status="ended", reason=str(error)[:400], ended_at=self.clock.now())
+                self.journal.keep_study(over, ())
+                continue
+            self.thread.snapshots = {**self.thread.snapshots, study.id: study}
+
+    def _loaded(self, kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
+        study = loaded(kept, trials)
+        trainer = counted(study.spec.trainer, self.settings.current.engine)
+        return replace(study, spec=replace(study.spec, trainer=trainer))
+
+    async def run(self) -> None:
+        """Find the trainers of the trials that ran, then look after deadlines and the pool, for ever."""
+        self._loop = asyncio.get_running_loop()
+        self._looked_at = self.clock.now()
+        await self.runs.find_all()
+        for id_ in list(self.thread.snapshots):
+            self.thread.tell(id_, events.Begun())
+        while True:
+            await asyncio.sleep(EVERY_S)
+            self._look()
+
+    def close(self) -> None:
+        """Let go of the thread."""
+        self.thread.close()
+
+    def _act(self, study: Study, action: events.Start | events.Stop) -> None:
+        """Called in the studies' thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.runs.act, study, action)
+
+    # from time to time
+
+    def _look(self) -> None:
+        self.runs.look()
+        now = self.clock.now()
+        passed, self._looked_at = max(0.0, now - self._looked_at), now
+        if not self.thread.snapshots:
+            return
+        held = self.runs.held()
+        state = self.runner.state
+        free = len(state.pool) - sum(len(t.nodes) for t in state.active.values())
+        most = self.settings.current.max_trials_at_once
+        for study in self.thread.snapshots.values():
+            own = held.get(study.id, [])
+            room = min(most, len(own) + SPARE + free // study.spec.trainer.n_min)
+            if own or room != study.room:
+                self.thread.tell(study.id, events.Room(trials=room, node_s=passed * sum(own)))
+            ends_at = study.submitted_at + (study.spec.deadline_s or float("inf"))
+            if now >= ends_at and not study.status.final:
+                self.thread.tell(study.id, events.Over(reason="its deadline has come"))

@@ -1,0 +1,48 @@
+"""Trials as Optuna has them: for samplers, and for a storage that dashboards and other Optuna code read."""
+
+from __future__ import annotations
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from bftrainer.search.space import Kind, Parameter
+from bftrainer.search.study import StudySpec, seed_of
+from bftrainer.search.trial import Trial, TrialStatus
+
+
+def frozen(spec: StudySpec, trial: Trial) -> FrozenTrial:
+    """A trial with its results and its course as intermediate values, by samples.
+
+    One that has ended a rung and did not get the whole budget is a pruned one, as far as it came.
+    """
+    distributions = {own.name: distribution_of(own) for own in spec.space}
+    state = TrialState.FAIL
+    if trial.results:
+        state = TrialState.COMPLETE if trial.status is TrialStatus.COMPLETED else TrialState.PRUNED
+    course = dict(trial.course)
+    return create_trial(
+        state=state,
+        value=trial.results[-1].value if trial.results else None,
+        params=dict(trial.params),
+        distributions={name: distributions[name] for name, _ in trial.params},
+        intermediate_values=course | {result.samples: result.value for result in trial.results},
+        user_attrs={
+            "number": trial.number,
+            "seed": seed_of(spec.seed, trial.number),
+            "status": trial.status.value,
+        },
+    )
+
+
+def distribution_of(own: Parameter) -> BaseDistribution:
+    """A parameter as Optuna describes it."""
+    if own.kind is Kind.CHOICE:
+        return CategoricalDistribution(own.choices)
+    if own.kind is Kind.INT:
+        return IntDistribution(int(own.low), int(own.high), log=own.log, step=int(own.step or 1))
+    return FloatDistribution(own.low, own.high, log=own.log, step=own.step or None)

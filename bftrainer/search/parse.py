@@ -1,0 +1,123 @@
+"""Reads study files: from YAML text to a validated `StudySpec`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search.fill import NAMED
+from bftrainer.search.schema import RESERVED, Range, StoppingForm, StudyForm
+from bftrainer.search.space import Kind, Parameter, grid_size
+from bftrainer.search.study import Sampler, Stopping, StoppingKind, StudySpec
+from bftrainer.spec.explain import explain
+from bftrainer.spec.located_yaml import SPEC, Bounds, Document, SpecError, compose
+from bftrainer.spec.parse import convert
+
+THEIRS = ("name", "work", "weight", "priority")
+"""What a study says for all its trainers, and the template cannot."""
+
+
+def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> StudySpec:
+    """A study from its YAML text. `name` is its file's, for messages; relative paths start at `base`.
+
+    Raises:
+        SpecError: not a valid study; each line says where, what and what to do.
+    """
+    document = compose(text, name, bounds)
+    if not isinstance(document.value, dict):
+        raise SpecError(f"{name}:1: no study; expected 'name: ...', 'trainer: ...', 'space: ...'")
+    try:
+        form = StudyForm.model_validate(document.value)
+    except ValidationError as error:
+        raise SpecError(explain(document, (), error, document.value, StudyForm)) from error
+    space = tuple(_parameter(key, own) for key, own in form.space.items())
+    spec = StudySpec(
+        name=form.name,
+        trainer=_template(document, form, base),
+        space=space,
+        metric=form.metric,
+        maximize=form.direction == "maximize",
+        trials=form.trials,
+        budget=form.budget,
+        stopping=_stopping(form.stopping),
+        sampler=Sampler(form.sampler),
+        parallelism=form.parallelism,
+        retries=form.retries,
+        deadline_s=form.deadline,
+        node_hours=form.node_hours,
+        seed=form.seed,
+    )
+    _check_names(document, spec)
+    return _on_grid(document, spec) if spec.sampler is Sampler.GRID else spec
+
+
+def _template(document: Document, form: StudyForm, base: Path) -> TrainerSpec:
+    for key in THEIRS:
+        if key in form.trainer:
+            at = f"{document.name}:{document.line(('trainer', key))}"
+            raise SpecError(f"{at}: trainer.{key}: the study says it for all its trainers; leave it out here")
+    added: dict[str, Any] = {"name": form.name, "work": {"samples": form.budget}}
+    added |= {key: getattr(form, key) for key in ("weight", "priority") if getattr(form, key) is not None}
+    return convert(document, ("trainer",), base, added)
+
+
+def _parameter(name: str, own: Range) -> Parameter:
+    low, high = own.float or own.int or (0.0, 0.0)
+    return Parameter(
+        name=name,
+        kind=own.kind,
+        low=float(low),
+        high=float(high),
+        log=own.log,
+        step=own.step or 0.0,
+        points=own.points or 0,
+        choices=tuple(own.choice or ()),
+        when=tuple(own.when.items()),
+    )
+
+
+def _stopping(form: StoppingForm) -> Stopping:
+    for kind in (StoppingKind.HALVING, StoppingKind.HYPERBAND, StoppingKind.ASHA):
+        own = getattr(form, kind.value)
+        if own is not None:
+            return Stopping(kind=kind, least=own.least, eta=own.eta)
+    if form.median is not None:
+        own = form.median
+        return Stopping(kind=StoppingKind.MEDIAN, least=own.warmup, startup=own.startup)
+    return Stopping()
+
+
+def _check_names(document: Document, spec: StudySpec) -> None:
+    """Check that braces in the command and environment name parameters, and that each parameter is used."""
+    known = {own.name for own in spec.space} | set(RESERVED)
+    words = [*spec.trainer.command, *(value for _, value in spec.trainer.env)]
+    named = {name for word in words for name in re.findall(NAMED, word)}
+    line = document.line(("trainer", "command"))
+    for name in sorted(named - known):
+        raise SpecError(
+            f"{document.name}:{line}: trainer: {{{name}}} is no parameter; the space has "
+            f"{', '.join(sorted(known - set(RESERVED)))}"
+        )
+    named |= {name for own in spec.space for name, _ in own.when}
+    for own in spec.space:
+        if own.name not in named:
+            line = document.line(("space", own.name))
+            raise SpecError(
+                f"{document.name}:{line}: space.{own.name}: neither command nor "
+                f'env of the trainer uses it; write "{{{own.name}}}" where its value belongs'
+            )
+
+
+def _on_grid(document: Document, spec: StudySpec) -> StudySpec:
+    """A study of a grid has no more trials than the grid has points."""
+    for own in spec.space:
+        if not own.on_grid():
+            line = document.line(("space", own.name))
+            remedy = "add points: N" if own.log or own.kind is Kind.INT else "add points: N, or step: N"
+            raise SpecError(f"{document.name}:{line}: space.{own.name}: not a grid; {remedy}")
+    return replace(spec, trials=grid_size(spec.space, spec.trials))

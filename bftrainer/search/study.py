@@ -1,0 +1,85 @@
+"""What a user asks for with a study."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search.space import Parameter
+
+
+class Sampler(StrEnum):
+    """What chooses the parameters of the next trial."""
+
+    TPE = "tpe"
+    RANDOM = "random"
+    GRID = "grid"
+    CMAES = "cmaes"
+
+
+class StoppingKind(StrEnum):
+    """Which trials end early."""
+
+    NONE = "none"  # none
+    HALVING = "halving"  # successive halving: all trials reach a rung, then the best part goes on
+    HYPERBAND = "hyperband"  # several brackets of successive halving, which begin at different rungs
+    ASHA = "asha"  # successive halving that promotes a trial as soon as it is among the best of its rung
+    MEDIAN = "median"  # a trial that is worse than the median of the others at as many samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """How trials end early: with rungs from `least` samples on, each `eta` times as far as the one before; or
+    by the median, once a trial has `least` samples and `startup` others have a result there."""
+
+    kind: StoppingKind = StoppingKind.NONE
+    least: int = 0
+    eta: int = 0
+    startup: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySpec:
+    """A study as its user asks for it.
+
+    Attributes:
+        trainer: The template of each trial's trainer. `{name}` in a word of its command, or in a value of its
+            environment, stands for the value of a parameter; `{trial}` for the trial's number, `{seed}` for
+            its seed.
+        metric: The figure that the script reports and that counts.
+        budget: A trial that is kept trains on so many samples.
+        parallelism: So many trials have a trainer at a time; None: as many as get nodes.
+        retries: A trial whose trainer fails is started again so often.
+        deadline_s: So long after its submission the study ends (s); None: it has no deadline.
+        node_hours: After so many node-hours it ends; None: it has no such bound.
+    """
+
+    name: str
+    trainer: TrainerSpec
+    space: tuple[Parameter, ...]
+    metric: str
+    maximize: bool
+    trials: int
+    budget: int
+    stopping: Stopping = Stopping()
+    sampler: Sampler = Sampler.TPE
+    parallelism: int | None = None
+    retries: int = 1
+    deadline_s: float | None = None
+    node_hours: float | None = None
+    seed: int = 0
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether a value of the metric is better than another."""
+        return one > other if self.maximize else one < other
+
+    def order(self, value: float) -> float:
+        """A key that sorts values of the metric: the best first."""
+        return -value if self.maximize else value
+
+
+def seed_of(study: int, trial: int) -> int:
+    """The seed of a trial, from the study's own and the trial's number: from 0 to 2**31 - 1."""
+    return int.from_bytes(hashlib.sha256(f"{study}:{trial}".encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,168 @@
+"""A study while it runs: its trials, and how far each has come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from bftrainer.search.brackets import Bracket, bracket_of, brackets
+from bftrainer.search.space import Params
+from bftrainer.search.study import StudySpec
+
+COURSE = 64
+"""So many points of a trial's course are kept: more are thinned out."""
+
+
+class TrialStatus(StrEnum):
+    """Where a trial is in its life. The last four are final."""
+
+    WAITING = "waiting"  # has parameters, and no trainer
+    RUNNING = "running"  # has a trainer, whether or not that one has nodes
+    PAUSED = "paused"  # has reached a rung; the others of its bracket decide what follows
+    COMPLETED = "completed"  # has had the study's whole budget
+    STOPPED = "stopped"  # ended early: others were better
+    FAILED = "failed"  # its program failed, more often than it is tried again
+    CANCELLED = "cancelled"  # its user ended its trainer, or the study
+
+    @property
+    def final(self) -> bool:
+        """Whether the trial has ended."""
+        return self in (
+            TrialStatus.COMPLETED,
+            TrialStatus.STOPPED,
+            TrialStatus.FAILED,
+            TrialStatus.CANCELLED,
+        )
+
+
+class StudyStatus(StrEnum):
+    """Where a study is in its life. The last three are final."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # its user has paused it: its trials keep their checkpoints
+    COMPLETED = "completed"  # every trial has ended
+    ENDED = "ended"  # its deadline or its budget of node-hours has come
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether the study has ended."""
+        return self in (StudyStatus.COMPLETED, StudyStatus.ENDED, StudyStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The value of the metric with which a trial has ended a rung, after so many samples."""
+
+    rung: int
+    samples: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One trial.
+
+    Attributes:
+        rung: The rung that it is on, or that it has reached while it is paused.
+        run: How many trainers it has had; the last one is its present one.
+        trainer: The number of that trainer; None: it has none yet.
+        failures: How many of its trainers have failed.
+        samples, value: How far it has come, and what the metric was then.
+        results: Of the rungs that it has ended.
+        course: Samples and values on the way, thinned out.
+        stopping: Its trainer is being ended because of this status, which the trial has then.
+        reason: Why it has failed, or ended early.
+    """
+
+    number: int
+    params: Params
+    status: TrialStatus = TrialStatus.WAITING
+    rung: int = 0
+    run: int = 0
+    trainer: int | None = None
+    failures: int = 0
+    samples: int = 0
+    value: float | None = None
+    results: tuple[Result, ...] = ()
+    course: tuple[tuple[int, float], ...] = ()
+    stopping: TrialStatus | None = None
+    reason: str = ""
+
+    def at(self, samples: int) -> float | None:
+        """The last value at or before so many samples; None if there is none."""
+        return next((value for came, value in reversed(self.course) if came <= samples), None)
+
+    def reported(self, samples: int, value: float) -> Trial:
+        """The trial with one more point of its course. After a restart from a checkpoint, what comes again
+        takes the place of what was."""
+        kept = tuple(point for point in self.course if point[0] < samples)
+        course = (*kept, (samples, value))
+        if len(course) > COURSE:
+            course = (*course[1:-1:2], course[-1])
+        return replace(self, samples=max(self.samples, samples), value=value, course=course)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A study file's text, with its name and the folder that relative paths start from."""
+
+    text: str
+    file: str
+    base: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A study at one moment.
+
+    Attributes:
+        room: How many trials may have a trainer, where that follows from the pool.
+        asked: The parameters of one more trial are being chosen.
+        used_node_s: The node-seconds that its trainers have held.
+    """
+
+    id: int
+    spec: StudySpec
+    user: str
+    submitted_at: float
+    status: StudyStatus = StudyStatus.RUNNING
+    reason: str = ""
+    ended_at: float | None = None
+    trials: Mapping[int, Trial] = field(default_factory=dict)
+    brackets: tuple[Bracket, ...] = ()
+    asked: bool = False
+    room: int = 1
+    used_node_s: float = 0.0
+    source: Source = Source(text="", file="", base="/")
+
+    @classmethod
+    def new(
+        cls, id_: int, spec: StudySpec, user: str, submitted_at: float, source: Source | None = None
+    ) -> Study:
+        """A study that has just been submitted."""
+        own = brackets(spec)
+        new = cls(id=id_, spec=spec, user=user, submitted_at=submitted_at, brackets=own)
+        return new if source is None else replace(new, source=source)
+
+    def bracket(self, number: int) -> Bracket:
+        """The bracket of a trial."""
+        return bracket_of(self.brackets, number)
+
+    def samples(self, trial: Trial) -> int:
+        """At how many samples the rung of a trial ends."""
+        return self.bracket(trial.number).budgets[trial.rung]
+
+    def put(self, *trials: Trial) -> Study:
+        """The study with these trials in place of those with their numbers."""
+        return replace(self, trials={**self.trials, **{t.number: t for t in trials}})
+
+    def best(self) -> Trial | None:
+        """The trial with the best result of those that came furthest; None: no trial has a result."""
+        with_result = [t for t in self.trials.values() if t.results]
+        return min(
+            with_result,
+            key=lambda t: (-t.results[-1].samples, self.spec.order(t.results[-1].value), t.number),
+            default=None,
+        )

@@ -1,0 +1,158 @@
+"""Studies on a real daemon with real workers: to the end, through crashes of trials and of the daemon."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.site import SCRIPTS, Site, always, running
+from tests.support.waiting import LONG_S
+
+HALVING = {"halving": {"least": 200, "eta": 2}}
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
+    """One for all tests: what its warm processes have imported serves them all."""
+    with running(always("n1", "n2")) as site:
+        yield site
+
+
+@pytest.fixture
+def site(shared: Site) -> Iterator[Site]:
+    yield shared
+    for study in shared.get("studies"):
+        if not study["ended_at"]:
+            shared.client.call("POST", f"studies/{study['id']}/cancel")
+    shared.until(lambda: not shared.workers(), LONG_S, "no worker is left")
+
+
+def submit(site: Site, name: str, *, delay_s: float = 0.0, **more: Any) -> Path:
+    """Submit a study whose trials write down what they do. Returns where."""
+    notes = site.root / name
+    notes.mkdir()
+    study = {
+        "name": name,
+        "trainer": {
+            "command": ["python", "score.py", str(notes), "{trial}", "{x}", str(delay_s)],
+            "nodes": {"min": 1, "max": 2},
+            "checkpoint": {"every_s": 0.5},
+        },
+        "space": {"x": {"float": [0.0, 1.0]}},
+        "metric": "score",
+        "direction": "maximize",
+        "trials": 4,
+        "budget": 800,
+        "sampler": "random",
+        **more,
+    }
+    body = {"spec": json.dumps(study), "name": name, "base": str(SCRIPTS)}
+    site.client.call("POST", "studies", body=body)
+    return notes
+
+
+def until_ended(site: Site, name: str) -> dict[str, Any]:
+    site.until(lambda: site.get(f"studies/{name}")["ended_at"], 3 * LONG_S, f"{name} has ended")
+    found: dict[str, Any] = site.get(f"studies/{name}")
+    return found
+
+
+def audit(notes: Path, study: dict[str, Any]) -> None:
+    """Assert that every trial has used each sample up to its rung just once, however many trainers it had."""
+    steps: dict[int, dict[int, set[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(set))
+    for path in notes.glob("*.jsonl"):
+        number = int(path.name.split("-")[0])
+        for line in path.read_text().splitlines():
+            note = json.loads(line)
+            if note["rank"] == 0:
+                steps[number][note["step"]].add(tuple(note["indices"]))
+    for trial in study["table"]:
+        if trial["results"]:
+            own = steps[trial["number"]]
+            assert sorted(own) == list(range(trial["results"][-1][0] // 20))
+            assert all(len(taken) == 1 for taken in own.values()), "a step had other samples the second time"
+
+
+def test_successive_halving_ends_with_the_best_trial_and_each_goes_on_where_it_paused(site: Site) -> None:
+    notes = submit(site, "halves", stopping=HALVING)
+    study = until_ended(site, "halves")
+    assert study["status"] == "completed"
+    assert Counter(t["status"] for t in study["table"]) == {"completed": 1, "stopped": 3}
+    assert Counter(len(t["results"]) for t in study["table"]) == {1: 2, 2: 1, 3: 1}
+    best = max(study["table"], key=lambda t: -((t["params"]["x"] - 0.3) ** 2))
+    assert study["best"]["number"] == best["number"]
+    assert [samples for samples, _ in best["results"]] == [200, 400, 800]
+    audit(notes, study)
+
+
+def test_a_trial_that_crashes_is_tried_again_and_one_that_is_broken_fails(site: Site) -> None:
+    notes = site.root / "crashes"
+    submit(site, "crashes", trials=2, budget=200, retries=1, parallelism=1, delay_s=0.2)
+    (notes / "broken-1").touch()
+    (notes / "fast").touch()
+    study = until_ended(site, "crashes")
+    first, second = study["table"]
+    assert (first["status"], second["status"]) == ("completed", "failed")
+    assert second["failures"] == 2
+    assert "exit code 1" in second["reason"]
+    assert study["best"]["number"] == 0
+
+
+def test_a_paused_study_gives_its_nodes_back_and_goes_on_from_its_checkpoints(site: Site) -> None:
+    notes = submit(site, "pauses", trials=2, budget=600, delay_s=0.3)
+    site.until(lambda: any(t["samples"] for t in site.get("studies/pauses")["table"]), LONG_S, "progress")
+    site.client.call("POST", "studies/pauses/pause")
+    site.until(
+        lambda: {t["status"] for t in site.get("studies/pauses")["table"]} == {"waiting"},
+        LONG_S,
+        "all trials wait",
+    )
+    assert not site.workers()
+    found = site.get("studies/pauses")
+    assert (found["status"], found["ended_at"]) == ("paused", None)
+    (notes / "fast").touch()
+    site.client.call("POST", "studies/pauses/resume")
+    study = until_ended(site, "pauses")
+    assert [t["status"] for t in study["table"]] == ["completed", "completed"]
+    assert max(t["run"] for t in study["table"]) == 2
+    audit(notes, study)
+
+
+def test_a_killed_daemon_loses_no_result_and_repeats_none(site: Site) -> None:
+    notes = submit(site, "killed", trials=6, stopping=HALVING, delay_s=0.05)
+    for reached in (1, 4, 7):
+        site.until(
+            lambda least=reached: (
+                sum(len(t["results"]) for t in site.get("studies/killed")["table"]) >= least
+            ),
+            LONG_S,
+            f"{reached} results",
+        )
+        before = {t["number"]: (t["params"], t["results"]) for t in site.get("studies/killed")["table"]}
+        site.kill_daemon()
+        site.start()
+        after = {t["number"]: (t["params"], t["results"]) for t in site.get("studies/killed")["table"]}
+        for number, (params, results) in before.items():
+            assert after[number][0] == params
+            assert after[number][1][: len(results)] == results, "a result is lost"
+    (notes / "fast").touch()
+    study = until_ended(site, "killed")
+    assert Counter(len(t["results"]) for t in study["table"]) == {1: 3, 2: 2, 3: 1}
+    names = [t["name"] for t in site.get("trainers", limit=1000) if t["name"].startswith("killed.")]
+    assert len(names) == len(set(names)) == 6 + 3 + 1, "no trainer was submitted twice"
+    audit(notes, study)
+
+
+def test_a_cancelled_study_leaves_no_trainer(site: Site) -> None:
+    submit(site, "cancelled", delay_s=0.2)
+    site.until(site.workers, LONG_S, "a trial trains")
+    site.client.call("POST", "studies/cancelled/cancel")
+    study = until_ended(site, "cancelled")
+    assert study["status"] == "cancelled"
+    assert {t["status"] for t in study["table"]} == {"cancelled"}
+    site.until(lambda: not site.workers(), LONG_S, "no worker is left")

@@ -1,0 +1,184 @@
+"""What a study decides on its trials, event by event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from bftrainer.model.trainer import TrainerStatus
+from bftrainer.search import events
+from bftrainer.search.decide import step
+from bftrainer.search.trial import StudyStatus, TrialStatus
+from tests.support.studies import Run, spec_of
+
+HALVING = {"halving": {"least": 100, "eta": 2}}
+
+
+def statuses(run: Run) -> Counter[str]:
+    return Counter(t.status.value for t in run.study.trials.values())
+
+
+def test_every_trial_has_the_whole_budget_where_none_is_stopped() -> None:
+    run = Run(spec_of(parallelism=3))
+    assert sorted(run.running) == [0, 1, 2]
+    run.finish()
+    assert run.study.status is StudyStatus.COMPLETED
+    assert [samples for _, samples in run.started] == [800] * 8
+    assert run.study.ended_at == 1.0
+    best = run.study.best()
+    assert best is not None and best.number == 0
+
+
+def test_successive_halving_keeps_the_best_half_at_each_rung() -> None:
+    run = Run(spec_of(parallelism=8, stopping=HALVING), lambda n, samples: -float(n))
+    run.finish()
+    assert Counter(samples for _, samples in run.started) == {100: 8, 200: 4, 400: 2, 800: 1}
+    assert [n for n, samples in run.started if samples == 400] == [6, 7]
+    assert statuses(run) == {"stopped": 7, "completed": 1}
+    assert run.study.trials[3].reason == "not among the best 4 of 8 at rung 0"
+
+
+def test_a_rung_waits_for_all_trials_of_its_bracket() -> None:
+    run = Run(spec_of(parallelism=8, stopping=HALVING))
+    for number in range(7):
+        run.end(number)
+    assert list(run.running) == [7]
+    assert statuses(run) == {"paused": 7, "running": 1}
+    run.end(7)
+    assert sorted(run.running) == [0, 1, 2, 3]
+
+
+def test_a_trial_that_failed_is_not_waited_for() -> None:
+    run = Run(spec_of(parallelism=8, stopping=HALVING, retries=0))
+    for number in range(7):
+        run.end(number)
+    run.end(7, TrainerStatus.FAILED)
+    assert sorted(run.running) == [0, 1, 2, 3]
+    assert run.study.trials[7].reason == "why"
+
+
+def test_asha_promotes_without_waiting_and_gives_one_the_whole_budget() -> None:
+    run = Run(spec_of(parallelism=2, stopping={"asha": {"least": 100, "eta": 2}}))
+    run.end(0)
+    run.end(1)
+    assert run.study.trials[0].status is TrialStatus.RUNNING
+    assert run.study.trials[0].rung == 1
+    run.finish()
+    assert run.study.status is StudyStatus.COMPLETED
+    assert run.study.trials[0].status is TrialStatus.COMPLETED
+    assert statuses(run)["completed"] >= 1
+    assert max(samples for _, samples in run.started) == 800
+
+
+def test_hyperband_has_brackets_that_begin_later() -> None:
+    run = Run(
+        spec_of(trials=14, budget=400, stopping={"hyperband": {"least": 100, "eta": 2}}, parallelism=14)
+    )
+    first = Counter(samples for _, samples in run.started[:14])
+    assert first == {100: 5, 200: 5, 400: 4} or sum(first.values()) == 14
+    assert set(first) == {100, 200, 400}
+    run.finish()
+    assert run.study.status is StudyStatus.COMPLETED
+
+
+def test_the_median_rule_stops_a_trial_that_is_worse_than_the_others() -> None:
+    rule = {"median": {"warmup": 100, "startup": 2}}
+    run = Run(spec_of(trials=3, parallelism=3, stopping=rule))
+    for number in (0, 1, 2):
+        run.report(number, 50)
+    run.report(0, 200)
+    run.report(1, 200)
+    assert run.stopped == []
+    run.report(2, 200)
+    assert run.stopped == [2]
+    assert run.study.trials[2].status is TrialStatus.STOPPED
+    assert "median" in run.study.trials[2].reason
+
+
+def test_a_crashed_trial_is_tried_again_and_then_fails() -> None:
+    run = Run(spec_of(trials=1, retries=2))
+    for _ in range(3):
+        assert run.study.trials[0].status is TrialStatus.RUNNING
+        run.end(0, TrainerStatus.FAILED)
+    trial = run.study.trials[0]
+    assert (trial.status, trial.failures, trial.run, trial.reason) == (TrialStatus.FAILED, 3, 3, "why")
+    assert run.study.status is StudyStatus.COMPLETED
+
+
+def test_a_trial_that_does_not_report_the_metric_fails_and_says_what_it_reported() -> None:
+    run = Run(spec_of(trials=1))
+    run.end(0, says=False)
+    assert run.study.trials[0].status is TrialStatus.FAILED
+    assert "'loss'" in run.study.trials[0].reason
+
+
+def test_a_trainer_that_its_user_ends_ends_its_trial() -> None:
+    run = Run(spec_of(trials=1))
+    run.end(0, TrainerStatus.CANCELLED)
+    assert run.study.trials[0].status is TrialStatus.CANCELLED
+    assert run.study.status is StudyStatus.COMPLETED
+
+
+def test_a_paused_study_goes_on_with_the_same_trials() -> None:
+    run = Run(spec_of(parallelism=2))
+    run.tell(events.Pause())
+    assert sorted(run.stopped) == [0, 1]
+    assert not run.running
+    assert run.study.ended_at is None
+    run.tell(events.Resume())
+    assert run.running == {0: 2, 1: 2}
+    run.finish()
+    assert run.study.status is StudyStatus.COMPLETED
+    assert len(run.study.trials) == 8
+
+
+@pytest.mark.parametrize("event", [events.Cancel(), events.Over(reason="its deadline has come")])
+def test_a_study_that_ends_leaves_no_trial_behind(event: events.Event) -> None:
+    run = Run(spec_of(parallelism=4, stopping=HALVING))
+    run.end(0)
+    run.tell(event)
+    assert not run.running
+    assert set(statuses(run)) == {"cancelled"}
+    assert run.study.ended_at == 1.0
+    best = run.study.best()
+    assert best is not None and best.number == 0, "what it has shown stays"
+
+
+def test_what_comes_twice_or_late_changes_nothing() -> None:
+    run = Run(spec_of(trials=2, parallelism=1))
+    run.end(0)
+    before = run.study
+    late = events.Ended(number=0, run=1, status=TrainerStatus.FAILED, reason="", samples=1, value=9.0)
+    run.tell(late)
+    run.tell(events.Started(number=0, run=1, trainer=99))
+    run.tell(events.Reported(number=0, run=1, samples=900, value=0.0))
+    assert run.study == before
+
+
+def test_room_in_the_pool_says_how_many_run_where_the_user_does_not() -> None:
+    run = Run(spec_of(parallelism="auto"))
+    assert len(run.running) == 1
+    run.tell(events.Room(trials=5))
+    assert len(run.running) == 5
+    run.tell(events.Room(trials=2))
+    run.end(0)
+    assert len(run.running) == 4, "none is stopped for it, and none begins"
+
+
+def test_a_trial_stopped_while_it_is_submitted_is_stopped_when_it_is_there() -> None:
+    study, _ = step(Run(spec_of(trials=2, parallelism=1)).study, events.Room(trials=1), 1.0)
+    trial = replace(study.trials[0], trainer=None)
+    study, actions = step(study.put(trial), events.Pause(), 1.0)
+    assert actions == ()
+    study, actions = step(study, events.Started(number=0, run=1, trainer=5), 1.0)
+    assert actions == (events.Stop(number=0, run=1, trainer=5),)
+
+
+def test_the_same_seed_and_number_give_the_same_random_parameters() -> None:
+    one, other = Run(spec_of(sampler="random")), Run(spec_of(sampler="random", parallelism=8))
+    one.finish()
+    assert {n: t.params for n, t in one.study.trials.items()} == {
+        n: t.params for n, t in other.study.trials.items()
+    }

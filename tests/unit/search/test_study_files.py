@@ -1,0 +1,119 @@
+"""What a study file may say, what its errors tell, and what becomes of a trial's command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bftrainer.search.brackets import Bracket, brackets
+from bftrainer.search.fill import command_of, trainer_of
+from bftrainer.search.space import grid
+from bftrainer.search.study import Sampler, Stopping, StoppingKind
+from bftrainer.spec.located_yaml import SpecError
+from tests.support.studies import TEXT, spec_of
+
+SPACE: dict[str, Any] = {
+    "lr": {"float": [0.001, 0.1], "log": True, "points": 3},
+    "optimizer": {"choice": ["sgd", "adam"]},
+    "momentum": {"float": [0.0, 0.9], "step": 0.45, "when": {"optimizer": "sgd"}},
+}
+WORDS = ("python", "t.py", "--lr={lr}", "{optimizer}", "--momentum", "{momentum}", "--verbose")
+
+
+def with_space() -> dict[str, Any]:
+    return {"space": SPACE, "trainer": {"command": list(WORDS), "nodes": {"max": 4}}}
+
+
+def test_a_whole_file_becomes_a_spec() -> None:
+    spec = spec_of(
+        direction="maximize",
+        stopping={"asha": {"least": 100}},
+        deadline="2h",
+        node_hours=3.5,
+        parallelism=7,
+        weight=2.0,
+        seed=3,
+    )
+    assert spec.maximize
+    assert spec.stopping == Stopping(kind=StoppingKind.ASHA, least=100, eta=4)
+    assert (spec.deadline_s, spec.node_hours, spec.parallelism, spec.seed) == (7200.0, 3.5, 7, 3)
+    assert spec.sampler is Sampler.TPE
+    assert (spec.trainer.weight, spec.trainer.samples, spec.trainer.workdir) == (2.0, 800, "/work")
+    assert spec_of(parallelism="auto").parallelism is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"space": {"lr": {"flot": [0, 1]}}}, "unknown key 'space.lr.flot'; did you mean 'float'?"),
+        ({"space": {"lr": {"float": [1, 0]}}}, "the lowest value comes first"),
+        ({"space": {"lr": {"float": [0, 1], "log": True}}}, "log: true needs numbers above 0"),
+        ({"space": {"lr": {"int": [1, 2], "choice": [1]}}}, "int and choice is given"),
+        ({"space": {"lr": {"choice": [1, 1]}}}, "1 occurs twice"),
+        ({"space": {"lr": {"float": [0, 1]}, "x": {"int": [1, 2]}}}, "space.x: neither command nor env"),
+        ({"space": {"lr": {"float": [0, 1], "when": {"y": 1}}}}, "no parameter above it"),
+        ({"trainer": {"command": ["{lr}", "{wd}"], "nodes": {"max": 1}}}, "{wd} is no parameter"),
+        ({"trainer": {"command": ["{lr}"], "nodes": {"mx": 1}}}, "'nodes.mx'"),
+        ({"trainer": {**TEXT["trainer"], "work": "until_exit"}}, "trainer.work: the study says it"),
+        ({"stopping": {"halving": {"least": 800}}}, "not below the budget of 800"),
+        ({"stopping": {"asha": {"least": 1}, "median": {}}}, "give one of them"),
+        ({"deadline": "2 weeks"}, "such as 90s, 30m, 2h or 1d"),
+        ({"trials": 0}, "trials: 0: input should be greater than or equal to 1"),
+        ({"name": "A"}, "use lower-case letters"),
+        ({"sampler": "grid"}, "space.lr: not a grid; add points: N"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_and_remedy(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=r"^s\.yaml:\d+: ") as error:
+        spec_of(**change)
+    assert told in str(error.value)
+
+
+def test_a_grid_has_every_point_once_and_conditions_hold_in_it() -> None:
+    spec = spec_of(**with_space(), sampler="grid", trials=100)
+    points = list(grid(spec.space))
+    assert len(points) == len(set(points)) == spec.trials == 3 * (3 + 1)
+    assert sorted({dict(p)["lr"] for p in points}) == pytest.approx([0.001, 0.01, 0.1])
+    assert {dict(p).get("momentum") for p in points} == {0.0, 0.45, 0.9, None}
+    assert all(("momentum" in dict(p)) is (dict(p)["optimizer"] == "sgd") for p in points)
+
+
+def test_a_parameter_without_a_value_leaves_its_words_out() -> None:
+    whole = command_of(WORDS, {"lr": 0.01, "optimizer": "sgd", "momentum": 0.9})
+    assert whole == ("python", "t.py", "--lr=0.01", "sgd", "--momentum", "0.9", "--verbose")
+    assert command_of(WORDS, {"lr": 1e-7, "optimizer": "adam"}) == (
+        *("python", "t.py", "--lr=1e-07", "adam"),
+        "--verbose",
+    )
+
+
+def test_a_trial_is_a_trainer_with_a_name_and_a_folder_of_its_own() -> None:
+    spec = spec_of(trainer={**TEXT["trainer"], "env": {"SEED": "{seed}", "N": "{trial}"}})
+    own = trainer_of(spec, 5, (("lr", 0.25),), run=2, samples=100, checkpoint_dir="/c/5")
+    assert (own.name, own.samples, own.checkpoint_dir) == ("s.5.2", 100, "/c/5")
+    assert own.command == ("python", "t.py", "--lr", "0.25")
+    env = dict(own.env)
+    assert env["N"] == "5"
+    again = trainer_of(spec, 5, (("lr", 0.5),), run=3, samples=200, checkpoint_dir="/c/5")
+    assert dict(again.env)["SEED"] == env["SEED"]
+    assert own.program == again.program, "what one trial shows of the script holds for all"
+
+
+def test_rungs_of_successive_halving_are_cumulative_and_end_with_the_budget() -> None:
+    (own,) = brackets(spec_of(trials=32, budget=50, stopping={"halving": {"least": 1, "eta": 3}}))
+    assert own.budgets == (1, 3, 9, 27, 50)
+    assert [own.size(rung) for rung in range(5)] == [32, 10, 3, 1, 1]
+
+
+def test_hyperband_deals_trials_out_as_published() -> None:
+    found = brackets(spec_of(trials=143, budget=81, stopping={"hyperband": {"least": 1, "eta": 3}}))
+    published = {81: (1, 3, 9, 27, 81), 34: (3, 9, 27, 81), 15: (9, 27, 81), 8: (27, 81), 5: (81,)}
+    assert {b.trials: b.budgets for b in found} == published
+    assert [b.first for b in found] == [0, 81, 115, 130, 138]
+    few = brackets(spec_of(trials=2, budget=81, stopping={"hyperband": {"least": 1, "eta": 3}}))
+    assert sum(b.trials for b in few) == 2
+
+
+def test_without_rungs_there_is_one_with_the_whole_budget() -> None:
+    assert brackets(spec_of()) == (Bracket(first=0, trials=8, budgets=(800,), eta=1),)
