@@ -15,18 +15,35 @@ class SchedulerKind:
     module with a function `async check(settings) -> list[Finding]`, what `bftrainer admin check` says of the
     batch system, or is empty. Both are imported only where they are used. `on_this_machine`: its nodes are
     slots of this machine that a log calls idle; agents reach the daemon at its socket, and everything runs as
-    the daemon's user.
+    the daemon's user. `orders` are the commands that sudo has to allow the daemon's account as users,
+    `environ` the variables that it may leave these, `needed` those that it must. `template` is the pilots'
+    script in jobscripts/.
     """
 
     module: str
     check: str = ""
+    orders: tuple[str, ...] = ()
+    environ: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    template: str = ""
     on_this_machine: bool = False
 
 
 SCHEDULERS: Mapping[str, SchedulerKind] = {
     "slurm": SchedulerKind(
-        module="bftrainer.schedulers.slurm.make", check="bftrainer.schedulers.slurm.check"
+        module="bftrainer.schedulers.slurm.make",
+        check="bftrainer.schedulers.slurm.check",
+        orders=("sbatch", "scancel"),
+        environ=("SLURM_CONF",),
+        template="slurm-pilot.sh.j2",
     ),
-    "lsf": SchedulerKind(module="bftrainer.schedulers.lsf.make", check="bftrainer.schedulers.lsf.check"),
+    "lsf": SchedulerKind(
+        module="bftrainer.schedulers.lsf.make",
+        check="bftrainer.schedulers.lsf.check",
+        orders=("bsub", "bkill"),
+        environ=("BFTRAINER_PILOT_SECRET", "LSF_ENVDIR", "LSF_SERVERDIR"),
+        needed=("BFTRAINER_PILOT_SECRET",),
+        template="lsf-pilot.sh.j2",
+    ),
     "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
 }

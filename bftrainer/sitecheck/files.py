@@ -195,6 +195,7 @@ def pilot_template(settings: Settings) -> list[Finding]:
     if not settings.pilot_template:
         return []
     path, check = Path(settings.pilot_template), "pilot_template"
+    ours = f"jobscripts/{SCHEDULERS[settings.scheduler].template or 'slurm-pilot.sh.j2'}"
     try:
         text = read_text(path, MOST_KB)
     except (OSError, UnicodeDecodeError) as error:
@@ -207,8 +208,8 @@ def pilot_template(settings: Settings) -> list[Finding]:
         ]
     if "BFTRAINER_SECRET" in text or "secret" not in text:
         said = f"{path} does not give the secret on the agent's standard input"
-        return [wrong(check, said, "begin anew from jobscripts/slurm-pilot.sh.j2")]
-    return [ok(check, f"{path}; compare it with jobscripts/slurm-pilot.sh.j2 at each upgrade")]
+        return [wrong(check, said, f"begin anew from {ours}")]
+    return [ok(check, f"{path}; compare it with {ours} at each upgrade")]
 
 
 def _is_shared(path: Path) -> bool:

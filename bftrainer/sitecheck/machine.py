@@ -15,8 +15,9 @@ from pathlib import Path
 
 from bftrainer.api.munge import Munge, MungeError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
+from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
-from bftrainer.sitecheck.sudo_rule import ALLOWED, RULE, is_safe_program, too_much
+from bftrainer.sitecheck.sudo_rule import RULE, findings, is_safe_program
 from bftrainer.state_dir.lock import holder_of
 
 DESCRIPTORS = 8192
@@ -80,9 +81,10 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
     if code or not RULE.search(listed):  # sudo says with exit code 0, too, that there is none
         remedy = "write /etc/sudoers.d/bftrainer as docs/site-mode.md has it"
         return [wrong(check, f"sudo lists nothing for {account.pw_name}: {_last(listed)}", remedy)]
-    found = too_much(listed, account.pw_name, is_safe_program)
+    kind = SCHEDULERS[settings.scheduler]
+    found = findings(listed, account.pw_name, is_safe_program, kind)
     if user:
-        for command in ALLOWED:
+        for command in kind.orders:
             path = shutil.which(command) or f"/usr/bin/{command}"
             code, said = await _run([prefix[0], "-n", "-l", *whose, "-u", user, path])
             if code:

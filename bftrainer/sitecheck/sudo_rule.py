@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bftrainer.model.finding import Finding, wrong
+from bftrainer.settings.schedulers import SCHEDULERS, SchedulerKind
 from bftrainer.state_dir.way import ROOT_UID, danger
 
-ALLOWED = ("sbatch", "scancel")
 RULE = re.compile(r"^\s+\(([^)]*)\)\s+(.*)$", re.MULTILINE)
 """A rule as `sudo -l` lists it: as whom, and which commands."""
 TAG = re.compile(r"\b([A-Z_]+):\s*")
@@ -25,23 +25,30 @@ ENVIRONMENT = re.compile(r"!env_reset\b|(?<![\w!])setenv\b|env_keep\s*\+?=\s*\"?
 CHECK = "sudo rule"
 
 
-def too_much(listed: str, account: str, is_safe: Callable[[str], bool]) -> list[Finding]:
-    """What `sudo -l` lists beyond the two commands, and whom it lets the account be beyond a group.
+def findings(listed: str, account: str, is_safe: Callable[[str], bool], kind: SchedulerKind) -> list[Finding]:
+    """What `sudo -l` lists beyond the batch system's two commands, whom it lets the account be beyond a
+    group, and which variables that they need it takes from them.
 
     `is_safe` tells whether nobody but root can change the program of a path.
     """
     found = []
-    first = RULE.search(listed)
-    for word in ENVIRONMENT.findall(listed[: first.start()] if first else listed):
-        said = f"sudo has {word} for {account}, which can make other programs of sbatch and scancel so"
-        found.append(wrong(CHECK, said, "keep env_reset, with SLURM_CONF in env_keep at most"))
+    first, orders = RULE.search(listed), " and ".join(kind.orders)
+    defaults = listed[: first.start()] if first else listed
+    for word in ENVIRONMENT.findall(defaults):
+        said = f"sudo has {word} for {account}, which can make other programs of {orders} so"
+        names = ", ".join(kind.environ)
+        found.append(wrong(CHECK, said, f"keep env_reset, with {names} in env_keep at most"))
+    for name in kind.needed:
+        if not re.search(rf"env_keep\s*\+?=[^,]*\b{name}\b", defaults):
+            said = f"sudo does not leave {name} to {kind.orders[0]}: no pilot of a user could start"
+            found.append(wrong(CHECK, said, f'add Defaults:{account} env_keep += "{name}"'))
     for whom, commands in RULE.findall(listed):
         if "SETENV" in TAG.findall(commands):
             said = f"{account} may choose the environment of {commands}"
             found.append(wrong(CHECK, said, "take the tag SETENV out of the rule"))
-        if more := [word for word in commands_of(commands) if not _is_allowed(word, is_safe)]:
+        if more := [word for word in commands_of(commands) if not _is_allowed(word, is_safe, kind)]:
             said = f"{account} may also run {', '.join(more)} as ({whom})"
-            found.append(wrong(CHECK, said, "allow sbatch and scancel only, each with its whole path"))
+            found.append(wrong(CHECK, said, f"allow {orders} only, each with its whole path"))
         if mighty := [word for word in _names(whom) if not _is_ordinary(word)]:
             said = f"{account} may run commands as {', '.join(mighty)}"
             found.append(wrong(CHECK, said, "name a group of users, such as (%trainers)"))
@@ -60,8 +67,9 @@ def commands_of(rule: str) -> list[str]:
 
 def is_safe_program(path: str) -> bool:
     """Whether only root can change a program and put another in its place, or only its owner if the daemon
-    uses this one, as many sites have an owner for Slurm. One that is not there counts by its folder."""
-    used = path in {shutil.which(name) for name in ALLOWED}
+    uses this one, as many sites have an owner for the batch system. One that is not there counts by its
+    folder."""
+    used = path in {shutil.which(name) for kind in SCHEDULERS.values() for name in kind.orders}
     place = Path(path)
     try:
         found = (place if place.exists() else place.parent).stat()
@@ -72,9 +80,9 @@ def is_safe_program(path: str) -> bool:
         return False
 
 
-def _is_allowed(command: str, is_safe: Callable[[str], bool]) -> bool:
+def _is_allowed(command: str, is_safe: Callable[[str], bool], kind: SchedulerKind) -> bool:
     path = command.split(" ", maxsplit=1)[0]
-    return os.path.isabs(path) and Path(path).name in ALLOWED and is_safe(path)  # noqa: PTH117
+    return os.path.isabs(path) and Path(path).name in kind.orders and is_safe(path)  # noqa: PTH117
 
 
 def _names(whom: str) -> list[str]:

@@ -1,7 +1,8 @@
 """Which pending main jobs could start now if we gave up hosts. Pure.
 
 LSF tells how many slots a job asks for, not which hosts it may have. So this counts whole hosts, in the order
-of queues' priorities and of submission. What it cannot know (limits of users, wishes for hosts) makes a claim
+of queues' priorities and of submission; a job that needs less than a host may start beside others. What it
+cannot know (limits of users, wishes for hosts) makes a claim
 that leads to no start; such a claim lapses.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.lsf.rows import JobRow, QueueRow
@@ -23,6 +25,11 @@ OTHERWISE = re.compile(
     re.IGNORECASE,
 )
 """What a reason says of a job that hosts would not help."""
+ALONE = re.compile(r"exclusive", re.IGNORECASE)
+"""What a reason says of a job that shares no host."""
+SHARES_S = 30.0
+"""A job that fits on a host beside others should start there within this time, some turns of LSF. After that
+it is taken to want a host of its own, or one without others' memory and GPUs."""
 
 
 def may_start(job: JobRow) -> bool:
@@ -57,23 +64,58 @@ def claims(
     slots: int,
     launch_slots: int,
     known: Known,
+    now: float,
+    spare: Iterable[int] = (),
 ) -> Claims:
-    """What the jobs need of `held` hosts, ours, each with so many slots, besides those that are `free`."""
-    left, ours, room = len(free), frozenset(held), len(held)
+    """What the jobs need of `held` hosts, ours, each with so many slots, besides those that are `free` and
+    the `spare` slots of hosts on which main jobs use others."""
+    room = _Room(len(free), len(held), slots, list(spare))
+    ours = frozenset(held)
     found: list[Claim] = []
     ready, users = set(), {}
     able = [
         job for job in jobs if may_start(job) and job.id not in known.lapsed and job.user not in known.doubted
     ]
     for job in in_order(able, queues)[:MOST_JOBS]:
-        need = hosts_of(job, slots, launch_slots)
-        if need > left + room:
+        waited_s = now - known.ready.get(job.id, now)
+        shares = waited_s < SHARES_S and not ALONE.search(job.reason)
+        given = room.take(max(1, job.slots - launch_slots), shares=shares)
+        if given is None:
             continue  # it waits for others; a smaller one behind it may be backfilled
         ready.add(job.id)
         users[job.id] = job.user
-        given = max(0, need - left)
-        left -= need - given
         if given:
             found.append(Claim(job=job.id, nodes=ours, count=given))
-            room -= given
     return Claims(tuple(found), ready=frozenset(ready), users=users)
+
+
+@dataclass
+class _Room:
+    """What is left for the next job: free hosts, ours, each with so many slots, and slots on hosts where
+    other jobs use the rest."""
+
+    free: int
+    held: int
+    slots: int
+    spare: list[int]
+
+    def take(self, wanted: int, *, shares: bool) -> int | None:
+        """Take slots for a job, on hosts that others use, too, if it `shares`; returns how many hosts of ours
+        that needs, None if there is not enough."""
+        rest = wanted % max(1, self.slots)
+        if shares and wanted == rest and (fits := [many for many in self.spare if many >= wanted]):
+            self._put(min(fits), wanted)
+            return 0
+        need = -(-wanted // max(1, self.slots))
+        if need > self.free + self.held:
+            return None
+        given = max(0, need - self.free)
+        self.free -= need - given
+        self.held -= given
+        if shares and rest:
+            self.spare.append(self.slots - rest)
+        return given
+
+    def _put(self, many: int, wanted: int) -> None:
+        self.spare.remove(many)
+        self.spare.append(many - wanted)

@@ -96,6 +96,8 @@ def interpret(
         slots=each,
         launch_slots=ours.launch_slots,
         known=known or Known(),
+        now=now,
+        spare=[_spare(row) for name, row in hosts.items() if name in running and name not in held],
     )
     snapshot = Snapshot(
         time=now,
@@ -163,6 +165,11 @@ def _until(
     planned = holes.expected(mine, (), shown.plans, now)
     kept = {name: before[name] for name in mine if before.get(name, 0.0) > now}
     return holes.settled(before, {**found, **kept, **planned})
+
+
+def _spare(row: HostRow) -> int:
+    """How many slots of a host that main jobs use are free for others."""
+    return max(0, row.slots - row.active - row.reserved) if row.status == "ok" else 0
 
 
 def _usual(slots: Iterable[int]) -> int:

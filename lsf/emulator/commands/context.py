@@ -86,4 +86,5 @@ class Call:
 
     def may(self, job: Job) -> bool:
         """Whether the caller may change a job."""
-        return self.admin or job.request.user == self.user
+        queue = self.lsf.cluster.state.queues[job.request.queue]
+        return self.admin or self.user in queue.administrators or job.request.user == self.user

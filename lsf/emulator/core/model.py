@@ -71,6 +71,7 @@ class Queue:
         most_pending_per_user: More are refused; 0: any number.
         requeue_codes: A job that exits with one of these waits again.
         exclusive: Whether -x is allowed.
+        administrators: Users who may end and change any job of this queue.
         open: Whether jobs may be submitted.
     """
 
@@ -87,6 +88,7 @@ class Queue:
     most_pending_per_user: int = 0
     requeue_codes: frozenset[int] = frozenset()
     exclusive: bool = True
+    administrators: frozenset[str] = frozenset()
     open: bool = True
 
 

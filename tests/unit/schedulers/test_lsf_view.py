@@ -151,6 +151,44 @@ def test_a_job_that_needs_more_than_all_claims_nothing_and_a_smaller_one_behind_
     assert [claim.job for claim in found.snapshot.claims] == ["10"]
 
 
+def small(id_: str, slots: int, **more: object) -> JobRow:
+    return job(id_, "PEND", slots=1 + slots, **more)
+
+
+def test_a_small_job_that_fits_beside_others_claims_nothing() -> None:
+    hosts = [host("a", "closed_Full", 42), host("b", active=30)]
+    running = job("7", hosts=("b",))
+    found = view(hosts, pilot(on="a"), running, small("9", 8), small("10", 4), small("11", 1))
+    assert [claim.job for claim in found.snapshot.claims] == ["11"], "12 slots are free beside the main job"
+    assert {main.job for main in found.snapshot.main} == {"9", "10", "11"}
+
+
+def test_small_jobs_share_the_host_that_one_of_them_gets() -> None:
+    hosts = [host("a", "closed_Full", 42), host("b", "closed_Full", 42)]
+    pilots = pilot("7", on="a"), replace(pilot("8", on="b"), name=f"bftrainer-0a1b2c3d-{'1' * 32}-b")
+    found = view(hosts, *pilots, small("9", 20), small("10", 20), small("11", 20))
+    assert [(claim.job, claim.count) for claim in found.snapshot.claims] == [("9", 1), ("11", 1)]
+
+
+def test_a_small_job_that_does_not_start_beside_others_gets_a_host() -> None:
+    """It may want its host for itself, or more memory or GPUs than are left there."""
+    hosts = [host("a", "closed_Full", 42), host("b", active=30)]
+    rows = {row.name: row for row in hosts}
+    shown = Shown(rows, (pilot(on="a"), job("7", hosts=("b",)), small("9", 8)), QUEUES)
+    for since, claimed in ((NOW - 5, []), (NOW - 60, ["9"])):
+        found = interpret(shown, OURS, now=NOW, known=Known(ready={"9": since}))
+        assert [claim.job for claim in found.snapshot.claims] == claimed
+    alone = small("9", 8, reason="Job's requirement for exclusive execution not satisfied")
+    found = view(hosts, pilot(on="a"), job("7", hosts=("b",)), alone)
+    assert [claim.job for claim in found.snapshot.claims] == ["9"]
+
+
+@pytest.mark.parametrize("row", [host("b", "closed_Adm", 30), host("b", active=30, reserved=12)])
+def test_hosts_that_take_no_more_jobs_have_no_spare_slots(row: HostRow) -> None:
+    found = view([host("a", "closed_Full", 42), row], pilot(on="a"), job("7", hosts=("b",)), small("9", 8))
+    assert [claim.job for claim in found.snapshot.claims] == ["9"]
+
+
 def test_jobs_of_higher_queues_and_earlier_ones_come_first() -> None:
     low = waiting("1", 1, queue="killable")
     assert [one.id for one in queue.in_order([low, waiting("10", 1), waiting("9", 1)], QUEUES)] == [

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bftrainer.model.finding import Level
-from bftrainer.sitecheck.sudo_rule import commands_of, is_safe_program, too_much
+from bftrainer.settings.schedulers import SCHEDULERS
+from bftrainer.sitecheck.sudo_rule import commands_of, findings, is_safe_program
 
+SLURM, LSF = SCHEDULERS["slurm"], SCHEDULERS["lsf"]
 DEFAULTS = """\
 Matching Defaults entries for bftrainer on login1:
     !requiretty, env_reset, env_keep+=SLURM_CONF
@@ -27,7 +29,7 @@ def safe(path: str) -> bool:
 
 
 def test_a_rule_for_two_commands_as_a_groups_members_is_right() -> None:
-    assert too_much(GOOD, "bftrainer", safe) == []
+    assert findings(GOOD, "bftrainer", safe, SLURM) == []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_a_rule_for_two_commands_as_a_groups_members_is_right() -> None:
     ],
 )
 def test_a_rule_may_say_the_same_in_other_words(line: str) -> None:
-    assert too_much(f"{GOOD}    {line}\n", "bftrainer", safe) == []
+    assert findings(f"{GOOD}    {line}\n", "bftrainer", safe, SLURM) == []
 
 
 @pytest.mark.parametrize(
@@ -69,16 +71,25 @@ def test_a_rule_may_say_the_same_in_other_words(line: str) -> None:
     ],
 )
 def test_a_rule_that_allows_more_is_wrong(line: str, said: str) -> None:
-    found = too_much(f"{GOOD}    {line}\n", "bftrainer", safe)
+    found = findings(f"{GOOD}    {line}\n", "bftrainer", safe, SLURM)
     assert [one.level for one in found] == [Level.WRONG]
     assert said in found[0].found
 
 
 @pytest.mark.parametrize("word", ["!env_reset", "setenv", "env_keep+=*"])
 def test_a_setting_that_lets_the_account_choose_the_environment_is_wrong(word: str) -> None:
-    (found,) = too_much(GOOD.replace("env_reset", word), "bftrainer", safe)
+    (found,) = findings(GOOD.replace("env_reset", word), "bftrainer", safe, SLURM)
     assert (found.level, found.found.startswith("sudo has")) == (Level.WRONG, True)
-    assert too_much(GOOD.replace("env_reset", "!setenv"), "bftrainer", safe) == []
+    assert findings(GOOD.replace("env_reset", "!setenv"), "bftrainer", safe, SLURM) == []
+
+
+def test_on_lsf_sudo_leaves_bsub_the_secret_and_allows_its_two_commands() -> None:
+    rule = GOOD.replace("sbatch", "bsub").replace("scancel", "bkill")
+    (found,) = findings(rule, "bftrainer", safe, LSF)
+    assert "does not leave BFTRAINER_PILOT_SECRET to bsub" in found.found
+    kept = rule.replace("env_keep+=SLURM_CONF", 'env_keep+="LSF_ENVDIR BFTRAINER_PILOT_SECRET"')
+    assert findings(kept, "bftrainer", safe, LSF) == []
+    assert "may also run /usr/bin/bsub" in findings(kept, "bftrainer", safe, SLURM)[0].found
 
 
 def test_commands_are_read_without_what_stands_before_them() -> None:
