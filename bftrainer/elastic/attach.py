@@ -63,6 +63,7 @@ class Job(Identity):
             self._folder, orders.generation if orders else 0, orders.folder if orders else ""
         )
         if orders is not None:
+            Path(orders.checkpoint_dir).mkdir(parents=True, exist_ok=True)  # scripts write there themselves
             self._channel = Channel(orders.fd, lambda _: None, closed=lambda: os._exit(AGENT_GONE))
             self._channel.start()
             self._channel.send("attached")

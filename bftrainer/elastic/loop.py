@@ -106,6 +106,7 @@ class Run(Steps):
         source = opened(data, batch_size, collate, seed)
         policy = policies.chosen(policy, source.batch_size, accumulate, orders.batch if orders else {})
         what = trained(model, optimizer, scheduler)
+        own_parts.check_steppers(what.parts())
         schedule = Schedule(what.schedulers, scheduler_every)
         stepped, update = Stepped(), Update(what, schedule, scaler, clip_norm, policy)
         state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}

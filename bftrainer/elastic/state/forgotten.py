@@ -39,3 +39,6 @@ def _within(part: Any) -> Iterator[Any]:
         yield from part.modules()
     for one in getattr(part, "_schedulers", None) or ():
         yield from _within(one)
+    for one in getattr(part, "__dict__", {}).values():
+        if isinstance(one, LRScheduler) and one is not part:
+            yield one

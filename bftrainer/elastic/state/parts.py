@@ -29,17 +29,29 @@ def checked(parts: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"part {name!r}, a {type(part).__name__}, has no state_dict() and load_state_dict(): write "
                 "both, the first returns what the second takes, as a dict of plain values and tensors"
             )
-        _check_values(name, part.state_dict())
+        _check_values(f"part {name!r}", part)
     return dict(parts or {})
 
 
-def _check_values(name: str, state: Any) -> None:
+def check_steppers(parts: Mapping[str, Any]) -> None:
+    """Refuse optimisers and schedulers whose state could be neither sent to newcomers nor read from a
+    checkpoint, as some keep another scheduler in it.
+
+    Raises:
+        TypeError: the first, and what it has in its state.
+    """
+    for name, part in parts.items():
+        if name.partition(".")[0] in ("optimizer", "scheduler") and hasattr(part, "state_dict"):
+            _check_values(f"{name}, a {type(part).__name__}", part)
+
+
+def _check_values(what: str, part: Any) -> None:
     tensors: list[torch.Tensor] = []
     try:
-        unpickle(pickle_skeleton(state, tensors))
+        unpickle(pickle_skeleton(part.state_dict(), tensors))
     except StateError as error:
         raise TypeError(
-            f"part {name!r}: its state_dict() is not of plain values and tensors. {error.__cause__}".split(
-                "\n"
-            )[0]
+            f"{what}: its state_dict() is not of plain values and tensors, so that nodes that join could not "
+            f"take it, and no checkpoint of it could be read; {error}. Where it has another object in it, "
+            "have state_dict() return that object's state_dict(), and load_state_dict() give it back"
         ) from error

@@ -122,6 +122,11 @@ def _check_whole(model: torch.nn.Module) -> None:
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        raise TypeError(
+            f"{type(optimizer).__name__}.__init__ does not call that of torch.optim.Optimizer: call "
+            "super().__init__(params, defaults), as PyTorch's own hooks need it"
+        )
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise TypeError(

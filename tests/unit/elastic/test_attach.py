@@ -73,6 +73,16 @@ def test_a_process_that_ends_tells_exactly_how_far_it_came(
         until(lambda: agent.hear()[-1]["type"] == wanted and agent.hear()[-1]["samples"] == 30)
 
 
+def test_a_script_finds_the_folder_for_its_checkpoints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Many write there with torch.save alone."""
+    with agent_of(monkeypatch, tmp_path / "new" / "checkpoints") as (_, orders):
+        job = Job(orders)
+        assert job.checkpoint_dir is not None
+        torch.save({}, job.checkpoint_dir / "last.pt")
+
+
 def test_what_was_saved_last_is_loaded_and_said_with_the_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

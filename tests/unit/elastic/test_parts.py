@@ -84,6 +84,37 @@ def test_what_cannot_be_kept_is_refused_at_the_start(parts: dict[str, Any], word
         run(parts=parts)
 
 
+class Warmup(torch.optim.lr_scheduler.LRScheduler):
+    """Warms up, then leaves the rate to another scheduler, which it keeps in its state as many do."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, after: torch.optim.lr_scheduler.LRScheduler) -> None:
+        self.after = after
+        super().__init__(optimizer)
+
+    def get_lr(self) -> list[float | torch.Tensor]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+class Wrapped(torch.optim.Optimizer):
+    """Takes another one's groups, and leaves PyTorch's own __init__ out."""
+
+    def __init__(self, base: torch.optim.Optimizer) -> None:
+        self.base, self.param_groups, self.state = base, base.param_groups, base.state
+        self.defaults = base.defaults
+
+
+def test_an_optimiser_or_scheduler_that_newcomers_could_not_take_is_refused_at_the_start() -> None:
+    model = torch.nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
+    halved = torch.optim.lr_scheduler.StepLR(sgd, 1)
+    with pytest.raises(
+        TypeError, match=r"scheduler, a Warmup: its state_dict\(\) is not of plain.*StepLR.*have state_dict"
+    ):
+        elastic.Run(model, sgd, DATA, batch_size=4, scheduler=Warmup(sgd, halved))
+    with pytest.raises(TypeError, match=r"Wrapped.__init__ does not call that of torch.optim.Optimizer"):
+        elastic.Run(model, Wrapped(sgd), DATA, batch_size=4)
+
+
 def test_hooks_come_after_every_step_and_see_its_position() -> None:
     trained, seen = run(epochs=2, accumulate=2), []
 
