@@ -106,10 +106,9 @@ class Run(Steps):
         source = opened(data, batch_size, collate, seed)
         policy = policies.chosen(policy, source.batch_size, accumulate, orders.batch if orders else {})
         what = trained(model, optimizer, scheduler)
-        own_parts.check_steppers(what.parts())
         schedule = Schedule(what.schedulers, scheduler_every)
         stepped, update = Stepped(), Update(what, schedule, scaler, clip_norm, policy)
-        state = {**what.parts(), "pace": update.pace, **own_parts.checked(parts)}
+        state = {**own_parts.plain_only(what.parts()), "pace": update.pace, **own_parts.checked(parts)}
         state |= {"scaler": scaler} if scaler is not None else {}
         state |= {STEPPED: stepped} if what.is_several else {}
         number = orders.trainer if orders else 0

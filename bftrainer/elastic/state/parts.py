@@ -33,9 +33,9 @@ def checked(parts: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(parts or {})
 
 
-def check_steppers(parts: Mapping[str, Any]) -> None:
-    """Refuse optimisers and schedulers whose state could be neither sent to newcomers nor read from a
-    checkpoint, as some keep another scheduler in it.
+def plain_only(parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The run's own parts, unless the state of an optimiser or scheduler could be neither sent to newcomers
+    nor read from a checkpoint, as some keep another scheduler in it.
 
     Raises:
         TypeError: the first, and what it has in its state.
@@ -43,6 +43,7 @@ def check_steppers(parts: Mapping[str, Any]) -> None:
     for name, part in parts.items():
         if name.partition(".")[0] in ("optimizer", "scheduler") and hasattr(part, "state_dict"):
             _check_values(f"{name}, a {type(part).__name__}", part)
+    return parts
 
 
 def _check_values(what: str, part: Any) -> None:
