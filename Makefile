@@ -23,7 +23,7 @@ GUIDE := tests/cluster/test_admin_guide.py
 FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
 
-.PHONY: help install horovod demo slurm-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
+.PHONY: help install horovod demo hpo-demo slurm-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ $(VENV)/horovod: $(VENV)/installed .ci/horovod
 
 demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
+
+hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, real training, under 3 minutes (STUDY=path of a study file)
+	$(BIN)/bftrainer study demo $(or $(STUDY),trainers/studies/digits.yaml)
 
 slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log)
 	$(BIN)/python -m slurm.testbed demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))

@@ -1,5 +1,6 @@
 """Three interleaved spirals: a multilayer perceptron on generated points, a minute on one core."""
 
+import argparse
 import math
 
 import torch
@@ -8,7 +9,11 @@ from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
 
-ARMS, POINTS = 3, 4000
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--lr", type=float, default=2e-3)
+parser.add_argument("--width", type=int, default=256)
+args = parser.parse_args()
+ARMS, POINTS, WIDTH = 3, 4000, args.width
 
 torch.manual_seed(0)
 radius = torch.rand(ARMS * POINTS).sqrt()
@@ -18,15 +23,15 @@ points = torch.stack((radius * angle.cos(), radius * angle.sin()), dim=1)
 train, test_x, test_y = TensorDataset(points[2000:], arm[2000:]), points[:2000], arm[:2000]
 
 model = nn.Sequential(
-    nn.Linear(2, 256),
+    nn.Linear(2, WIDTH),
     nn.ReLU(),
-    nn.Linear(256, 256),
+    nn.Linear(WIDTH, WIDTH),
     nn.ReLU(),
-    nn.Linear(256, 256),
+    nn.Linear(WIDTH, WIDTH),
     nn.ReLU(),
-    nn.Linear(256, ARMS),
+    nn.Linear(WIDTH, ARMS),
 )
-optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1000, gamma=0.7)
 
 

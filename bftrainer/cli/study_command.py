@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bftrainer.cli import study_export, study_show
+from bftrainer.cli import study_demo, study_export, study_show
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.studies import params_text, study_argument, study_line
@@ -30,6 +30,7 @@ def command() -> None:
 command.add_command(study_show.command)
 command.add_command(study_show.best)
 command.add_command(study_export.command)
+command.add_command(study_demo.command)
 
 
 @command.command("submit")

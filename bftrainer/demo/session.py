@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -85,6 +86,29 @@ class DemoSession:
                 raise BftrainerError(f"{path}: {error}") from error
             body = {"spec": text, "name": str(path), "base": str(path.parent.resolve())}
             self._client.call("POST", "trainers", body=body)
+
+    def submit_study(self, path: Path) -> str:
+        """Submit a study, as `bftrainer study submit` does. Returns its name.
+
+        Raises:
+            BftrainerError: The file cannot be read, or the daemon refuses it.
+        """
+        try:
+            text = read_text(path, MOST_KB)
+        except (OSError, UnicodeDecodeError) as error:
+            raise BftrainerError(f"{path}: {error}") from error
+        body = {"spec": text, "name": str(path), "base": str(path.parent.resolve())}
+        return str(self._client.call("POST", "studies", body=body)["name"])
+
+    def watch_study(self, name: str, seconds: float, every_s: float = 0.5) -> Iterator[dict[str, Any]]:
+        """Yield what the daemon tells of a study until it has ended, or `seconds` have passed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = self._client.call("GET", f"studies/{name}")
+            yield found
+            if found["ended_at"] or time.monotonic() > deadline:
+                return
+            time.sleep(every_s)
 
     def watch(self, seconds: float, every_s: float = 0.5) -> Iterator[View]:
         """Yield views until `seconds` have passed since the first one or every trainer has ended."""

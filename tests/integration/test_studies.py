@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,3 +158,14 @@ def test_a_cancelled_study_leaves_no_trainer(site: Site) -> None:
     assert study["status"] == "cancelled"
     assert {t["status"] for t in study["table"]} == {"cancelled"}
     site.until(lambda: not site.workers(), LONG_S, "no worker is left")
+
+
+@pytest.mark.nightly  # the same as above, as a new user runs it
+def test_the_demo_finds_good_parameters() -> None:
+    study = Path(__file__).parents[2] / "trainers" / "studies" / "digits.yaml"
+    command = [sys.executable, "-m", "bftrainer", "study", "demo", str(study), "--json", "--seconds", "400"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert (found["status"], found["steps_lost"], found["strays"]) == ("completed", 0, [])
+    assert found["best"]["value"] >= 0.95

@@ -10,14 +10,15 @@ from bftrainer import elastic
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, default=task.EPOCHS)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--lr", type=float, default=0.1)
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)
 train, test = task.data()
 model = task.ResNet()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9, weight_decay=1e-4)
 steps = args.epochs * len(train) // task.BATCH
-scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=steps + 1)
+scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=args.lr, total_steps=steps + 1)
 
 run = elastic.Run(
     model,

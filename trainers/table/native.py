@@ -11,12 +11,13 @@ from bftrainer import elastic
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, default=task.EPOCHS)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--lr", type=float, default=2e-3)
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)
 train, test = task.data()
 model = task.Model()
-optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
 loader = DataLoader(train, batch_size=task.BATCH, shuffle=True)
 
 run = elastic.Run(

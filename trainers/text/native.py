@@ -10,12 +10,13 @@ from bftrainer import elastic
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, default=task.EPOCHS)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--lr", type=float, default=5e-3)
 args = parser.parse_args()
 
 torch.manual_seed(args.seed)
 train, test = task.data()
 model = task.Model()
-optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
 steps = args.epochs * len(train) // task.BATCH
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 
