@@ -17,7 +17,8 @@ class SchedulerKind:
     slots of this machine that a log calls idle; agents reach the daemon at its socket, and everything runs as
     the daemon's user. `orders` are the commands that sudo has to allow the daemon's account as users,
     `environ` the variables that it may leave these, `needed` those that it must. `template` is the pilots'
-    script in jobscripts/.
+    script in jobscripts/, and `on_a_node` what a command begins with that is to run on a node; settings of a
+    batch system stand in braces.
     """
 
     module: str
@@ -26,6 +27,7 @@ class SchedulerKind:
     environ: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     template: str = ""
+    on_a_node: str = ""
     on_this_machine: bool = False
 
 
@@ -36,6 +38,7 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
         orders=("sbatch", "scancel"),
         environ=("SLURM_CONF",),
         template="slurm-pilot.sh.j2",
+        on_a_node="srun --partition={slurm_partition}",
     ),
     "lsf": SchedulerKind(
         module="bftrainer.schedulers.lsf.make",
@@ -44,6 +47,7 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
         environ=("BFTRAINER_PILOT_SECRET", "LSF_ENVDIR", "LSF_SERVERDIR"),
         needed=("BFTRAINER_PILOT_SECRET",),
         template="lsf-pilot.sh.j2",
+        on_a_node="bsub -I -q {lsf_queue} -W 5",
     ),
     "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
 }

@@ -177,7 +177,8 @@ def pilot_files(settings: Settings) -> list[Finding]:
         return []
     python, check = Path(settings.pilot_python), "pilot_python"
     shared = _is_shared(python)
-    ask = f"srun --partition={settings.slurm_partition or 'PARTITION'} {python} -c 'import bftrainer'"
+    words = {name: getattr(settings, name) or name.upper() for name in Settings.model_fields}
+    ask = f"{SCHEDULERS[settings.scheduler].on_a_node.format(**words)} {python} -c 'import bftrainer'"
     if not os.access(python, os.X_OK):
         found = warning(check, f"{python} cannot be started on this machine", f"ask a node: {ask}")
     elif not shared:

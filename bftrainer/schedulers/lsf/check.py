@@ -16,6 +16,7 @@ from bftrainer.schedulers.lsf.findings import (
     host_findings,
     job_findings,
     policy_findings,
+    preempted_gpus,
     queue_findings,
     version_finding,
     window_findings,
@@ -109,10 +110,10 @@ async def _read(
 async def _gpus(settings: Settings, asked: Questions, hosts: Mapping[str, HostRow]) -> list[Finding]:
     """The GPUs of hosts, as the first command tells that knows them."""
     mine = [name for name in hosts if not values.is_launch(name, launch_hosts(settings))]
-    if settings.lsf_gpus is not None:
-        return gpu_findings(await asked.gpus(mine), mine, "lsf_gpus")
+    source = "bhosts -gpu or lshosts -gpu" if settings.lsf_gpus is None else "lsf_gpus"
     found = await asked.gpus(mine)
-    return gpu_findings(found, mine, "bhosts -gpu or lshosts -gpu")
+    asks = any(found[name].count for name in mine if name in found) and settings.lsf_submission == "plain"
+    return [*gpu_findings(found, mine, source), *preempted_gpus(settings.lsf_mode, asks=asks)]
 
 
 def _trouble(name: str, said: str, *, needed: bool) -> Finding:

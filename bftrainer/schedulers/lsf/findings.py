@@ -91,6 +91,19 @@ def gpu_findings(gpus: Mapping[str, Gpus], hosts: Sequence[str], source: str) ->
     return found
 
 
+def preempted_gpus(mode: str, *, asks: bool) -> list[Finding]:
+    """What LSF does not preempt: pilots that ask it for GPUs (`asks`), if the mode is that it preempts
+    them."""
+    if not asks or mode != "preempt":
+        return []
+    said = (
+        "pilots ask LSF for GPUs, and LSF lets only GPU jobs preempt GPU jobs, and only those that may start "
+        "again elsewhere, which pilots do not: for main jobs the daemon alone gives hosts back"
+    )
+    remedy = "set pilot_max_s to what a main job may wait where no daemon runs"
+    return [warning("lsf gpu preemption", said, remedy)]
+
+
 def job_findings(
     jobs: Sequence[JobRow],
     hosts: Mapping[str, HostRow],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.schedulers.lsf.findings import gpu_findings
+from bftrainer.schedulers.lsf.findings import gpu_findings, preempted_gpus
 from bftrainer.schedulers.lsf.gpus_text import gpus
 from bftrainer.schedulers.lsf.make import TEMPLATES
 from bftrainer.schedulers.lsf.pilot import command, script
@@ -90,3 +90,9 @@ def test_the_check_tells_gpus_and_hosts_that_differ() -> None:
     mixed = gpu_findings({"a": Gpus(4, "V100")}, ["a", "b"], "bhosts")
     assert "1 with gpu:V100:4, 1 with none" in mixed[0].found and "differ" in mixed[1].found
     assert "set lsf_gpus" in gpu_findings({}, ["a"], "bhosts")[0].found
+
+
+def test_the_check_says_that_lsf_does_not_preempt_pilots_with_gpus() -> None:
+    (found,) = preempted_gpus("preempt", asks=True)
+    assert "only GPU jobs preempt GPU jobs" in found.found and "pilot_max_s" in found.remedy
+    assert preempted_gpus("window", asks=True) == preempted_gpus("preempt", asks=False) == []

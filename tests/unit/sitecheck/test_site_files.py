@@ -246,6 +246,8 @@ def test_the_nodes_python_is_named_with_a_way_to_try_it(
 ) -> None:
     (found,) = files.pilot_files(site)
     assert (found.level, "srun" in found.remedy) == (Level.NOT_CHECKED, True)
+    (found,) = files.pilot_files(site.model_copy(update={"scheduler": "lsf", "lsf_queue": "killable"}))
+    assert found.remedy.startswith("bsub -I -q killable ") and "srun" not in found.remedy
     (found,) = files.pilot_files(site.model_copy(update={"pilot_python": "/nonexistent/python"}))
     assert found.level is Level.WARNING
     single = site.model_copy(update={"mode": "single"})
