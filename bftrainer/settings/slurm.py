@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from bftrainer.settings.setting import Section, Setting
 
@@ -58,6 +58,15 @@ class SlurmSettings(Section):
             more="Such as `--constraint=ib`.",
         ),
     ] = ""
+    harvest: Annotated[
+        Literal["nodes", "gpus"],
+        Setting(
+            help="with nodes, pilots have whole idle nodes; with gpus, also free GPUs of nodes that main "
+            "jobs use in part, with cores and memory in proportion",
+            more="The pilots' partition needs `OverSubscribe=NO` for it. See [GPU nodes](gpu.md).",
+            commands=COMMANDS,
+        ),
+    ] = "nodes"
     slurm_cloud: Annotated[
         bool,
         Setting(
@@ -67,6 +76,15 @@ class SlurmSettings(Section):
             "`exclude_nodes` if they are not to.",
         ),
     ] = False
+
+    @model_validator(mode="after")
+    def _gpus_are_asked_for_once(self) -> Self:
+        own = [word for word in shlex.split(self.slurm_options) if word.startswith(("--gres", "--gpus"))]
+        if self.harvest == "gpus" and own:
+            raise ValueError(
+                f"harvest gpus asks for the free GPUs of each node itself; take {own[0]} out of slurm_options"
+            )
+        return self
 
     @field_validator("slurm_options")
     @classmethod

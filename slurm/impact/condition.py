@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from slurm.impact.logs import events_of
 from slurm.testbed import Testbed
 from slurm.testbed.machine import SlurmMachine
-from slurm.testbed.mix import KINDS, MIXES
-from slurm.testbed.plan import GPUS
+from slurm.testbed.mix import IN_PARTS, KINDS, MIXES, gres
 from testbeds.impact import condition
 from testbeds.impact.events import Event
 from testbeds.mix import mixed
@@ -76,7 +75,6 @@ class Condition(condition.Condition):
     def testbed(self) -> Testbed:
         """A testbed for it."""
         mix = MIXES[self.mix]
-        gres = {f"n[1-{self.nodes}]": f"gpu:{GPUS}"} if "gpus" in mix.shares else {}
         return Testbed(
             self.nodes,
             stock=self.stock,
@@ -84,7 +82,8 @@ class Condition(condition.Condition):
             mixed=True,
             heterogeneous="heterogeneous" in mix.shares and not self.preempting,
             slurmdbd=mix.slurmdbd,
-            gres=gres,
+            parts=self.shared and self.mix in IN_PARTS,
+            gres=gres(self.mix, self.nodes),
         )
 
     @contextmanager

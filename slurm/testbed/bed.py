@@ -65,6 +65,7 @@ class Testbed:
         shared: bool = False,
         mixed: bool = False,
         heterogeneous: bool = False,
+        parts: bool = False,
         slurmdbd: bool = False,
         users: Sequence[str] = (),
         features: Mapping[str, str] | None = None,
@@ -77,6 +78,7 @@ class Testbed:
         """
         self._wanted = (nodes, directory, tuple(users), features or {}, gres or {})
         self._preemption, self._stock, self._heterogeneous = preemption, stock, preemption and heterogeneous
+        self._parts = parts
         self._shared, self._mixed, self._slurmdbd = shared, mixed, slurmdbd or self._heterogeneous
 
     @classmethod
@@ -131,6 +133,7 @@ class Testbed:
                         shared=self._shared,
                         mixed=self._mixed,
                         heterogeneous=self._heterogeneous,
+                        parts=self._parts,
                     )
                 )
                 plans.write(self.plan)

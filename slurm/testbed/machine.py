@@ -65,6 +65,7 @@ class SlurmMachine:
             "slurm_mode": "preempt" if plan.preemption else "window",
             "slurm_watch": ",".join(plan.partitions),
         }
+        found |= {"harvest": "gpus"} if plan.parts else {}
         return found | (
             {"slurm_qos": "bftrainer", "slurm_account": "bftrainer"} if plan.heterogeneous else {}
         )

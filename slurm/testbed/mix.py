@@ -9,6 +9,11 @@ from dataclasses import replace
 from slurm.testbed.plan import CORES, GPUS, LICENCE, LICENCES, MEMORY_MB, QOS, URGENT
 from testbeds.mix import Kind, Mix, Shape
 
+TYPES = ("a100", "v100")
+"""Of GPUs, where nodes differ in them."""
+IN_PARTS = frozenset({"gpus"})
+"""Mixes on nodes with as many GPUs as cores, of one of `TYPES`, of which pilots may have some."""
+
 
 def _nodes(rng: random.Random, nodes: int, size: int) -> Shape:
     return Shape(components=((f"--nodes={size}", "--exclusive"),), size=size, nodes=size)
@@ -51,6 +56,28 @@ def _gpus(rng: random.Random, nodes: int, size: int) -> Shape:
     return Shape(components=((f"--gres=gpu:{rng.randint(1, GPUS)}",),), size=1 / CORES)
 
 
+def _part(rng: random.Random, nodes: int, size: int) -> Shape:
+    """Some GPUs of a node, of a type in half of the cases, with cores and memory in proportion."""
+    count = rng.choice((1, 1, 2, 3, 4))
+    kind = rng.choice(("", "", *(f"{name}:" for name in TYPES)))
+    words = (f"--gres=gpu:{kind}{count}", f"--cpus-per-task={count}", f"--mem={count * MEMORY_MB // CORES}")
+    return Shape(components=(words,), size=count / CORES)
+
+
+def _part_array(rng: random.Random, nodes: int, size: int) -> Shape:
+    """Tasks of a GPU each, as of a study."""
+    tasks = rng.randint(2, 6)
+    words = (f"--array=0-{tasks - 1}", "--gres=gpu:1", f"--mem={MEMORY_MB // CORES}")
+    return Shape(components=(words,), size=1 / CORES, tasks=tasks)
+
+
+def _whole(rng: random.Random, nodes: int, size: int) -> Shape:
+    """All GPUs of one or two nodes."""
+    count = min(nodes // len(TYPES), rng.randint(1, 2))
+    words = (f"--nodes={count}", "--exclusive", f"--gres=gpu:{rng.choice(TYPES)}:{CORES}")
+    return Shape(components=(words,), size=count, nodes=count)
+
+
 def _licence(rng: random.Random, nodes: int, size: int) -> Shape:
     wanted = rng.randint(1, LICENCES // 2)
     return Shape(components=((f"--licenses={LICENCE}:{wanted}",),), size=1 / CORES)
@@ -84,6 +111,9 @@ KINDS: Mapping[str, Kind] = {
     "heterogeneous": _heterogeneous,
     "memory": _memory,
     "gpus": _gpus,
+    "part": _part,
+    "part-array": _part_array,
+    "whole": _whole,
     "licence": _licence,
     "urgent": _urgent,
     "qos": _qos,
@@ -120,5 +150,15 @@ MIXES: Mapping[str, Mix] = {
             "reserved": 0.04,
         }
     ),
+    "gpus": Mix({"part": 0.6, "part-array": 0.12, "whole": 0.1, "cores": 0.18}),
     "accounts": Mix({"cores": 0.4, "several": 0.15, "urgent": 0.15, "qos": 0.3}, slurmdbd=True),
 }
+
+
+def gres(name: str, nodes: int) -> dict[str, str]:
+    """Node sets -> the GPUs that their nodes have, for a mix of this name."""
+    if name in IN_PARTS:
+        half = nodes // len(TYPES)
+        first, second = (f"gpu:{kind}:{CORES}" for kind in TYPES)
+        return {f"n[1-{half}]": first, f"n[{half + 1}-{nodes}]": second}
+    return {f"n[1-{nodes}]": f"gpu:{GPUS}"} if "gpus" in MIXES[name].shares else {}

@@ -56,6 +56,7 @@ class Plan:
         heterogeneous: Whether heterogeneous jobs are kept from preempting pilots, as sites are advised;
             with accounting and QOS, which then say who preempts whom.
         mixed: With a second main partition of a higher tier, licences and, with slurmdbd, a second QOS.
+        parts: Whether pilots may have parts of nodes (`harvest: gpus`).
         made_users: Those that were made for it and go with it.
     """
 
@@ -69,6 +70,7 @@ class Plan:
     shared: bool = False
     mixed: bool = False
     heterogeneous: bool = False
+    parts: bool = False
     made_users: tuple[str, ...] = ()
 
     @property
@@ -179,7 +181,10 @@ def files(plan: Plan) -> dict[str, str]:
             "job_submit.lua": _job_submit(plan),
             HETEROGENEOUS: (FRAGMENTS / HETEROGENEOUS).read_text("utf-8"),
         }
-    return found | {plan.fragment: (FRAGMENTS / plan.fragment).read_text("utf-8")}
+    fragment = (FRAGMENTS / plan.fragment).read_text("utf-8")
+    if plan.parts:
+        fragment = fragment.replace(" OverSubscribe=EXCLUSIVE", " OverSubscribe=NO")
+    return found | {plan.fragment: fragment}
 
 
 def _job_submit(plan: Plan) -> str:

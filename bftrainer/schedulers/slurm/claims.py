@@ -119,6 +119,25 @@ def claims(
     preempting: bool = False,
     clock: Callable[[], float] = time.thread_time,
 ) -> Claims:
+    """What main jobs need: see `walked`."""
+    walk = walked(
+        jobs, nodes, partitions, rooms, now, ready, doubted=doubted, preempting=preempting, clock=clock
+    )
+    return walk.found()
+
+
+def walked(
+    jobs: Sequence[JobRow],
+    nodes: Mapping[str, NodeRow],
+    partitions: Mapping[str, Partition],
+    rooms: Rooms,
+    now: float,
+    ready: Mapping[str, float] | None = None,
+    *,
+    doubted: Collection[str] = (),
+    preempting: bool = False,
+    clock: Callable[[], float] = time.thread_time,
+) -> Walk:
     """Which of `jobs`, main jobs that may start, could, and where; they are tried in their order. `ready`
     says since when jobs have had all nodes that they need, as far as we know. Jobs of users that are
     `doubted` only go where Slurm plans them. `preempting`: main jobs may preempt our pilots. A user whose
@@ -145,4 +164,4 @@ def claims(
                 break
         if not walk.open or left <= 0:
             break
-    return walk.found()
+    return walk

@@ -46,6 +46,11 @@ def covers(there: Kinds, wanted: Kinds) -> bool:
     return named and total(there) >= total(wanted)
 
 
+def plus(one: Kinds, other: Kinds) -> Kinds:
+    """Both together."""
+    return tuple(sorted((Counter(dict(one)) + Counter(dict(other))).items()))
+
+
 def without(there: Kinds, gone: Kinds) -> Kinds:
     """The GPUs that are left; those of `gone` that have no type are taken of the most frequent one."""
     left = Counter(dict(there))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bftrainer.schedulers.slurm.gpus import Kinds, covers, without
+from bftrainer.schedulers.slurm.gpus import Kinds, covers, plus, without
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
 
 
@@ -31,6 +31,12 @@ def wish(job: JobRow) -> object:
     each = (job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
     where = (job.partitions, job.required, job.excluded, job.reservation)
     return job.count, job.all_cpus, job.contiguous, each, where, job.limit_s, job.reason
+
+
+def together(one: Left, other: Left) -> Left:
+    """Both."""
+    gpus = plus(one.gpus, other.gpus)
+    return Left(one.cpus + other.cpus, one.memory_mb + other.memory_mb, gpus)
 
 
 def left_of(row: NodeRow) -> Left:

@@ -70,4 +70,5 @@ def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
         options=tuple(shlex.split(settings.slurm_options)),
         max_s=settings.pilot_limit_s(settings.slurm_mode),
         exec_prefix=settings.exec_prefix,
+        parts=settings.harvest == "gpus",
     )

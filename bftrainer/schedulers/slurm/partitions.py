@@ -54,7 +54,7 @@ def partition_findings(settings: Settings, config: Shown, partitions: Mapping[st
         found.append(ok("slurm partition", f"{name} is up, with {ours.get('TotalNodes', '?')} nodes"))
     if settings.slurm_mode == "preempt":
         found += _preemption(settings, config, partitions, name)
-    found += _limits(name, ours)
+    found += _limits(name, ours, parts=settings.harvest == "gpus")
     return found
 
 
@@ -93,11 +93,16 @@ def _preemption(
     return found
 
 
-def _limits(name: str, ours: Shown) -> list[Finding]:
+def _limits(name: str, ours: Shown, *, parts: bool) -> list[Finding]:
     found = []
     if ours.get("GraceTime", "0") != "0":
         said = f"GraceTime of {name} is {ours['GraceTime']} s: a main job waits so long for a preempted pilot"
         found.append(warning("slurm GraceTime", said, f"set GraceTime=0 for {name}: an agent leaves at once"))
+    if parts and ours.get("OverSubscribe") == "EXCLUSIVE":
+        said = f"OverSubscribe of {name} is EXCLUSIVE: with harvest gpus no pilot starts on a node in use"
+        found.append(
+            wrong("slurm OverSubscribe", said, f"set OverSubscribe=NO for {name}; or harvest: nodes")
+        )
     if ours.get("OverSubscribe", "EXCLUSIVE") not in {"EXCLUSIVE", "NO"}:
         said = f"OverSubscribe of {name} is {ours['OverSubscribe']}"
         found.append(warning("slurm OverSubscribe", said, f"set OverSubscribe=EXCLUSIVE for {name}"))

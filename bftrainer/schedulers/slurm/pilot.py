@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared.names import TAG, job_name
 from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.slurm.gpus import kinds, option
+from bftrainer.schedulers.slurm.left import Left
 from bftrainer.schedulers.slurm.rows import End
 from bftrainer.schedulers.slurm.text import NODE_NAME
 
@@ -44,6 +46,22 @@ class PilotJob:
     account: str = ""
     options: tuple[str, ...] = ()
     exec_prefix: tuple[str, ...] = ()
+    parts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What there is for a pilot on its node, as of the last poll; the defaults mean that it is not known.
+
+    Attributes:
+        max_s: The longest time limit of the partition.
+        gres: The node's generic resources, as Slurm lists them.
+        part: What the pilot may have of the node; None: all of it.
+    """
+
+    max_s: float | None = None
+    gres: str = ""
+    part: Left | None = None
 
 
 def limit_minutes(job: PilotJob, limit_s: float | None, partition_max_s: float | None = None) -> int:
@@ -68,11 +86,9 @@ def log_of(job: PilotJob, pilot: Pilot) -> Path:
     return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
 
 
-def command(
-    job: PilotJob, pilot: Pilot, limit_s: float | None, partition_max_s: float | None, gres: str = ""
-) -> list[str]:
-    """The command line of sbatch, whose script comes on its standard input. Of the node's `gres`
-    it asks for all GPUs, unless the site's own options ask for some.
+def command(job: PilotJob, pilot: Pilot, limit_s: float | None, room: Room = Room()) -> list[str]:
+    """The command line of sbatch, whose script comes on its standard input. It asks for the whole node with
+    all its GPUs, unless the site's own options ask for some; or for the part of it that the room has.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
@@ -80,7 +96,7 @@ def command(
     for what, value, fit in (("node", pilot.node, NODE_NAME), ("tag", pilot.tag, TAG)):
         if not fit.fullmatch(value):
             raise SchedulerError(f"{value!r} is no name of a {what}")
-    minutes = limit_minutes(job, limit_s, partition_max_s)
+    minutes = limit_minutes(job, limit_s, room.max_s)
     given = {
         "job-name": job_name(job.instance, pilot.tag),
         "comment": f"bftrainer pilot {pilot.tag}",
@@ -90,8 +106,9 @@ def command(
         "nodes": "1",
         "ntasks": "1",
         "nodelist": pilot.node,
-        "mem": "0",  # all of it
-        "gres": "" if any(own.startswith(GPU_OPTIONS) for own in job.options) else option(kinds(gres)),
+        "cpus-per-task": "" if room.part is None else str(room.part.cpus),
+        "mem": "0" if room.part is None else f"{room.part.memory_mb}M",  # 0: all of it
+        "gres": "" if own_gpus(job.options) else option(room.part.gpus if room.part else kinds(room.gres)),
         "time": str(minutes),
         "deadline": "" if limit_s is None else f"now+{max(limit_s, 60 * minutes + START_S):.0f}",
         "chdir": "/",
@@ -101,10 +118,16 @@ def command(
     return [
         "sbatch",
         "--parsable",
-        *("--exclusive", "--no-requeue"),
+        *(("--exclusive",) if room.part is None else ()),
+        "--no-requeue",
         *(f"--{name}={value}" for name, value in given.items() if value),
         *job.options,
     ]
+
+
+def own_gpus(options: Sequence[str]) -> bool:
+    """Whether options of sbatch ask for GPUs or other generic resources."""
+    return any(option.startswith(GPU_OPTIONS) for option in options)
 
 
 def script(job: PilotJob, pilot: Pilot, secret: str) -> str:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
-from bftrainer.model.machine import Node, Pilot, Snapshot
+from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
@@ -85,6 +85,7 @@ class SlurmScheduler:
             watch,
             preempted=not job.window and not job.qos,
             cloud=cloud,
+            parts=job.parts,
             preempting=not job.window,
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
@@ -96,8 +97,7 @@ class SlurmScheduler:
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._running: set[str] = set()  # those jobs of them that run
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # node -> the last pilot for it, and its job
-        self._partition_max_s: float | None = None
-        self._seen: dict[str, Node] = {}  # as of the last poll
+        self._view: View | None = None  # as of the last poll
 
     async def poll(self) -> Snapshot:
         """The machine as scontrol and squeue show it now."""
@@ -137,8 +137,8 @@ class SlurmScheduler:
             UnsureError: the job may have been accepted.
             SchedulerError: it was refused.
         """
-        if (node := self._seen.get(pilot.node)) and node.why:
-            raise NoRoomError(f"{pilot.node} is not free: {node.why}")
+        if self._view and (why := self._view.why(pilot.node)):
+            raise NoRoomError(f"{pilot.node} is not free: {why}")
         words, _, script = self.request(pilot, secret, limit_s)
         try:
             done = await self._run(words, script)
@@ -160,8 +160,8 @@ class SlurmScheduler:
         Raises:
             SchedulerError: there can be no such pilot.
         """
-        gres = self._seen[pilot.node].gres if pilot.node in self._seen else ""
-        words = slurm_pilot.command(self._job, pilot, limit_s, self._partition_max_s, gres)
+        room = self._view.room(pilot.node) if self._view else slurm_pilot.Room()
+        words = slurm_pilot.command(self._job, pilot, limit_s, room)
         return self._as(pilot.user, words), {}, slurm_pilot.script(self._job, pilot, secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
@@ -282,8 +282,7 @@ class SlurmScheduler:
 
     def _remember(self, view: View) -> None:
         self._note(view.snapshot.pilots)
-        self._partition_max_s = view.pilot_partition_max_s
-        self._seen = {node.name: node for node in view.snapshot.nodes}
+        self._view = view
         if not self._warned and any(node.why == slurm_view.UNREACHED for node in view.snapshot.nodes):
             self._warned = True
             log.warning("agents on the nodes cannot reach %s: set address (or listen)", self._job.daemon)

@@ -4,7 +4,7 @@ claims of main jobs. Pure."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
@@ -14,7 +14,9 @@ from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
-from bftrainer.schedulers.slurm.pilot import SHORTEST_S
+from bftrainer.schedulers.slurm.left import Left
+from bftrainer.schedulers.slurm.parts import USED_UP, after_main_jobs, held_parts, spare_parts
+from bftrainer.schedulers.slurm.pilot import SHORTEST_S, Room
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 
@@ -37,7 +39,7 @@ class Ours:
     `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
     may take their nodes. `here`: agents reach the daemon only from this machine, which has these names;
     empty: from everywhere. `cloud`: nodes of state CLOUD may be ours. `preempting`: main jobs may preempt
-    pilots.
+    pilots. `parts`: pilots may have free GPUs of nodes that main jobs use in part.
     """
 
     instance: str
@@ -49,6 +51,7 @@ class Ours:
     here: frozenset[str] = frozenset()
     cloud: bool = False
     preempting: bool = False
+    parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,16 @@ class View:
     snapshot: Snapshot
     found: Claims  # what main jobs that should start now need
     pilot_partition_max_s: float | None
+    parts: Mapping[str, Left] = field(default_factory=dict)  # node -> what a pilot may have of it, if not all
+
+    def why(self, name: str) -> str:
+        """Why a node is not ours; "" if it is, or is not seen."""
+        return next((node.why for node in self.snapshot.nodes if node.name == name), "")
+
+    def room(self, name: str) -> Room:
+        """What there is for a pilot on a node."""
+        gres = next((node.gres for node in self.snapshot.nodes if node.name == name), "")
+        return Room(self.pilot_partition_max_s, gres, self.parts.get(name))
 
     def shifted(self, seconds: float) -> View:
         """The same with all times later by so much."""
@@ -89,21 +102,29 @@ def interpret(
     foreign = {name for job in others if NAME.fullmatch(job.name) for name in job.nodes}
     until = _until(machine, main, now)
     later = {name for name, start in until.items() if start - now >= SHORTEST_S}
-    why = _why_not(machine, main, found, running, partition, ours, later)
+    held = {pilot.node: pilot.ends for pilot in found if not pilot.pending}
+    mine = [job for job in jobs if job.id in own]
+    parts = held_parts(mine)
+    spare = spare_parts(machine.nodes, held.keys() | foreign, mine) if ours.parts else {}
+    why = _why_not(machine, main, found, running, partition, ours, later, parts.keys() | spare.keys())
     rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
     known = known or Known()
     waiting = claims.able(main, now, known.lapsed)
-    held = {pilot.node: pilot.ends for pilot in found if not pilot.pending}
-    wanted = claims.claims(
+    walk = claims.walked(
         claims.in_order(waiting, machine.partitions),
         machine.nodes,
         machine.partitions,
-        _rooms(machine, why, held, running, foreign),
+        _rooms(machine, why, held, running, foreign, parts, spare),
         now,
         known.ready,
         doubted=known.doubted,
         preempting=ours.preempting,
     )
+    wanted = walk.found()
+    free = after_main_jobs(
+        {n: p for n, p in spare.items() if not why.get(n)}, machine.nodes, walk.course.left
+    )
+    why |= {name: why.get(name) or USED_UP for name in spare.keys() - free.keys()}
     why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
     # a job that is about to start gets nodes by its claims; where else it is planned now says nothing of ours
     if any(job.planned for job in main if job.id in wanted.users):
@@ -118,7 +139,7 @@ def interpret(
         main=main_jobs.shown(main, wanted, now),
         waiting=main_jobs.waiting(main),
     )
-    return View(snapshot, wanted, machine.partitions[partition].max_s)
+    return View(snapshot, wanted, machine.partitions[partition].max_s, free)
 
 
 def is_loopback(host: str) -> bool:
@@ -169,9 +190,10 @@ def _why_not(
     partition: str,
     ours: Ours,
     later: Collection[str],
+    parts: Collection[str],
 ) -> dict[str, str]:
     """Nodes that are not ours -> why. Those of `later` may be planned for main jobs: there is time for a
-    pilot before."""
+    pilot before. Main jobs may be on those of `parts`, of which pilots have a part, or could."""
     held = {pilot.node for pilot in found if not pilot.pending}
     coming = {pilot.node for pilot in found if pilot.pending}
     planned = set[str]().union(*{job.planned for job in main if job.state == "PENDING"})
@@ -181,10 +203,10 @@ def _why_not(
     why: dict[str, str] = {}
     for name, row in machine.nodes.items():
         hole = name in later if name in planned else name in coming
-        reason = unfit(row, held=name in held, hole=hole)
+        reason = unfit(row, held=name in held, hole=hole, part=name in parts)
         if not reason and not ours.cloud and CLOUD in row.flags:
             reason = KEPT_UP
-        if not reason and name in running:  # it started between the two commands
+        if not reason and name in running and name not in parts:  # it started between the two commands
             reason = f"job {running[name]}"
         if not reason and partition not in row.partitions:
             reason = f"not in partition {partition}"
@@ -199,12 +221,12 @@ def _why_not(
     return why
 
 
-def unfit(row: NodeRow, *, held: bool = False, hole: bool = False) -> str:
-    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use; one with a
-    `hole` may be planned."""
+def unfit(row: NodeRow, *, held: bool = False, hole: bool = False, part: bool = False) -> str:
+    """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use, as one
+    that is to be ours in `part`; one with a `hole` may be planned."""
     harmless = HARMLESS | {"PLANNED"} if held or hole else HARMLESS
     flags = sorted(row.flags - harmless)
-    fit = USABLE if held or flags else {"IDLE"}
+    fit = USABLE if held or part or flags else {"IDLE"}
     words = flags if row.base in fit else [row.base or "no state", *flags]
     return "+".join(words).lower().replace("_", " ")
 
@@ -215,6 +237,8 @@ def _rooms(
     held: Mapping[str, float | None],
     running: Collection[str],
     foreign: set[str],
+    parts: Mapping[str, Left],
+    spare: Collection[str],
 ) -> Rooms:
     """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
     free, coming, shared = [], [], []
@@ -243,6 +267,8 @@ def _rooms(
         flexible=frozenset(reservation.name for reservation in machine.reservations if reservation.flex),
         taken=frozenset(running).difference(shared, foreign),
         foreign=frozenset(foreign & machine.nodes.keys()),
+        parts={name: part for name, part in parts.items() if name in usable},
+        spare=frozenset(spare),
         clearing=frozenset(name for name in coming if not _idle(machine.nodes[name])),
     )
 

@@ -40,8 +40,8 @@ Wish = tuple[set[str], Features | None]
 
 
 class Walk:
-    """Starts jobs, each on nodes that no job before it needs. `preempting`: main jobs may preempt our
-    pilots."""
+    """Starts jobs, each on nodes that no job before it needs: `course` is how that stands. `preempting`: main
+    jobs may preempt our pilots."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Walk:
     ) -> None:
         self._nodes, self._rooms, self._preempting = nodes, rooms, preempting
         self._now, self._since = now, ready
-        self._course = Course(nodes, rooms)
+        self.course = Course(nodes, rooms)
         self._kept = dict(rooms.reserved)  # node -> until when lower jobs may use it
         self._fit = Fit({name: nodes[name] for name in rooms.all}, partitions)
         self._line = sorted(rooms.all, key=lambda name: (rooms.rank(name), name))
@@ -65,12 +65,12 @@ class Walk:
 
     def found(self) -> Claims:
         """What the jobs so far need."""
-        return self._course.found()
+        return self.course.found()
 
     @property
     def open(self) -> set[str]:
-        """Free nodes and ours that no job has taken."""
-        return self._course.open
+        """Free nodes and ours that no job has taken, and those of which a part may become ours."""
+        return self.course.open | (self.course.usable & self._rooms.spare)
 
     def in_vain(self, parts: Sequence[JobRow]) -> bool:
         """Whether a job asks for no less than another that found no place."""
@@ -81,12 +81,12 @@ class Walk:
     def start(self, parts: Sequence[JobRow], *, placeable: bool) -> bool:
         """Start a job if it could be; else keep its nodes from those behind it. One that is not `placeable`
         only goes where Slurm plans it. The parts of a heterogeneous job start together or not at all."""
-        before = self._course.copy() if len(parts) > 1 else None
+        before = self.course.copy() if len(parts) > 1 else None
         if all(self._start(part, placeable=placeable) for part in parts):
-            self._course.together({part.id for part in parts})
+            self.course.together({part.id for part in parts})
             return True
         if before is not None:
-            self._course = before
+            self.course = before
             if self._preempting:
                 self._clear_ahead(parts)
         if not any(part.planned for part in parts):
@@ -112,7 +112,7 @@ class Walk:
 
     def start_many(self, job: JobRow) -> int:
         """Start as many tasks of an array as find whole nodes at once; returns how many."""
-        tasks = min(job.tasks, len(self._course.open) // job.count)
+        tasks = min(job.tasks, len(self.course.open) // job.count)
         several = job.shares or job.required or job.planned or job.contiguous or job.id in self._since
         while tasks > 1 and not several:
             together = replace(job, count=tasks * job.count, all_cpus=tasks * job.all_cpus)
@@ -157,7 +157,7 @@ class Walk:
             count=job.count,
             cpus=job.all_cpus,
             required=required,
-            cpus_of=self._course.cpus_of,
+            cpus_of=self.course.cpus_of,
             price_of=lambda name: int(name in given_up),
         )
         if found is not None:
@@ -167,25 +167,25 @@ class Walk:
     def _rest(self, job: JobRow, chosen: Collection[str], ranked: Iterable[str]) -> set[str] | None:
         """The first of `ranked` that it takes beside `chosen`; None if they are not enough."""
         picked: set[str] = set()
-        cpus = sum(map(self._course.cpus_of, chosen))
+        cpus = sum(map(self.course.cpus_of, chosen))
         for name in ranked:
             if len(chosen) + len(picked) >= job.count and cpus >= job.all_cpus:
                 break
             picked.add(name)
-            cpus += self._course.cpus_of(name)
+            cpus += self.course.cpus_of(name)
         enough = len(chosen) + len(picked) >= job.count and cpus >= job.all_cpus
         return picked if enough else None
 
     def _as_planned(self, job: JobRow, *, late: bool = False) -> bool:
         """Exactly where Slurm plans it, if nothing but our pilots keeps it from there."""
-        planned, held = set(job.planned), self._rooms.held & self._course.open
+        planned, held = set(job.planned), self._rooms.held & self.course.open
         if not planned or job.start is None or not (late or planned & held):
             return False
-        gone = planned - self._course.usable
+        gone = planned - self.course.usable
         if gone & (self._rooms.all | self._rooms.taken):  # jobs before it, or jobs that run, have these
             return False
-        here = planned & self._course.usable
-        if any(name in self._course.left and not self._course.left[name].fits(job) for name in here):
+        here = planned & self.course.usable
+        if any(name in self.course.left and not self.course.left[name].fits(job) for name in here):
             return False
         if not job.reservation and any(self._kept.get(name, inf) < self._ends(job) for name in here):
             return False
@@ -197,7 +197,7 @@ class Walk:
 
     def _everywhere(self, job: JobRow) -> bool:
         """On every node of its partitions: nobody knows which ones it needs."""
-        room = self._fit.everywhere(job) & self._course.usable - self._course.left.keys()
+        room = self._fit.everywhere(job) & self.course.usable - self.course.left.keys()
         if len(room) < job.count:
             return False
         self._use(job, [(set(room), None)], late=True)
@@ -211,7 +211,7 @@ class Walk:
             return
         kinds = [(part, kind.features) for part in parts for way in ways(part.features) for kind in way]
         room = set[str]().union(*(self._fit.nodes(part, features) for part, features in kinds))
-        self._course.clear_ahead(parts[0], room)
+        self.course.clear_ahead(parts[0], room)
 
     # what they have in common
 
@@ -220,28 +220,28 @@ class Walk:
         `late` has had others before. Its tasks need `each` so many, if it has several."""
         used = set().union(*(nodes for nodes, _ in wishes))
         each = max(1, each or len(used))
-        ours = used & self._course.open & self._rooms.held
+        ours = self.course.ours(job, used)
         for nodes, features in wishes:
             if mine := nodes & ours:
                 among = self._candidates(job, features) if features and self._room else frozenset(mine)
                 for first in range(0, len(mine), each):
                     count = min(each, len(mine) - first)
-                    self._course.claims.append(Claim(job=job.id, nodes=among, count=count))
-        self._course.take(job, used, late=late)
+                    self.course.claims.append(Claim(job=job.id, nodes=among, count=count))
+        self.course.take(job, used, late=late)
 
     def _block(self, job: JobRow) -> None:
         """Keep the nodes of a job that waits, from its expected start on. Before Slurm has planned it, no job
         behind it starts where this one could."""
         if job.planned and job.start is not None:
             self._ours.clear()
-            for name in self._course.usable.intersection(job.planned):
+            for name in self.course.usable.intersection(job.planned):
                 self._kept[name] = min(self._kept.get(name, inf), job.start)
         elif job.reason in PLANNED_SOON:
             for way in ways(job.features):
                 for part in way:
                     eligible = self._fit.nodes(job, part.features)
-                    self._course.usable -= eligible
-                    self._course.open -= eligible
+                    self.course.usable -= eligible
+                    self.course.open -= eligible
 
     def _ends(self, job: JobRow) -> float:
         return self._now + (inf if job.limit_s is None else job.limit_s)
@@ -255,34 +255,37 @@ class Walk:
             found = frozenset((self._fit.nodes(job, features) & self._rooms.held) - brief)
             self._room = max(0, self._room - len(found))
             self._ours[key] = found
-        return self._ours[key]
+        if not self._rooms.parts:
+            return self._ours[key]
+        left = self.course.left
+        return frozenset(name for name in self._ours[key] if name not in left or left[name].fits(job))
 
     def _ranked(self, job: JobRow, room: set[str]) -> Iterator[str]:
         """The nodes of a room, those first that the job should take first."""
+        beside = self.course.beside_ours(job, room)
         if job.planned:
             first = {name: i for i, name in enumerate(job.planned)}
             return iter(
                 sorted(
                     room,
                     key=lambda name: (
-                        name not in self._course.left,
+                        name not in beside,
                         self._rooms.rank(name),
                         first.get(name, len(first)),
                         name,
                     ),
                 )
             )
-        if 2 * len(self._course.usable) < len(self._line):
-            self._line = [name for name in self._line if name in self._course.usable]
-        shared = sorted(room & self._course.left.keys()) if job.shares else []
-        return chain(shared, (name for name in self._line if name in room and name not in self._course.left))
+        if 2 * len(self.course.usable) < len(self._line):
+            self._line = [name for name in self._line if name in self.course.usable]
+        return chain(sorted(beside), (name for name in self._line if name in room and name not in beside))
 
     def _usable(self, job: JobRow, features: Features) -> set[str]:
         """Where a job can start now."""
-        room = self._course.usable & self._fit.nodes(job, features)
+        room = self.course.usable & self._fit.nodes(job, features)
         if self._kept and not job.reservation:
             ends = self._ends(job)
             room -= {name for name, moment in self._kept.items() if moment < ends}
-        if self._course.left:
-            room -= {name for name, left in self._course.left.items() if name in room and not left.fits(job)}
+        if self.course.left:
+            room -= {name for name, left in self.course.left.items() if name in room and not left.fits(job)}
         return room

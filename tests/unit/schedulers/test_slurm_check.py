@@ -113,6 +113,11 @@ def test_what_is_wrong_with_the_pilots_partition(old: str, new: str, which: str,
     assert bad(found(backfill=BACKFILL.replace(old, new))) == [(which, level)]
 
 
+def test_no_pilot_gets_a_part_of_a_node_in_a_partition_that_gives_whole_ones() -> None:
+    assert bad(found(harvest="gpus")) == [("slurm OverSubscribe", Level.WRONG)]
+    assert not bad(found(harvest="gpus", backfill=BACKFILL.replace("=EXCLUSIVE", "=NO")))
+
+
 def test_a_watched_partition_that_is_not_there_and_none_at_all() -> None:
     assert bad(found(slurm_watch="batch,gpu")) == [("slurm preemption", Level.WRONG)]
     nothing = partition_findings(settings(slurm_partition=""), of_config(CONFIG), {})

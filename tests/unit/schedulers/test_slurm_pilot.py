@@ -17,7 +17,8 @@ from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.shared.users import as_user
-from bftrainer.schedulers.slurm.pilot import command, failure, limit_minutes, script
+from bftrainer.schedulers.slurm.left import Left
+from bftrainer.schedulers.slurm.pilot import Room, command, failure, limit_minutes, script
 from bftrainer.schedulers.slurm.rows import End
 from tests.support.slurm_samples import PILOT_JOB
 
@@ -27,7 +28,7 @@ WINDOW = replace(PILOT_JOB, window=True)
 
 
 def test_the_whole_command_line() -> None:
-    assert command(PILOT_JOB, PILOT, 600.0, None) == [
+    assert command(PILOT_JOB, PILOT, 600.0) == [
         "sbatch",
         "--parsable",
         "--exclusive",
@@ -50,15 +51,23 @@ def test_the_whole_command_line() -> None:
 
 def test_a_node_with_gpus_is_asked_for_with_all_of_them_unless_the_site_says_which() -> None:
     asked = "--gres=gpu:a100:4"
-    assert asked in command(PILOT_JOB, PILOT, 600.0, None, "gpu:a100:4(S:0-1),nvme:1")
+    assert asked in command(PILOT_JOB, PILOT, 600.0, Room(gres="gpu:a100:4(S:0-1),nvme:1"))
     for own in ("--gres=gpu:1", "--gpus-per-node=2"):
         site = replace(PILOT_JOB, options=(own,))
-        assert [word for word in command(site, PILOT, 600.0, None, "gpu:a100:4") if "gpu" in word] == [own]
+        words = command(site, PILOT, 600.0, Room(gres="gpu:a100:4"))
+        assert [word for word in words if "gpu" in word] == [own]
+
+
+def test_a_part_of_a_node_is_asked_for_with_its_cores_and_memory() -> None:
+    part = Left(2, 500, (("a100", 2),))
+    words = command(PILOT_JOB, PILOT, 600.0, Room(gres="gpu:a100:4", part=part))
+    assert {"--gres=gpu:a100:2", "--cpus-per-task=2", "--mem=500M"} <= set(words)
+    assert "--exclusive" not in words and "--mem=0" not in words
 
 
 def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
     job = replace(PILOT_JOB, qos="scavenger", account="lab")
-    words = command(job, replace(PILOT, user="ann"), None, None)
+    words = command(job, replace(PILOT, user="ann"), None)
     assert "--output=/dev/null" in words
     assert {"--qos=scavenger", "--account=lab"} <= set(words)
     assert not [word for word in words if word.startswith("--deadline")]
@@ -76,7 +85,7 @@ def test_limits_are_whole_minutes_and_never_longer(
 
 @pytest.mark.parametrize("limit_s", [30.0, 60.0, 75.0, 600.0, 3600.0, 3614.0])
 def test_a_pilot_that_starts_a_little_late_still_meets_its_deadline(limit_s: float) -> None:
-    words = dict(word.split("=", 1) for word in command(PILOT_JOB, PILOT, limit_s, None) if "=" in word)
+    words = dict(word.split("=", 1) for word in command(PILOT_JOB, PILOT, limit_s) if "=" in word)
     deadline_s = float(words["--deadline"].removeprefix("now+"))
     assert deadline_s - 60 * int(words["--time"]) >= 15
     assert deadline_s <= max(limit_s, 75)
@@ -101,7 +110,7 @@ def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
 )
 def test_odd_names_never_reach_a_command_line(pilot: Pilot) -> None:
     with pytest.raises(SchedulerError):
-        command(PILOT_JOB, pilot, None, None)
+        command(PILOT_JOB, pilot, None)
 
 
 @given(st.text(min_size=1).filter(lambda t: "\0" not in t and "\r" not in t))
@@ -137,7 +146,7 @@ def test_the_script_gives_the_secret_to_the_standard_input_alone(
     found, words, *rest = done.stdout.splitlines()
     assert found == secret and words.startswith("-m bftrainer.agent --node n7 ")
     assert secret not in "\n".join([words, *rest])
-    assert secret not in " ".join(command(PILOT_JOB, PILOT, None, None))
+    assert secret not in " ".join(command(PILOT_JOB, PILOT, None))
 
 
 def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:

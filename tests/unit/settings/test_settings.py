@@ -340,6 +340,10 @@ def test_impossible_classes_are_explained(nowhere: dict[str, str], text: str, sa
             {"allocator": "equal", "node_classes": {"fat": "n1"}},
             "settings: equal shares know one class of nodes; use the allocator auto with node_classes",
         ),
+        (
+            {"harvest": "gpus", "slurm_options": "--constraint=ib --gres=gpu:1"},
+            "take --gres=gpu:1 out of slurm_options",
+        ),
     ],
 )
 def test_choices_that_cannot_be(nowhere: dict[str, str], given: dict[str, object], said: str) -> None:

@@ -1,0 +1,64 @@
+"""Parts of nodes: the free GPUs of nodes that main jobs share, with cores and memory in proportion. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from bftrainer.schedulers.slurm.gpus import total
+from bftrainer.schedulers.slurm.left import Left, left_of
+from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
+
+USED_UP = "main jobs are about to use its free GPUs"
+
+
+def part_of(row: NodeRow, left: Left) -> Left | None:
+    """What a pilot takes of what is `left` of a node; None: there is nothing for it.
+
+    All free GPUs of one type, the one with the most. Of cores and memory it takes what is in proportion, or
+    what is left of that; a GPU without a core, or with less than half its proportion of memory, stays free.
+    """
+    kind, free = max(left.gpus, key=lambda one: one[1], default=("", 0))
+    if not free:
+        return None
+    cores, memory_mb = max(1, row.cpus // total(row.gpus)), row.memory_mb // total(row.gpus)
+    count = min(free, left.cpus, left.memory_mb // max(1, memory_mb // 2))
+    if count < 1:
+        return None
+    memory = min(left.memory_mb, count * memory_mb)
+    return Left(min(left.cpus, count * cores), memory, ((kind, count),))
+
+
+def held_parts(pilots: Iterable[JobRow]) -> dict[str, Left]:
+    """Node -> what a running pilot of ours has there, of those that do not have the whole node."""
+    return {
+        job.nodes[0]: Left(max(job.cpus, job.all_cpus), job.memory_mb, job.gpus)
+        for job in pilots
+        if job.shares and job.state == "RUNNING" and len(job.nodes) == 1
+    }
+
+
+def spare_parts(
+    nodes: Mapping[str, NodeRow], without: Collection[str], pilots: Iterable[JobRow]
+) -> dict[str, Left]:
+    """Node -> what a pilot could take there now, of nodes that main jobs use in part.
+
+    A node where there is no room for one of our `pilots` that waits is left out, as if main jobs used all of
+    it. So the pilot goes, and another may ask for what is left.
+    """
+    found = {
+        name: part_of(row, left_of(row))
+        for name, row in nodes.items()
+        if row.base == "MIXED" and name not in without
+    }
+    parts = {name: part for name, part in found.items() if part is not None}
+    waiting = {job.required: job for job in pilots if job.state == "PENDING"}
+    return {name: part for name, part in parts.items() if name not in waiting or part.fits(waiting[name])}
+
+
+def after_main_jobs(
+    spare: Mapping[str, Left], nodes: Mapping[str, NodeRow], left: Mapping[str, Left]
+) -> dict[str, Left]:
+    """What pilots take of spare parts once waiting main jobs have taken what they could, which leaves
+    `left`."""
+    found = {name: part_of(nodes[name], left.get(name, left_of(nodes[name]))) for name in spare}
+    return {name: part for name, part in found.items() if part is not None}
