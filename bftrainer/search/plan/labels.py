@@ -54,21 +54,23 @@ def advance(
 ) -> Labels:
     """Every label with every allocation of stage k that `promising` (seconds, cost, allocation) accepts."""
     before = labels.path[:, -1] if k else np.zeros(labels.seconds.size, dtype=np.intp)
-    wait = table.scaling_s[k][before] + table.init_s[k][before]
-    seconds = labels.seconds[:, None] + wait + table.seconds[k]
+    seconds = labels.seconds[:, None] + table.wait_s[k][before] + table.seconds[k]
     cost = labels.cost[:, None] + table.growth[k][before] + table.cost[k]
     choice = np.broadcast_to(np.arange(table.nodes[k].size), seconds.shape)
     row, to = np.nonzero(promising(seconds, cost, choice))
     nodes, old, age = table.nodes[k][to], labels.count[row], labels.age[row]
     kept = np.clip(nodes[:, None] - (np.cumsum(old, axis=1) - old), 0, old)  # the last to come leaves first
     left = ((old - kept) * np.maximum(0.0, table.minimum_s - age)).sum(axis=1) * table.per_s
-    ready = table.init_s[k][before[row], to] + table.seconds[k][to]  # paid of a new node, from its INIT on
+    scaling = table.scaling_s[k][before[row], to]
+    ready = (
+        table.wait_s[k][before[row], to] - scaling + table.seconds[k][to]
+    )  # paid of new nodes, from INIT on
     return Labels(
         seconds[row, to],
         cost[row, to] + left,
         np.column_stack([labels.path[row], to]),
         np.column_stack([kept, np.maximum(0, nodes - old.sum(axis=1))]),
-        np.column_stack([age + (ready + table.scaling_s[k][before[row], to])[:, None], ready]),
+        np.column_stack([age + (ready + scaling)[:, None], ready]),
     )
 
 

@@ -23,7 +23,7 @@ class Answer:
         chosen: The cheapest plan on time; None if no plan is.
         fastest: The plan that ends first, whatever it costs.
         others: Method -> its cheapest plan on time; None if it has none.
-        bound: No plan on time that shares workers out evenly costs less on average; None if none is on time.
+        bound: No plan on time costs less on average, see `tabulate`; None if none is on time.
     """
 
     deadline_s: float

@@ -134,7 +134,7 @@ class Pool:
             for nodes in range(1, profile.nodes + 1):
                 step = of_nodes(stage, nodes, profile)
                 if step is not None:
-                    rates[nodes] = 1 / self.simulator.stage(k, step)[0].mean()
+                    rates[nodes] = 1 / self.simulator.means(k, step)[0]
             self._rates[k] = np.maximum.accumulate(rates)  # more nodes need not be used
         return self._rates[k]
 

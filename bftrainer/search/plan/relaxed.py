@@ -9,7 +9,7 @@ import numpy as np
 from bftrainer.search.plan.profile import Floats
 from bftrainer.search.plan.table import Ints, Table
 
-HALVINGS = 24
+HALVINGS = 16
 DOUBLINGS = 80
 
 
@@ -39,14 +39,14 @@ def relax(table: Table, time_price: float, cost_price: float = 1.0) -> Relaxed:
     choices: list[Ints] = []
     for k in range(len(table.nodes) - 1, -1, -1):
         own = cost_price * table.cost[k] + time_price * table.seconds[k] + onwards[0]
-        way = cost_price * table.growth[k] + time_price * (table.scaling_s[k] + table.init_s[k])
+        way = cost_price * table.growth[k] + time_price * table.wait_s[k]
         total = way + own[None, :]
         choices.insert(0, total.argmin(axis=1))
         onwards.insert(0, total.min(axis=1))
     at, seconds, path = 0, 0.0, []
     for k, choice in enumerate(choices):
         to = int(choice[at])
-        seconds += float(table.scaling_s[k][at, to] + table.init_s[k][at, to] + table.seconds[k][to])
+        seconds += float(table.wait_s[k][at, to] + table.seconds[k][to])
         path.append(to)
         at = to
     return Relaxed(time_price, float(onwards[0][0]), tuple(onwards), tuple(path), seconds)

@@ -69,7 +69,8 @@ class Simulator:
     seed: int = 0
     held: int = 0  # nodes that are there before the first stage
     _stages: dict[tuple[int, int, int], tuple[Floats, Floats]] = field(default_factory=dict)
-    _normals: dict[tuple[int, Task, int], Floats] = field(default_factory=dict)
+    _means: dict[tuple[int, int, int], tuple[float, float]] = field(default_factory=dict)
+    _drawn: dict[tuple[int, Task, int, Latency], Floats] = field(default_factory=dict)
     _inits: dict[int, Floats] = field(default_factory=dict)
 
     def stage(self, index: int, step: Step) -> tuple[Floats, Floats]:
@@ -85,6 +86,14 @@ class Simulator:
             ]
             self._stages[key] = duration(layers, latencies), billed
         return self._stages[key]
+
+    def means(self, index: int, step: Step) -> tuple[float, float]:
+        """The means of what `stage` says."""
+        key = (index, step.parallel, step.workers)
+        if key not in self._means:
+            seconds, billed = self.stage(index, step)
+            self._means[key] = float(seconds.mean()), float(billed.mean())
+        return self._means[key]
 
     def scaling(self, index: int, new: int) -> tuple[Floats, Floats]:
         """How long the provider takes for so many new nodes before a stage, and then their initialisation."""
@@ -124,11 +133,11 @@ class Simulator:
         return starts + stage.iterations * self.profile.iteration_s(step.workers) * factor
 
     def _draw(self, latency: Latency, index: int, layer: Layer, part: int = 0) -> Floats:
-        key = (index, layer.kind, part)
-        if key not in self._normals:
+        key = (index, layer.kind, part, latency)
+        if key not in self._drawn:
             rng = np.random.default_rng([self.seed, index, list(Task).index(layer.kind), part])
-            self._normals[key] = rng.standard_normal((self.samples, layer.width))
-        return latency.of(self._normals[key])
+            self._drawn[key] = latency.of(rng.standard_normal((self.samples, layer.width)))
+        return self._drawn[key]
 
 
 def _held(steps: Sequence[Step], held: int, scales: Floats, after: Floats, minimum_s: float) -> Floats:

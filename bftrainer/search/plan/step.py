@@ -50,12 +50,12 @@ def of_nodes(stage: Stage, nodes: int, profile: Profile) -> Step | None:
 
 
 def allocations(stage: Stage, profile: Profile) -> tuple[Step, ...]:
-    """Every way to share workers out evenly, fewest first: their number, in units of a trial's least, is a
-    factor or a multiple of the number of trials.
+    """Every way to share workers out evenly, fewest first: all trials at a time, with ever more workers each;
+    or with the least, in 2, 3, ... waves.
     """
     trials, least = stage.trials, profile.least
-    factors = [least * d for d in range(1, trials + 1) if trials % d == 0]
+    waves = sorted({-(-trials // count) for count in range(1, trials + 1)})
     bound = min(profile.most, max(least, profile.nodes * profile.node_workers // trials))
-    multiples = [trials * each for each in range(least + 1, bound + 1)]
-    steps = (of_workers(stage, workers, profile) for workers in (*factors, *multiples))
+    workers = (*(least * at_once for at_once in waves), *(trials * n for n in range(least + 1, bound + 1)))
+    steps = (of_workers(stage, count, profile) for count in workers)
     return tuple(step for step in steps if step.nodes <= profile.nodes)

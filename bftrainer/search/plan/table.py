@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ class Table:
     Attributes:
         steps: The allocations of each stage that can be part of a cheapest plan, fewest nodes first.
         nodes, seconds, cost: Of these.
-        scaling_s, init_s, growth: Seconds until new nodes are there, until they are ready, and the cost of
+        scaling_s, wait_s, growth: Seconds until new nodes are there, until they are ready, and the cost of
             both; a row for each allocation of the stage before, a column for each of the stage.
         held: Nodes that are there at the begin; they have no minimum charge.
         minimum_s: Of a node; 0 where functions are billed, whose minimum is part of `cost`.
@@ -35,7 +35,7 @@ class Table:
     seconds: tuple[Floats, ...]
     cost: tuple[Floats, ...]
     scaling_s: tuple[Floats, ...]
-    init_s: tuple[Floats, ...]
+    wait_s: tuple[Floats, ...]
     growth: tuple[Floats, ...]
     held: int
     minimum_s: float
@@ -43,38 +43,64 @@ class Table:
 
 
 def tabulate(simulator: Simulator) -> Table:
-    """The tables of an experiment."""
-    billing, profile = simulator.profile.billing, simulator.profile
-    by_node = billing.per is Per.NODE
-    steps, nodes, seconds, cost = [], [], [], []
-    for k, stage in enumerate(simulator.experiment.stages):
-        options = allocations(stage, profile)
-        means = [(simulator.stage(k, step)[0].mean(), simulator.stage(k, step)[1].mean()) for step in options]
-        prices = [
-            (s * step.nodes if by_node else busy / profile.node_workers) * billing.per_s
-            for step, (s, busy) in zip(options, means, strict=True)
-        ]
-        chosen = _efficient([step.nodes for step in options], [s for s, _ in means], prices)
-        steps.append(tuple(options[i] for i in chosen))
-        nodes.append(np.array([options[i].nodes for i in chosen]))
-        seconds.append(np.array([means[i][0] for i in chosen]))
-        cost.append(np.array([prices[i] for i in chosen]))
-    growths = [
-        _growth(simulator, k, before, nodes[k])
-        for k, before in enumerate([np.array([simulator.held]), *nodes[:-1]])
-    ]
+    """The tables of an experiment.
+
+    A stage holds the nodes that it uses, or as many as a later stage uses: then that one need not wait.
+    """
+    billing = simulator.profile.billing
+    own = [_own(simulator, k) for k in range(len(simulator.experiment.stages))]
+    steps: list[tuple[Step, ...]] = []
+    for k, options in enumerate(own):
+        later = {step.nodes for others in own[k + 1 :] for step in others}
+        steps.append(_with_held(options, later, all_shapes=billing.per is Per.FUNCTION))
+    nodes = [np.array([step.nodes for step in options]) for options in steps]
+    means = [np.array([_means(simulator, k, s) for s in options]).T for k, options in enumerate(steps)]
+    before = [np.array([simulator.held]), *nodes[:-1]]
+    growths = [_growth(simulator, k, before[k], nodes[k]) for k in range(len(nodes))]
     return Table(
         steps=tuple(steps),
         nodes=tuple(nodes),
-        seconds=tuple(seconds),
-        cost=tuple(cost),
+        seconds=tuple(seconds for seconds, _ in means),
+        cost=tuple(cost for _, cost in means),
         scaling_s=tuple(scale for scale, _, _ in growths),
-        init_s=tuple(init for _, init, _ in growths),
+        wait_s=tuple(scale + init for scale, init, _ in growths),
         growth=tuple(price for _, _, price in growths),
         held=simulator.held,
-        minimum_s=billing.minimum_s if by_node else 0.0,
+        minimum_s=billing.minimum_s if billing.per is Per.NODE else 0.0,
         per_s=billing.per_s,
     )
+
+
+def _means(simulator: Simulator, k: int, step: Step) -> tuple[float, float]:
+    """Mean seconds and cost of a stage on nodes that are there."""
+    billing = simulator.profile.billing
+    seconds, busy = simulator.means(k, step)
+    paid = seconds * step.nodes if billing.per is Per.NODE else busy / simulator.profile.node_workers
+    return seconds, paid * billing.per_s
+
+
+def _own(simulator: Simulator, k: int) -> list[Step]:
+    """The allocations of a stage that no other one equals: as fast, on as few nodes, as cheap a function."""
+    by_function = simulator.profile.billing.per is Per.FUNCTION
+    options = allocations(simulator.experiment.stages[k], simulator.profile)
+    means = [_means(simulator, k, step) for step in options]
+    order = sorted(range(len(options)), key=lambda i: (options[i].nodes, means[i]))
+    chosen: list[int] = []
+    for i in order:
+        seconds, cost = means[i]
+        if not any(means[j][0] <= seconds and (not by_function or means[j][1] <= cost) for j in chosen):
+            chosen.append(i)
+    return [options[i] for i in chosen]
+
+
+def _with_held(options: Sequence[Step], later: set[int], *, all_shapes: bool) -> tuple[Step, ...]:
+    """The allocations, and those that hold more nodes than they use: the fastest that fits, or all."""
+    found = {(step.nodes, step.parallel, step.workers): step for step in options}
+    for nodes in later:
+        fitting = [step for step in options if step.nodes <= nodes]
+        for step in fitting if all_shapes else fitting[-1:]:
+            found.setdefault((nodes, step.parallel, step.workers), replace(step, nodes=nodes))
+    return tuple(found[key] for key in sorted(found))
 
 
 def price(table: Table, path: Sequence[int]) -> tuple[float, float]:
@@ -86,8 +112,8 @@ def price(table: Table, path: Sequence[int]) -> tuple[float, float]:
     for k, to in enumerate(path):
         nodes, held = int(table.nodes[k][to]), sum(int(count) for count, _ in stays)
         cost += _given_back(table, stays, held - nodes)
-        scale, init = float(table.scaling_s[k][at, to]), float(table.init_s[k][at, to])
-        ready = init + float(table.seconds[k][to])
+        scale = float(table.scaling_s[k][at, to])
+        ready = float(table.wait_s[k][at, to]) - scale + float(table.seconds[k][to])
         for stay in stays:
             stay[1] += scale + ready
         stays.append([max(0, nodes - held), ready])
@@ -106,16 +132,6 @@ def _given_back(table: Table, stays: list[list[float]], count: int) -> float:
         count -= int(leaving)
         cost += leaving * max(0.0, table.minimum_s - stay[1]) * table.per_s
     return cost
-
-
-def _efficient(nodes: Sequence[int], seconds: Sequence[float], cost: Sequence[float]) -> list[int]:
-    """The allocations for which no other on as many nodes is both as fast and as cheap."""
-    order = sorted(range(len(nodes)), key=lambda i: (nodes[i], seconds[i], cost[i]))
-    chosen: list[int] = []
-    for i in order:
-        if not chosen or nodes[chosen[-1]] != nodes[i] or cost[i] < cost[chosen[-1]]:
-            chosen.append(i)
-    return chosen
 
 
 def _growth(simulator: Simulator, k: int, before: Ints, after: Ints) -> tuple[Floats, Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from bftrainer.search.plan.greedy import greedy
 from bftrainer.search.plan.planner import later, plan
 from bftrainer.search.plan.profile import Billing, Latency, Per, Profile, Spread
 from bftrainer.search.plan.simulate import Estimate, Simulator
-from bftrainer.search.plan.step import allocations
+from bftrainer.search.plan.step import Step, allocations
 from bftrainer.search.plan.table import tabulate
 
 AMDAHL = tuple((n, n / (1 + 0.08 * (n - 1))) for n in (1, 2, 4, 8, 16))
@@ -25,19 +26,20 @@ def some_search(seed: int) -> Simulator:
     rng = random.Random(seed)
     trials = rng.choice((4, 6, 8, 9))
     stages = []
-    for _ in range(rng.choice((2, 3))):
+    per = rng.choice((Per.NODE, Per.NODE, Per.FUNCTION))
+    for _ in range(2 if per is Per.FUNCTION else rng.choice((2, 3))):
         stages.append(Stage(trials, rng.uniform(20, 200)))
         trials = max(1, trials // rng.choice((2, 3)))
     profile = Profile(
         curve=AMDAHL,
         node_workers=rng.choice((1, 2, 4)),
-        nodes=rng.choice((4, 8)),
+        nodes=rng.choice((4, 7)),
         most=16,
         spread=Spread(rng.choice((0.0, 0.2))),
         scale=Latency(rng.choice((0, 10))),
         init=Latency(rng.choice((0, 10)), rng.choice((0, 2))),
         billing=Billing(
-            per=rng.choice((Per.NODE, Per.NODE, Per.FUNCTION)),
+            per=per,
             price=3600,
             minimum_s=rng.choice((0, 60, 120)),
             data_gb=rng.choice((0, 1)),
@@ -48,8 +50,15 @@ def some_search(seed: int) -> Simulator:
 
 
 def all_plans(simulator: Simulator) -> list[Estimate]:
-    """Every plan that gives each stage a factor or a multiple of its trials."""
-    options = [allocations(stage, simulator.profile) for stage in simulator.experiment.stages]
+    """Every plan: each stage holds any number of nodes, and is shared out on them in any way."""
+    options = []
+    for k, stage in enumerate(simulator.experiment.stages):
+        shapes: dict[int, list[Step]] = {}
+        for nodes in range(1, simulator.profile.nodes + 1):
+            own = [replace(s, nodes=nodes) for s in allocations(stage, simulator.profile) if s.nodes <= nodes]
+            own.sort(key=lambda s: simulator.stage(k, s)[0].mean())
+            shapes[nodes] = own if simulator.profile.billing.per is Per.FUNCTION else own[:1]
+        options.append([step for own in shapes.values() for step in own])
     return [simulator.estimate(steps) for steps in itertools.product(*options)]
 
 

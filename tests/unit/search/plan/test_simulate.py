@@ -125,7 +125,7 @@ def test_the_same_seed_gives_the_same_figures_and_another_one_others() -> None:
     assert total(1) == total(1) != total(2)
 
 
-def test_allocations_are_factors_and_multiples_of_the_trials() -> None:
+def test_allocations_share_workers_out_evenly() -> None:
     profile = Profile(curve=LINEAR, node_workers=4, nodes=6)
     found = allocations(Stage(6, 1), profile)
     assert [step.parallel * step.workers for step in found] == [1, 2, 3, 6, 12, 18, 24]
