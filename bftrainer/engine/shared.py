@@ -10,7 +10,7 @@ first bound them all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bftrainer.allocate import relax, value
 from bftrainer.allocate.place import NONE, Rules, Want, by_node, nodes_of, place
@@ -21,10 +21,16 @@ from bftrainer.model.policy import EngineSettings, ShareNodes
 from bftrainer.model.problem import Allocation, Candidate, Plan, PlanStatus, Problem
 from bftrainer.model.trainer import Trainer
 from bftrainer.performance import curve
+from bftrainer.performance.curve import Floats
 
 ROUNDS = 4
-TRIES = 8000
 """So often counts are planned at most."""
+NEAR = 5e-3
+"""Counts are not planned again for a placement that is below the bound by this share at most."""
+TRIES = 8000
+"""So many GPUs are given out at most to find better placements, pool by pool."""
+FEWEST = 8
+"""Fewer tries than this find next to nothing."""
 
 
 def rules_of(settings: EngineSettings) -> Rules:
@@ -40,37 +46,33 @@ def planned(
 ) -> tuple[Plan, Allocation]:
     """The plan for a problem over GPUs, and the GPUs of each trainer."""
     most: dict[int, int] = {}
-    best: tuple[Plan, Allocation] | None = None
-    bound = float("-inf")
+    price = Price.of(question, groups)
+    first = plan = solve(question)
+    best = found = Found(float("-inf"))
     for _ in range(ROUNDS):
-        plan = solve(bounded(question, most))
         target = trimmed(trainers, assigned(state, trainers, plan, groups), state)
-        worth = total(question, target, groups)
-        if best is None:
-            bound = plan.bound
-        if best is None or worth > best[0].objective:
-            best = replace(plan, objective=worth), target
-        less = _less(question, plan, target)
-        if all(most.get(t, n + 1) <= n for t, n in less.items()):
+        found = Found(price.total(target), target)
+        best = max(best, found, key=lambda one: one.worth)
+        less = price.less(plan, target)
+        if _near(best, first.bound, NEAR) or all(most.get(t, n + 1) <= n for t, n in less.items()):
             break
         most |= less
-    if best is None:
-        raise AssertionError("no round was played")
-    plan, target = best
-    if not groups and bound - plan.objective > state.settings.milp_gap * max(1.0, abs(bound)):
+        plan = solve(bounded(question, most))
+    tries = TRIES // max(1, len(state.pool))
+    if not groups and tries >= FEWEST and not _near(best, first.bound, state.settings.milp_gap):
 
         def attempt(move: Move) -> Found:
             wants = _wants(state, trainers, move.counts, state.pool, move.left)
             wants.sort(key=lambda want: want.trainer != move.first)
             there = trimmed(trainers, place(wants, state.pool, rules_of(state.settings)), state)
-            return Found(total(question, there, groups), there)
+            return Found(price.total(there), there)
 
-        size = len(state.pool)
-        found = polished(
-            question.candidates, Found(plan.objective, target), size, TRIES // max(1, size), attempt
-        )
-        plan, target = replace(plan, objective=found.worth), found.target
-    return _told(plan, target, max(bound, plan.objective), state.settings.milp_gap), target
+        best = polished(question.candidates, best, len(state.pool), tries, attempt)
+    return _told(first, best, state.settings.milp_gap), best.target
+
+
+def _near(found: Found, bound: float, gap: float) -> bool:
+    return bound - found.worth <= max(gap, relax.EXACT) * max(1.0, abs(bound))
 
 
 def bounded(question: Problem, most: Mapping[int, int]) -> Problem:
@@ -129,22 +131,53 @@ def trimmed(trainers: Sequence[Trainer], target: Allocation, state: State) -> Al
     return found
 
 
-def total(question: Problem, target: Allocation, groups: NodeGroups) -> float:
-    """What trainers are worth with the GPUs that they really get, on one node or on several."""
-    got = [target.get(c.trainer, NONE) for c in question.candidates]
-    if groups:
-        best = [
-            value.worth(c, question, tuple(len(own & gpus) for _, gpus in groups))
-            for c, own in zip(question.candidates, got, strict=True)
-        ]
-    else:
-        rows = value.tables(question.candidates, question.pool_size, question.t_fwd_s)
-        best = [float(row[len(own)]) for row, own in zip(rows, got, strict=True)]
-    return sum(best) - sum(
-        value.slower(c, len(own), question.t_fwd_s)
-        for c, own in zip(question.candidates, got, strict=True)
-        if _split(c, own)
-    )
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What trainers are worth with the GPUs that they really get, on one node or on several. `rows` has their
+    value by count, as the allocators have it, where the pool has no groups."""
+
+    question: Problem
+    groups: NodeGroups
+    rows: Floats
+
+    @classmethod
+    def of(cls, question: Problem, groups: NodeGroups) -> Price:
+        """Of this problem."""
+        asked = () if groups else question.candidates
+        return cls(question, groups, value.tables(asked, question.pool_size, question.t_fwd_s))
+
+    def total(self, target: Allocation) -> float:
+        """What a placement is worth."""
+        everybody = self.question.candidates
+        got = [target.get(c.trainer, NONE) for c in everybody]
+        best = sum(self._best(j, own) for j, own in enumerate(got))
+        t_fwd_s = self.question.t_fwd_s
+        return best - sum(
+            value.slower(c, len(own), t_fwd_s)
+            for c, own in zip(everybody, got, strict=True)
+            if _split(c, own)
+        )
+
+    def _best(self, j: int, own: frozenset[str]) -> float:
+        """What a trainer's GPUs are worth if they are as near each other as can be."""
+        if not self.groups:
+            return float(self.rows[j, len(own)])
+        spread = tuple(len(own & gpus) for _, gpus in self.groups)
+        return value.worth(self.question.candidates[j], self.question, spread)
+
+    def less(self, plan: Plan, target: Allocation) -> dict[int, int]:
+        """Trainers that are to get less in the next plan, as they cannot have or use what this one gives."""
+        less, split = {}, {}
+        for c in self.question.candidates:
+            own = target.get(c.trainer, NONE)
+            if len(own) < plan.counts.get(c.trainer, 0):
+                less[c.trainer] = max(len(own), c.n_min - 1)
+            elif _split(c, own):
+                largest = max(map(len, by_node(own).values()))
+                split[c.trainer] = largest
+                if curve.rate(c.across, len(own)) <= curve.rate(c.curve, largest):
+                    less[c.trainer] = largest
+        return less or split
 
 
 def _split(c: Candidate, own: frozenset[str]) -> bool:
@@ -152,25 +185,11 @@ def _split(c: Candidate, own: frozenset[str]) -> bool:
     return bool(c.across) and 1 < len(own) <= c.alone and len(nodes_of(own)) > 1
 
 
-def _less(question: Problem, plan: Plan, target: Allocation) -> dict[int, int]:
-    """Trainers that are to get less in the next plan, as they cannot have or use what this one gives them."""
-    less, split = {}, {}
-    for c in question.candidates:
-        own = target.get(c.trainer, NONE)
-        if len(own) < plan.counts.get(c.trainer, 0):
-            less[c.trainer] = max(len(own), c.n_min - 1)
-        elif _split(c, own):
-            largest = max(map(len, by_node(own).values()))
-            split[c.trainer] = largest
-            if curve.rate(c.across, len(own)) <= curve.rate(c.curve, largest):
-                less[c.trainer] = largest
-    return less or split
-
-
-def _told(plan: Plan, target: Allocation, bound: float, gap: float) -> Plan:
+def _told(first: Plan, found: Found, gap: float) -> Plan:
     """The plan with what its placement is worth, and how far that is from what any could be."""
-    counts = {trainer: len(target.get(trainer, NONE)) for trainer in plan.counts}
-    near = bound - plan.objective <= max(gap, relax.EXACT) * max(1.0, abs(bound))
-    status = PlanStatus.FEASIBLE if plan.proven and not near else plan.status
-    note = plan.note if status is plan.status else "GPUs of nodes: the bound is that of counts alone"
-    return replace(plan, counts=counts, bound=bound, status=status, note=note)
+    counts = {trainer: len(found.target.get(trainer, NONE)) for trainer in first.counts}
+    bound = max(first.bound, found.worth)
+    near = _near(found, bound, gap)
+    status = PlanStatus.FEASIBLE if first.proven and not near else first.status
+    note = first.note if status is first.status else "GPUs of nodes: the bound is that of counts alone"
+    return replace(first, counts=counts, objective=found.worth, bound=bound, status=status, note=note)

@@ -7,6 +7,7 @@ says where a pilot has got it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import Points, TrainerSpec
@@ -19,6 +20,7 @@ def gpus_of(node: str, count: int) -> tuple[str, ...]:
     return tuple(f"{node}{SEPARATOR}{i}" for i in range(count))
 
 
+@lru_cache(maxsize=1 << 17)
 def node_of(name: str) -> str:
     """The node of a GPU; of a whole node, itself."""
     return name.partition(SEPARATOR)[0]

@@ -1,0 +1,155 @@
+"""How long decisions take where single GPUs are shared out, and how near the best their placements are.
+
+    python benchmarks/shared_gpus.py [--repeat 30]
+
+Each row: a pool of nodes with 6 GPUs, trainers that hold most of it, and events one after the other: a node
+comes or goes, or some of its GPUs, or a trainer ends and another arrives. Prints a Markdown table of the
+milliseconds of whole decisions (question, counts, placement, actions; of CPU time, as one thread makes them
+and other programs may run beside it), and how far placements are below the bound that no placement exceeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from dataclasses import replace
+
+from bftrainer.allocate import decide
+from bftrainer.engine.state import State, Step
+from bftrainer.engine.step import step
+from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, TrainerSubmitted, WorkersReady
+from bftrainer.model.gpus import gpus_of, on_whole_nodes
+from bftrainer.model.policy import EngineSettings, Share, ShareNodes
+from bftrainer.model.problem import Plan, Problem
+from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
+
+EACH = 6
+SIZES = ((10, 80), (100, 800), (1000, 4608))
+"""Trainers, nodes."""
+MIXES = {
+    "GPUs of any nodes": (0.0, 0.0),
+    "half with curves of two branches": (0.5, 0.0),
+    "the same, and a tenth on whole nodes": (0.5, 0.1),
+}
+"""Share of curves with two branches, and of trainers on whole nodes."""
+
+
+def spec(rng: random.Random, branches: float, whole: float) -> TrainerSpec:
+    """A trainer for 1 to 192 GPUs with a curve like Amdahl's; those of several nodes are 2 to 25 % slower."""
+    one, serial = rng.uniform(100, 2000), rng.uniform(0.002, 0.05)
+    local = tuple((n, one * n / (1 + serial * (n - 1))) for n in (1, 2, 4, 6, 12, 24, 48, 96, 192))
+    slower = rng.uniform(0.75, 0.98)
+    found = TrainerSpec(
+        name="t",
+        command=("train",),
+        n_min=1,
+        n_max=rng.choice([4, 6, 24, 96, 192]),
+        curve=local,
+        costs=RescaleCosts(up=Cost(stall_s=rng.uniform(0.5, 5)), down=Cost(stall_s=0.5)),
+        scalability=Scalability.GIVEN,
+        gpus=True,
+    )
+    if rng.random() < whole:
+        nodes = tuple((n, local[3][1] * n**0.9) for n in (1, 2, 4, 8, 16, 32))
+        return on_whole_nodes(replace(found, n_max=32, curve=nodes), EACH)
+    across = tuple((n, rate * slower) for n, rate in local)
+    return replace(found, across=across) if rng.random() < branches else found
+
+
+class World:
+    """An engine whose workers are ready at once, and the events that befall it."""
+
+    def __init__(self, trainers: int, nodes: int, mix: tuple[float, float], rng: random.Random) -> None:
+        self.settings = EngineSettings(
+            share=Share.GPU,
+            gpus_per_node=EACH,
+            max_parallel=None,
+            ageing_s=None,
+            share_nodes=ShareNodes.USERS,
+            objective="efficiency",
+        )
+        self.state, self.now, self.rng, self.mix = State(settings=self.settings), 0.0, rng, mix
+        self.nodes = [f"n{i:04}" for i in range(nodes)]
+        self.away: set[str] = set()
+        self.plan: Plan | None = None
+        self.next = 1
+        for _ in range(trainers):
+            self.submit()
+        self.take(NodesChanged(time=0.0, joined=frozenset(g for n in self.nodes for g in gpus_of(n, EACH))))
+
+    def submit(self) -> float:
+        """Another trainer comes; returns the seconds of the decision."""
+        self.next += 1
+        return self.take(TrainerSubmitted(time=0.0, trainer=self.next, spec=spec(self.rng, *self.mix)))
+
+    def take(self, event: Event) -> float:
+        """One event; returns its seconds."""
+        self.now += 1.0
+        begin = time.thread_time()
+        done = step(self.state, replace(event, time=self.now), self.solve)
+        taken = time.thread_time() - begin
+        self.plan = done.plan or self.plan
+        self.state = done.state
+        self.ready(done)
+        return taken
+
+    def solve(self, problem: Problem) -> Plan:
+        """The daemon's own."""
+        return decide(problem, self.settings)
+
+    def ready(self, done: Step) -> None:
+        """All workers that were started are ready."""
+        for t in done.state.active.values():
+            if t.joining:
+                (generation,) = set(t.joining.values()) or {0}
+                nodes = frozenset(t.joining)
+                event = WorkersReady(time=self.now, trainer=t.id, generation=generation, nodes=nodes)
+                self.state = step(self.state, event, self.solve).state
+
+    def event(self) -> float:
+        """Something happens; returns the seconds of the decision."""
+        kind = self.rng.random()
+        if kind < 0.3:
+            self.take(TrainerCancelled(time=0.0, trainer=self.rng.choice(list(self.state.active))))
+            return self.submit()
+        if kind < 0.6 and self.away:
+            joined = frozenset(self.away)
+            self.away = set()
+            return self.take(NodesChanged(time=0.0, joined=joined))
+        gpus = gpus_of(self.rng.choice(self.nodes), EACH)
+        left = frozenset(gpus if kind < 0.8 else self.rng.sample(gpus, 2)) & self.state.pool
+        self.away |= left
+        return self.take(NodesChanged(time=0.0, left=left))
+
+
+def main() -> None:
+    """Print the table."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--repeat", type=int, default=30)
+    repeat = asked.parse_args().repeat
+    print(
+        "| trainers | nodes x GPUs | trainers ask for | decision, median ms | p99 ms "
+        "| below the bound, mean | most |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for trainers, nodes in SIZES:
+        for name, mix in MIXES.items():
+            world = World(trainers, nodes, mix, random.Random(f"{trainers} {name}"))
+            world.event()
+            times, gaps = [], []
+            for _ in range(repeat):
+                times.append(world.event() * 1e3)
+                assert world.plan is not None
+                gaps.append(max(0.0, 1 - world.plan.objective / world.plan.bound))
+            p99 = sorted(times)[min(len(times) - 1, int(0.99 * len(times)))]
+            print(
+                f"| {trainers:,} | {nodes:,} x {EACH} | {name} | {statistics.median(times):.0f} | {p99:.0f} "
+                f"| {statistics.mean(gaps):.2%} | {max(gaps):.2%} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
