@@ -21,7 +21,7 @@ ALONE := tests/integration/test_calibration.py
 GUIDE := tests/cluster/test_admin_guide.py
 # Random inputs keep every core busy; attacks measure how long main jobs wait, so they run apart
 FUZZING := tests/hostile/test_fuzzing.py
-DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP))
+DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
 
 .PHONY: help install horovod demo hpo-demo slurm-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
 
@@ -47,7 +47,7 @@ $(VENV)/horovod: $(VENV)/installed .ci/horovod
 	.ci/horovod $(BIN)/python
 	@touch $@
 
-demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record)
+demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a real idle-node log; KEEP=path: keep its record; GPUS=2: a node's, simulated if need be; SHARE=gpu: one by one)
 	$(BIN)/bftrainer demo $(SPECS) $(DEMO)
 
 hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, real training, under 3 minutes (STUDY=path of a study file)

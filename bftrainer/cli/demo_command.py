@@ -35,6 +35,13 @@ DAEMON_OPTIONS = (
     show_default=True,
     help="GPUs of each slot, which are simulated where this machine has too few: a worker for each.",
 )
+@click.option(
+    "--share",
+    type=click.Choice(["node", "gpu"]),
+    default="node",
+    show_default=True,
+    help="What trainers get: whole slots, or single GPUs of them.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the generated log.")
 @click.option(
     "--log",
@@ -60,6 +67,7 @@ def command(
     seconds: float,
     nodes: int,
     gpus: int,
+    share: str,
     seed: int,
     log: Path | None,
     speed: float | None,
@@ -79,7 +87,7 @@ def command(
     if keep is not None and os.path.lexists(keep):
         raise BftrainerError(f"--keep {keep}: is there already; name a directory that is not")
     pace = speed or (LOG_SPEED if log else 1.0)
-    options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--gpus", str(gpus)]
+    options = [*DAEMON_OPTIONS, "--nodes", str(nodes), "--gpus", str(gpus), "--share", share]
     options += ["--seed", str(seed), "--speed", str(pace)]
     if log is not None:
         options += ["--log", str(log), "--from", start or _liveliest(log, nodes, seconds, pace)]

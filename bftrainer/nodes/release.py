@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from bftrainer.errors import SchedulerError
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Claim, Operation, Pilot, Snapshot
 from bftrainer.nodes.background import Background
 from bftrainer.nodes.claims import ClaimedNodes
@@ -84,6 +85,7 @@ class Release:
         over = {node for node, end in ends.items() if end is not None and end < soon}
         leaves = soon + state.clearing.lead_s
         over |= {node.name for node in snapshot.nodes if node.until is not None and node.until < leaves}
+        over |= {node.name for node in snapshot.nodes if node_of(node.name) in own.excluded}
         over |= own.excluded | pilots.conduct.nodes().keys() | pilots.releasing.keys()
         if state.operation is Operation.PAUSED:
             over |= state.nodes - pilots.held.keys()

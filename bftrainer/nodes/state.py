@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from bftrainer.model.events import MachineChanged, NodesChanged, UsersBarred
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
 from bftrainer.model.policy import EngineSettings
 from bftrainer.nodes import pool
@@ -116,7 +117,7 @@ class NodesState:
     ) -> str:
         if node.why or node.state is not NodeState.IDLE:
             return node.why
-        if node.name in excluded:
+        if node_of(node.name) in excluded:
             return "excluded"
         if self.operation is not Operation.RUNNING:
             return self.operation.value

@@ -43,8 +43,12 @@ def show(views: Iterable[View], seconds: float, *, quiet: bool) -> None:
 
 
 def line(view: View, times: PhaseTimes) -> str:
-    """Return a view as one line: the nodes with their trainers, then the trainers with their workers."""
-    nodes = " ".join(f"{n['node']}={n['trainer'] or n['state']}" for n in view.pool["nodes"])
+    """Return a view as one line: the nodes with their devices and trainers, then the trainers with their
+    workers."""
+    nodes = " ".join(
+        f"{n['node']}{f'[{own}]' if (own := n['devices']) else ''}={n['trainer'] or n['state']}"
+        for n in view.pool["nodes"]
+    )
     trainers = []
     for t in view.trainers:
         workers = times.text(t, view.elapsed_s)
@@ -59,11 +63,12 @@ def picture(view: View, seconds: float, times: PhaseTimes) -> Group:
 
 
 def _pool(view: View) -> Table:
-    pool = Table("node", "state", "trainer", "", box=None, title="pool", title_justify="left")
+    columns = ("node", "state", "devices", "trainer", "")
+    pool = Table(*columns, box=None, title="pool", title_justify="left")
     for n in view.pool["nodes"]:
         style = "dim" if n["state"] == "busy" else "green" if n["trainer"] else "yellow"
         state = "taken by the main scheduler" if n["state"] == "busy" else "idle"
-        cells = (n["node"], state, n["trainer"], n["role"])
+        cells = (n["node"], state, n["devices"], n["trainer"], n["role"])
         pool.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return pool
 

@@ -193,6 +193,16 @@ def test_nodes_kept_out_never_join_and_leave_when_they_are_named(make: Make) -> 
     run(scenario)
 
 
+def test_a_node_that_is_kept_out_is_so_with_its_gpus(make: Make) -> None:
+    async def scenario() -> None:
+        world = make(exclude_nodes="n1")
+        world.machine.idle = {"n0:0", "n0:1", "n1:0", "n1:1"}
+        await world.turn()
+        assert world.pool == {"n0:0", "n0:1"}
+
+    run(scenario)
+
+
 def test_a_refused_node_leaves_the_pool_until_it_may_be_tried_again(make: Make) -> None:
     async def scenario() -> None:
         world = make()

@@ -29,6 +29,7 @@ def test_refusals_are_collected_once_however_many_nodes_there_are(tmp_path: Path
         Node(name="n0", state=NodeState.BUSY, why="allocated"),
         Node(name="n1", state=idle),
         Node(name="n2", state=idle),
+        Node(name="n2:1", state=idle),
         Node(name="n3", state=idle),
         Node(name="n4", state=idle, until=130.0),
     )
@@ -36,6 +37,7 @@ def test_refusals_are_collected_once_however_many_nodes_there_are(tmp_path: Path
         "n0": "allocated",
         "n1": "",
         "n2": "excluded",
+        "n2:1": "excluded",
         "n3": "its pilots were refused",
         "n4": "its hole ends soon",
     }
