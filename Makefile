@@ -23,7 +23,7 @@ GUIDE := tests/cluster/test_admin_guide.py
 FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
 
-.PHONY: help install horovod demo hpo-demo slurm-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
+.PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, re
 
 slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log)
 	$(BIN)/python -m slurm.testbed demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
+
+lsf-demo: install  ## The same on an emulated LSF, for two minutes; needs no root (SECONDS=60, LOG=path of an SWF log)
+	$(BIN)/python -m lsf.emulator demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
 
 test: install slurm lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbeds.harvest import Harvest, Outcome, Scene
+from testbeds import workload
+from testbeds.harvest import Harvest, Machine, Outcome, Scene
 from testbeds.runs import spread, waits, with_room
 
 LINE_S = 5.0
 """Without a terminal, a line comes so often."""
+
+
+def played(
+    machine: Machine,
+    seconds: float,
+    *,
+    load: float,
+    jobs: int | None,
+    seed: int,
+    log: Path | None,
+    first: int,
+    specs: Sequence[Path],
+) -> int:
+    """Play a demonstration on a testbed of any batch system, and print what it comes to.
+
+    Returns 1 if a main job did not complete or a process of bftrainer is left, else 0.
+    """
+    count = jobs or workload.enough(machine.nodes, seconds)
+    mains = workload.jobs_for(machine.nodes, seconds, load, count=count, seed=seed, log=log, first=first)
+    console = Console()
+    with Harvest(machine, mains, specs) as harvest:
+        show(harvest, seconds, console)
+        outcome = harvest.finish()
+    console.print("\n".join(summary_lines(outcome)), soft_wrap=True, highlight=False, markup=False)
+    stray = outcome.trainers is not None and bool(outcome.trainers.strays)
+    return 1 if stray or any(run.state != "COMPLETED" for run in outcome.runs) else 0
 
 
 def show(harvest: Harvest, seconds: float, console: Console) -> None:

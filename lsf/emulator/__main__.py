@@ -1,9 +1,10 @@
-"""python -m lsf.emulator up|down|env|set|feed|play"""
+"""python -m lsf.emulator up|down|env|set|feed|play|demo"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from bftrainer.traces.intervals import LogError
+from bftrainer.errors import BftrainerError
 from lsf.emulator import sites
 from lsf.emulator.clock import RealClock, VirtualClock
 from lsf.emulator.commands.context import Lsf
@@ -22,6 +23,7 @@ from lsf.emulator.core.model import OnPreempt, Site
 from lsf.emulator.emulator import Emulator, EmulatorError
 from lsf.emulator.manners import Manners
 from lsf.emulator.server import Server
+from testbeds.options import demo_options
 
 MOST = sites.SUMMIT_HOSTS
 PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  made anew, and refused where it exists
@@ -161,6 +163,22 @@ def feed(place: Path, hours: float, speed: float, **given: Any) -> None:
     found.feed(list(at_speed(coming, speed)))  # what fills a machine before that would come all at once
 
 
+@main.command()
+@demo_options
+def demo(nodes: int, seconds: float, **wanted: Any) -> None:
+    """Main jobs come and go on a new emulated LSF, and the trainers in SPECS fill the holes."""
+    from lsf.impact.machine import LsfMachine
+    from testbeds import demo
+
+    signal.signal(signal.SIGTERM, _terminated)  # so that contexts are left: nothing stays behind
+    with Emulator(hosts=nodes, cycle_s=1.0) as found:
+        sys.exit(demo.played(LsfMachine(found), seconds, **wanted))
+
+
+def _terminated(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
 @main.command(hidden=True)
 @directory
 @click.option("--until-eof", is_flag=True)
@@ -181,6 +199,6 @@ def serve(place: Path, until_eof: bool) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (EmulatorError, LogError) as error:
+    except (BftrainerError, EmulatorError) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

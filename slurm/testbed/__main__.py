@@ -6,11 +6,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bftrainer.errors import BftrainerError
 from slurm.testbed.bed import Testbed
+from testbeds.options import demo_options
 
 PLACE = Path("/tmp/bftrainer-testbed")  # noqa: S108  made anew, and refused where it exists
 
@@ -127,45 +129,14 @@ def env(place: Path) -> None:
 
 
 @main.command()
-@click.option("--seconds", type=click.FloatRange(20, 3600), default=60, show_default=True)
-@click.option("--nodes", type=click.IntRange(2, 64), default=8, show_default=True)
-@click.option(
-    "--load", type=click.FloatRange(0.01, 1), default=0.4, show_default=True, help="Share for main jobs."
-)
-@click.option(
-    "--jobs",
-    type=click.IntRange(2, 2000),
-    help="Main jobs.  [default: one every 4 s, at least 24 and 3 a node]",
-)
-@click.option("--seed", default=0, show_default=True, help="Of generated main jobs.")
-@click.option("--log", type=click.Path(path_type=Path, exists=True), help="Take main jobs from this SWF log.")
-@click.option("--first", default=0, show_default=True, help="How many jobs of the log to leave out.")
-@click.argument("specs", nargs=-1, type=click.Path(path_type=Path, exists=True))
-def demo(
-    seconds: float,
-    nodes: int,
-    load: float,
-    jobs: int | None,
-    seed: int,
-    log: Path | None,
-    first: int,
-    specs: tuple[Path, ...],
-) -> None:
+@demo_options
+def demo(nodes: int, seconds: float, **wanted: Any) -> None:
     """Main jobs come and go on a new testbed, and the trainers in SPECS fill the holes."""
-    from rich.console import Console
-
     from slurm.testbed.machine import SlurmMachine
-    from testbeds import demo, workload
-    from testbeds.harvest import Harvest
+    from testbeds import demo
 
-    count = jobs or workload.enough(nodes, seconds)
-    mains = workload.jobs_for(nodes, seconds, load, count=count, seed=seed, log=log, first=first)
-    with Testbed(nodes) as bed, Harvest(SlurmMachine(bed), mains, specs) as harvest:
-        demo.show(harvest, seconds, Console())
-        outcome = harvest.finish()
-    click.echo("\n".join(demo.summary_lines(outcome)))
-    stray = outcome.trainers is not None and bool(outcome.trainers.strays)
-    sys.exit(1 if stray or any(run.state != "COMPLETED" for run in outcome.runs) else 0)
+    with Testbed(nodes) as bed:
+        sys.exit(demo.played(SlurmMachine(bed), seconds, **wanted))
 
 
 def _terminated(number: int, frame: object) -> None:
