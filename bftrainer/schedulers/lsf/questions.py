@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from bftrainer.errors import SchedulerError
 from bftrainer.files import read_text
 from bftrainer.schedulers.lsf import ask, command, ends, gpus_text, hosts_text, jobs_text, queues_text
 from bftrainer.schedulers.lsf.ask import Scope
+from bftrainer.schedulers.lsf.rarely import Rarely
 from bftrainer.schedulers.lsf.rows import End, EndKind, Gpus, HostRow, JobRow, Plan, QueueRow, Window
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
 from bftrainer.schedulers.shared.text import TextError
@@ -29,6 +29,8 @@ QUEUES_S = 300.0
 """Queues' priorities are asked for so often."""
 GPUS_S = 600.0
 """The GPUs of hosts are asked for so often."""
+PLANS_S = 5.0
+"""The planner's file is read so often."""
 MOST_PLAN_KB = 64_000
 
 
@@ -52,16 +54,22 @@ class Questions:
         self._most_bytes = most_bytes
         self._environ = command.environment(environ)
         self._reader = ThreadPoolExecutor(1, "lsf-text")
-        self._windows: tuple[Window, ...] = ()
         self._names_hosts = True  # whether bslots -l does
-        self._queues: Mapping[str, QueueRow] = {}
         self._each = gpus
-        self._gpus: Mapping[str, Gpus] = {}
-        self._next = {"windows": 0.0, "queues": 0.0, "gpus": 0.0}  # when to ask again, on the monotonic clock
+        self._queues_known: Mapping[str, QueueRow] = {}
+        self._gpus_known: Mapping[str, Gpus] = {}
         self._told: dict[str, str] = {}
+        self._windows = Rarely[tuple[Window, ...]](self._asked_windows, WINDOWS_S, ())
+        self._queues = Rarely[Mapping[str, QueueRow]](self._asked_queues, QUEUES_S, {})
+        self._gpus = Rarely[Mapping[str, Gpus]](self._asked_gpus, GPUS_S, {})
+        self._plans = Rarely[tuple[Plan, ...]](self._read_plans, PLANS_S, ())
 
     def close(self) -> None:
-        """End the thread that reads; commands do not outlive their calls."""
+        """End the thread that reads, and what is asked beside polls; commands do not outlive their calls."""
+        self._windows.close()
+        self._queues.close()
+        self._gpus.close()
+        self._plans.close()
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     async def run(
@@ -105,14 +113,16 @@ class Questions:
 
     async def windows(self) -> tuple[Window, ...]:
         """Backfill windows, as last asked; a site without bslots has none."""
-        if self._due("windows", WINDOWS_S):
-            try:
-                self._windows = await self._named_windows() or await self._windows_of(long=False)
-                self._note("bslots", "")
-            except SchedulerError as error:
-                self._windows = ()
-                self._note("bslots", str(error))
-        return self._windows
+        return await self._windows.last()
+
+    async def _asked_windows(self) -> tuple[Window, ...]:
+        try:
+            found = await self._named_windows() or await self._windows_of(long=False)
+        except SchedulerError as error:
+            self._note("bslots", str(error))
+            return ()
+        self._note("bslots", "")
+        return found
 
     async def _named_windows(self) -> tuple[Window, ...]:
         """Windows with the names of their hosts, where LSF's long form tells them all; else none, and it is
@@ -137,23 +147,23 @@ class Questions:
     async def queues(self) -> Mapping[str, QueueRow]:
         """All queues, as last asked; without an answer none, so that main jobs count in the order of
         submission."""
-        if self._due("queues", QUEUES_S):
-            try:
-                self._queues, _ = await self._asked(
-                    ask.queues(self.scope.form), lambda done: queues_text.queues(done.out)
-                )
-                self._note("bqueues", "")
-            except SchedulerError as error:
-                self._note("bqueues", str(error))
-        return self._queues
+        return await self._queues.last()
+
+    async def _asked_queues(self) -> Mapping[str, QueueRow]:
+        try:
+            self._queues_known, _ = await self._asked(
+                ask.queues(self.scope.form), lambda done: queues_text.queues(done.out)
+            )
+            self._note("bqueues", "")
+        except SchedulerError as error:
+            self._note("bqueues", str(error))
+        return self._queues_known
 
     async def gpus(self, hosts: Collection[str]) -> Mapping[str, Gpus]:
         """The GPUs of these hosts, as last asked; none where neither of LSF's commands tells of any."""
         if self._each is not None:
             return dict.fromkeys(hosts, Gpus(self._each))
-        if self._due("gpus", GPUS_S):
-            self._gpus = await self._asked_gpus() or self._gpus
-        return self._gpus
+        return await self._gpus.last()
 
     async def _asked_gpus(self) -> Mapping[str, Gpus]:
         for words in (ask.gpus(self.scope), ask.gpus_of_lim(self.scope)):
@@ -163,17 +173,18 @@ class Questions:
                 log.debug("%s: %s", " ".join(words[:2]), error)
                 continue
             if found:
-                return found
-        return {}
+                self._gpus_known = found
+                break
+        return self._gpus_known
 
     async def plans(self) -> tuple[Plan, ...]:
-        """What the planner's file says; nothing where there is none."""
-        if not self._plan_file:
-            return ()
-        try:
-            found = await self.apart(
-                lambda: jobs_text.plans(read_text(Path(self._plan_file), most_kb=MOST_PLAN_KB))
-            )
+        """What the planner's file says, as last read; nothing where there is none."""
+        return await self._plans.last() if self._plan_file else ()
+
+    async def _read_plans(self) -> tuple[Plan, ...]:
+        path = Path(self._plan_file)
+        try:  # in another thread than what commands print: a file system may hang
+            found = await asyncio.to_thread(lambda: jobs_text.plans(read_text(path, most_kb=MOST_PLAN_KB)))
         except (OSError, UnicodeDecodeError, TextError) as error:
             self._note("plan", f"{self._plan_file}: {error}")
             return ()
@@ -201,13 +212,6 @@ class Questions:
             return await self.apart(lambda: read(done)), done
         except TextError as error:
             raise SchedulerError(command.reason(done, f"{words[0]}: {error}")) from error
-
-    def _due(self, what: str, every_s: float) -> bool:
-        now = time.monotonic()
-        if now < self._next[what]:
-            return False
-        self._next[what] = now + every_s
-        return True
 
     def _note(self, what: str, why: str) -> None:
         """Say once that something cannot be asked, and when it can be again."""

@@ -13,7 +13,7 @@ import pytest
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot
-from bftrainer.schedulers.lsf import ending
+from bftrainer.schedulers.lsf import ending, questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from tests.support.lsf_schedulers import lsf_scheduler
 
@@ -165,3 +165,24 @@ def test_why_a_pilot_failed_is_asked_of_bjobs_and_then_of_bhist(tmp_path: Path) 
     found = run(scheduler(tmp_path, bjobs=head, bhist=bhist), lambda it: it.failures([known]))
     assert "exit code 3" in found[known]
     assert run(scheduler(tmp_path, bjobs=head), lambda it: it.failures([known])) == {}
+
+
+@pytest.mark.parametrize("name", ["bslots", "bqueues"])
+def test_polls_do_not_wait_for_what_changes_slowly(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a main job would be seen as late as a slow bslots answers. Only the first answer is waited for."""
+    for every in ("WINDOWS_S", "QUEUES_S"):
+        monkeypatch.setattr(questions, every, 0.0)
+    slow, hangs = tmp_path / "slow", tmp_path / "hangs"
+    body = f"if [ -e {slow} ]; then touch {hangs}; exec sleep 60; fi; {ANSWERS[name]}"
+
+    async def story(it: LsfScheduler) -> None:
+        await it.poll()
+        slow.touch()
+        async with asyncio.timeout(15):  # less than a command may take
+            while not hangs.exists():
+                assert (await it.poll()).idle == {"a"}
+            assert (await it.poll()).idle == {"a"}
+
+    run(scheduler(tmp_path, **{name: body}), story)
