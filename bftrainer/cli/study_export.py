@@ -25,10 +25,10 @@ FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "s
 @click.option(
     "--to",
     "form",
-    type=click.Choice(["csv", "json", "optuna"]),
+    type=click.Choice(["csv", "json", "html", "optuna"]),
     default="csv",
     show_default=True,
-    help="A row for each trial, everything, or a study of Optuna in the storage --url.",
+    help="A row for each trial, everything, a page with pictures, or a study of Optuna in the storage --url.",
 )
 @click.option(
     "-o", "--output", type=Input(exists=False), help="Write to this file.  [default: standard output]"
@@ -44,22 +44,26 @@ def command(
     state_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Write STUDY with all its trials as CSV or JSON, or into a storage of Optuna.
+    """Write STUDY with all its trials as CSV or JSON, as a page with pictures, or into a storage of Optuna.
 
     optuna-dashboard and other code of Optuna read that storage; a study of the same name there is replaced.
     """
     found = connect(config, state_dir).call("GET", f"studies/{study}")
     if form == "optuna":
-        from bftrainer.search.export import to_optuna
+        from bftrainer.search.export import in_storage
 
         if not url:
             raise BftrainerError("--to optuna needs --url, such as --url sqlite:///studies.db")
-        count = to_optuna(found, url)
+        count = len(in_storage(found, url).trials)
         say(f"wrote {count:,} trials of {found['name']} to {url}; look at them: optuna-dashboard {url}")
         return
     try:
         with output.open("w", newline="", encoding="utf-8") if output else sys.stdout as file:
-            if form == "json" or as_json:
+            if form == "html":
+                from bftrainer.search.pictures import page
+
+                file.write(page(found))
+            elif form == "json" or as_json:
                 json.dump(found, file, indent=2)
                 file.write("\n")
             else:

@@ -19,8 +19,8 @@ from bftrainer.spec.located_yaml import SPECS
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def to_optuna(study: Mapping[str, Any], url: str) -> int:
-    """Write the trials of a study that have ended, or have a result. Returns how many these are.
+def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
+    """Write the trials of a study that have ended, or have a result, in place of a study of its name there.
 
     Raises:
         BftrainerError: the storage cannot be opened or written.
@@ -29,10 +29,9 @@ def to_optuna(study: Mapping[str, Any], url: str) -> int:
         storage = optuna.storages.RDBStorage(url)
         with contextlib.suppress(KeyError):
             optuna.delete_study(study_name=study["name"], storage=storage)
-        made = as_optuna(study, storage)
+        return as_optuna(study, storage)
     except (SQLAlchemyError, RuntimeError, ImportError, ValueError) as error:
         raise BftrainerError(f"{url}: {str(error).splitlines()[0]}; is it a storage of Optuna?") from error
-    return len(made.trials)
 
 
 def as_optuna(study: Mapping[str, Any], storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bftrainer.search import Study
 from tests.support.site import SCRIPTS, Site, always, running
 from tests.support.waiting import LONG_S
 
@@ -148,6 +149,27 @@ def test_a_killed_daemon_loses_no_result_and_repeats_none(site: Site) -> None:
     names = [t["name"] for t in site.get("trainers", limit=1000) if t["name"].startswith("killed.")]
     assert len(names) == len(set(names)) == 6 + 3 + 1, "no trainer was submitted twice"
     audit(notes, study)
+
+
+def test_a_study_from_python(site: Site) -> None:
+    notes = site.root / "python"
+    notes.mkdir()
+    study = Study(
+        "python",
+        trainer={"command": ["python", "score.py", str(notes), "{trial}", "{x}", "0"], "nodes": {"max": 2}},
+        space={"x": {"float": [0.0, 1.0]}},
+        metric="score",
+        direction="maximize",
+        trials=3,
+        budget=200,
+        base=SCRIPTS,
+        state_dir=str(site.state),
+    )
+    study.submit()
+    assert study.wait(LONG_S)["status"] == "completed"
+    assert study.best is not None
+    assert study.best["params"] == study.to_optuna().best_params
+    assert Study("python", state_dir=str(site.state)).best == study.best
 
 
 def test_a_cancelled_study_leaves_no_trainer(site: Site) -> None:

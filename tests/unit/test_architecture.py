@@ -51,7 +51,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "sitecheck": {"errors", "files", "model", "settings", "state_dir", "api"},
     "series": {"errors"},
-    "search": {"errors", "files", "model", "performance", "spec", "traces"},
+    "remote": {"api", "settings"},
+    "search": {"errors", "files", "model", "performance", "spec", "traces", "remote"},
     "demo": {"errors", "files", "settings", "api"},
 }
 """Module or package of bftrainer -> what of bftrainer it may import, itself aside. `cli`, `__main__` and

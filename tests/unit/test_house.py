@@ -19,7 +19,7 @@ NAMES = {path: str(path.relative_to(ROOT)) for path in FILES}
 MEDIAN_LINES, P90_LINES = 130, 350
 MOST_IN_A_BODY, MOST_IN_A_CLASS = 50, 250
 
-OFFERS = {"elastic/__init__.py", "allocate/__init__.py", "cli/__init__.py", "__init__.py"}
+OFFERS = {f"{room}/__init__.py" for room in ("elastic", "search", "allocate", "cli")} | {"__init__.py"}
 """Packages that hold more than a sentence: what scripts import, the allocators, the command line's root."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
