@@ -153,6 +153,7 @@ class Job(Identity):
         Raises:
             CheckpointError: the state cannot be read back, as it holds other objects.
         """
+        self._state.saved_now()  # on all ranks: if it is due on one, all save
         written = _rank() == 0 and self._state.save(state, step=step, samples=samples, epoch=epoch)
         self._agreed_save = False
         if written and self._agreed_stop:

@@ -17,6 +17,8 @@ from bftrainer.elastic.members.patience import TIMEOUT_S, Patience
 from bftrainer.elastic.state import parts as own_parts
 from bftrainer.elastic.state.compare import Comparison
 from bftrainer.elastic.state.state import STEPPED, TrainingState
+from bftrainer.elastic.state.unsaved_buffers import PART as UNSAVED
+from bftrainer.elastic.state.unsaved_buffers import UnsavedBuffers
 from bftrainer.elastic.steps import Steps
 from bftrainer.elastic.train import average as averaging
 from bftrainer.elastic.train import policy as policies
@@ -109,12 +111,12 @@ class Run(Steps):
         schedule = Schedule(what.schedulers, scheduler_every)
         stepped, update = Stepped(), Update(what, schedule, scaler, clip_norm, policy)
         state = {**own_parts.plain_only(what.parts()), "pace": update.pace, **own_parts.checked(parts)}
-        state |= {"scaler": scaler} if scaler is not None else {}
-        state |= {STEPPED: stepped} if what.is_several else {}
+        state |= ({"scaler": scaler} if scaler else {}) | ({STEPPED: stepped} if what.is_several else {})
         number = orders.trainer if orders else 0
         freezing, modes = Trainable(what.models, number), Modes(what.models, number)
         state |= {TRAINABLE: freezing} if ddp is False else {}
-        state |= {MODES: modes, same_data.PART: same_data.SameData(data, number, may_differ)}
+        state |= {UNSAVED: UnsavedBuffers(what.models), MODES: modes}
+        state |= {same_data.PART: same_data.SameData(data, number, may_differ)}
         given = {"epochs": epochs, "seed": seed, "scheduler_every": scheduler_every, "clip_norm": clip_norm}
         state |= same_settings.part_of(orders, policy, **given, average=average, ddp=ddp is not False)
         ways = averaging.chosen(what, ddp, average, freezing)

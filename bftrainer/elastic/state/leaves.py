@@ -11,6 +11,8 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 
+from bftrainer.elastic.state.unsaved_buffers import PART as UNSAVED
+
 SAMPLED = 64
 """About so many elements of every tensor are compared."""
 ROUNDING = 1e-4
@@ -79,7 +81,7 @@ def leaves_of(parts: Mapping[str, Any]) -> Iterator[Leaf]:
     for name, part in parts.items():
         if isinstance(part, torch.optim.Optimizer):
             yield from _optimizer(name, part, known)
-        elif not isinstance(part, torch.nn.Module):
+        elif not isinstance(part, torch.nn.Module) and name != UNSAVED:  # these are compared as buffers
             found = _nested(name, part.state_dict())
             yield from (leaf for leaf in found if not leaf.name.endswith(tuple(copied)))
 

@@ -29,6 +29,11 @@ def checked(parts: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"part {name!r}, a {type(part).__name__}, has no state_dict() and load_state_dict(): write "
                 "both, the first returns what the second takes, as a dict of plain values and tensors"
             )
+        if isinstance(part, torch.nn.Module) and not part.state_dict():
+            raise TypeError(
+                f"part {name!r}, a {type(part).__name__}: its state_dict() is empty, so that nothing of it "
+                "would be kept. Of torchmetrics, call persistent(True) of the metric before"
+            )
         _check_values(f"part {name!r}", part)
     return dict(parts or {})
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
 import torch
 
 from bftrainer.elastic import warned
@@ -16,11 +20,13 @@ TOLD = (
 
 
 class KeptBuffers:
-    """Copies of the models' buffers, such as the statistics of normalisation layers."""
+    """Copies of the models' buffers, such as the statistics of normalisation layers, and of what layers keep
+    by `get_extra_state`."""
 
     def __init__(self, trained: Trained) -> None:
         self._models = list(trained.models.values())
         self._copies: dict[tuple[torch.nn.Module, str], torch.Tensor] = {}
+        self._extra: list[tuple[torch.nn.Module, Any]] = []
         self._too_large = 0  # bytes
 
     @torch.no_grad()
@@ -33,6 +39,7 @@ class KeptBuffers:
         )
         self._too_large = size if size > max(SMALL, parameters) else 0
         before, self._copies = self._copies, {}
+        self._extra = [(each, deepcopy(each.get_extra_state())) for each in self._with_extra(may_be_lost)]
         for place, buffer in found.items() if not self._too_large else ():
             copy = before.get(place)
             if copy is None or (copy.shape, copy.dtype, copy.device) != _kind(buffer):
@@ -43,6 +50,8 @@ class KeptBuffers:
     @torch.no_grad()
     def restore(self) -> None:
         """The step was lost, and its samples come again."""
+        for module, extra in self._extra:
+            module.set_extra_state(extra)
         if self._too_large:
             warned.warn(TOLD.format(mib=self._too_large // 2**20), stacklevel=2)
         for (module, name), copy in self._copies.items():
@@ -51,6 +60,12 @@ class KeptBuffers:
                 setattr(module, name, copy.clone())
             elif not torch.equal(buffer, copy):  # one that is constant may be expanded, which takes no copy
                 buffer.copy_(copy)
+
+    def _with_extra(self, may_be_lost: bool) -> Iterator[torch.nn.Module]:
+        for model in self._models if may_be_lost else ():
+            for module in model.modules():
+                if type(module).get_extra_state is not torch.nn.Module.get_extra_state:
+                    yield module
 
     def _found(self) -> dict[tuple[torch.nn.Module, str], torch.Tensor]:
         return {

@@ -98,6 +98,18 @@ def test_what_was_saved_last_is_loaded_and_said_with_the_time(
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d bftrainer: {about}", line)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_next_checkpoint_is_due_as_late_on_ranks_that_write_none(
+    rank: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One rank on which it is due would have all of them save, in every step."""
+    job = Job(None, tmp_path)
+    job._state._saved_at -= 1_000
+    monkeypatch.setattr(sys.modules[Job.__module__], "_rank", lambda: rank)
+    assert job.save({"step": 1}, step=1, samples=10) is (rank == 0)
+    assert job._state.age_s < 1_000
+
+
 def test_a_process_killed_while_it_saves_leaves_the_checkpoint_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -102,3 +102,31 @@ def test_a_run_counts_the_passes_of_its_steps_only(
         run.step()
     assert turns == (4 if lost_at is None else 5)
     assert model.passes == 4 and model.norm.num_batches_tracked == 4
+
+
+class Extra(nn.Module):
+    """Its forward pass counts in what it keeps beside tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: dict[str, list[int]] = {"passes": []}
+
+    def get_extra_state(self) -> Any:
+        """The counts themselves."""
+        return self.counts
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take them over."""
+        self.counts = state
+
+
+def test_what_layers_keep_beside_tensors_comes_back_as_well() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), Extra())
+    extra = model[1]
+    assert isinstance(extra, Extra)
+    copies = kept(model)
+    for may_be_lost, wanted in ((True, []), (False, [1])):
+        copies.begin(may_be_lost=may_be_lost)
+        extra.counts["passes"].append(1)
+        copies.restore()
+        assert extra.counts == {"passes": wanted}

@@ -77,6 +77,7 @@ def test_parts_are_saved_and_come_back(monkeypatch: pytest.MonkeyPatch, tmp_path
         ({"best": Best(Path("/"))}, "plain values"),
         ({"model": Best()}, "none of"),
         ({"a.b": Best()}, "a word"),
+        ({"best": torch.nn.Identity()}, r"its state_dict\(\) is empty"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_at_the_start(parts: dict[str, Any], words: str) -> None:
