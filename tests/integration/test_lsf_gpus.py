@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bftrainer.schedulers.shared import templates
 from lsf.emulator import sites
 from lsf.emulator.emulator import Emulator
@@ -9,12 +11,14 @@ from tests.support.lsf_site import LsfSite
 from tests.support.waiting import LONG_S
 
 
-def test_a_pilot_in_summits_expert_mode_runs_a_worker_for_each_gpu() -> None:
-    """bhosts -gpu says how many there are, the script asks jsrun for them, and the agent finds them."""
+@pytest.mark.parametrize("mode", ["easy", "expert"])
+def test_a_pilot_in_the_modes_of_summit_runs_a_worker_for_each_gpu(mode: str) -> None:
+    """bhosts -gpu says how many there are, the script asks jsrun for them, and the agent finds them, wherever
+    LSF has put it."""
     with Emulator(site=sites.small(2, gpus=2, launch=1), cycle_s=0.5) as emulator:
         site = LsfSite(
             emulator,
-            lsf_submission="expert",
+            lsf_submission=mode,
             lsf_launch_slots=1,
             lsf_select="select[CN]",
             pilot_template=templates.find("summit-pilot.sh.j2"),
