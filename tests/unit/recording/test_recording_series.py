@@ -50,12 +50,12 @@ def test_a_disk_that_fills_up_leaves_whole_lines(tmp_path: Path, monkeypatch: py
     series = opened(tmp_path)
     series.begin(NOW, HEADER)
     write = os.write
-    monkeypatch.setattr(series_module.os, "write", lambda file, data: write(file, data[:3]))
+    monkeypatch.setattr(series_module.os, "write", lambda file, data: write(file, data[:5]))
     with pytest.raises(OSError, match="No space left"):
         series.append("abcdef\n")
     monkeypatch.undo()
-    series.append("ghi\n")
-    assert texts(tmp_path) == [HEADER + "ghi\n"]
+    series.append("g\n")
+    assert texts(tmp_path) == [HEADER + "g\n"]
 
 
 def test_a_file_whose_header_cannot_be_written_is_begun_anew(

@@ -66,10 +66,10 @@ def test_a_line_that_ends_in_the_middle_costs_no_other(tmp_path: Path) -> None:
 
 
 def test_what_says_same_after_a_broken_line_is_not_known(tmp_path: Path) -> None:
-    lines = (state(0, "n1"), state(10, "n2")[:40], at(20, same=True), state(30, "n1"), at(40, same=True))
+    lines = (state(0, "n1"), state(10, "n2")[:40], at(20, same=True), state(400, "n1"), at(410, same=True))
     log = read(tmp_path, HEADER, *lines, max_broken=0.5)
     assert log.examples[0].startswith("line 3: ")
-    assert log.intervals == [Interval(BEGIN, INF, "n1")]  # not n2, and 20 s are no gap
+    assert log.intervals == [Interval(BEGIN + 400, INF, "n1")], "nobody knows what was idle until then"
 
 
 @pytest.mark.parametrize(
