@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
-from bftrainer.schedulers.slurm import private
+from bftrainer.schedulers.slurm import mixed_gpus, private
 from bftrainer.schedulers.slurm.command import environment, run
 from bftrainer.schedulers.slurm.heterogeneous import heterogeneous
 from bftrainer.schedulers.slurm.partitions import (
@@ -52,6 +52,7 @@ async def check(settings: Settings) -> list[Finding]:
         *config_findings(known),
         *process_findings(known),
         private_finding(config, os.geteuid()),
+        *await _gpus(settings, partitions),
         await heterogeneous(settings, known, partitions),
         *await _ending(settings, config),
         clock_finding(config, time.time()),
@@ -64,6 +65,15 @@ async def _asked(settings: Settings, *words: str) -> str:
     if done.code:
         raise SchedulerError(f"scontrol {' '.join(words)}: {done.words}")
     return done.out
+
+
+async def _gpus(settings: Settings, partitions: Mapping[str, Shown]) -> list[Finding]:
+    try:
+        nodes = of_lines(await _asked(settings, "-a", "-o", "show", "node"), "NodeName")
+    except SchedulerError as error:
+        return [not_checked(mixed_gpus.CHECK, str(error))]
+    default = (name for name, row in partitions.items() if row.get("Default") == "YES")
+    return [mixed_gpus.gpu_finding(settings, nodes, settings.slurm_partition or next(default, ""))]
 
 
 def hook_findings(config: Shown) -> list[Finding]:
