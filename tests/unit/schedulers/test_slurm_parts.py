@@ -104,6 +104,18 @@ def test_what_waiting_main_jobs_are_about_to_take_is_not_ours() -> None:
     assert (parts(view), why(view)["n1"]) == ({}, USED_UP)
 
 
+def test_waiting_main_jobs_count_where_every_node_is_in_use() -> None:
+    running = main(1, 1, "n1"), main(3, 4, "n2")
+    assert parts(see(mixed(n1=1, n2=4), *running, main(2, 2), ours=HARVEST)) == {"n1": 1}
+
+
+def test_only_nodes_are_claimed_that_have_room_once_our_pilot_is_gone() -> None:
+    pilots = part_pilot(7, "n1", "a", 1), part_pilot(8, "n2", "b", 2)
+    running = main(1, 3, "n1"), main(3, 1, "n2")
+    view = see(mixed(n1=4, n2=3), *running, *pilots, main(4, 2), ours=HARVEST)
+    assert view.snapshot.claims == (Claim(job="4", nodes=frozenset({"n2"}), count=1),)
+
+
 def test_a_main_job_that_finds_room_beside_our_pilot_takes_nothing_of_it() -> None:
     ours = part_pilot(7, "n1", "a", 2)
     view = see(mixed(n1=3, n2=4), main(1, 1, "n1"), main(3, 4, "n2"), ours, main(2, 1), ours=HARVEST)

@@ -149,3 +149,19 @@ def test_of_a_flexible_reservation_it_is_known_that_its_jobs_may_be_elsewhere() 
     told = scontrol_22() + line.format("soft", "MAINT,FLEX") + line.format("hard", "MAINT")
     found = {own.name: own.flex for own in slurm_text.machine(told).reservations}
     assert (found["soft"], found["hard"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [
+        ("GresUsed=gpu:a100:2(IDX:0-1) AllocTRES=cpu=2", (("a100", 2),)),
+        ("GresUsed=gpu:a100:0(IDX:N/A) AllocTRES=cpu=2,gres/gpu=1", ()),
+        ("AllocTRES=cpu=2,gres/gpu=2,gres/gpu:a100=2", (("a100", 2),)),
+    ],
+)
+def test_gpus_in_use_are_known_whether_or_not_the_site_accounts_for_them(
+    said: str, used: tuple[tuple[str, int], ...]
+) -> None:
+    node = f"NodeName=n1 CPUAlloc=2 CPUTot=4 Gres=gpu:a100:4 RealMemory=1000 AllocMem=0 State=MIXED {said} "
+    shown = f"{node}\nPartitionName=batch State=UP\n{slurm_text.NO_RESERVATIONS}"
+    assert slurm_text.machine(shown).nodes["n1"].gpus_used == used
