@@ -8,6 +8,7 @@ from bftrainer.allocate import metric
 from bftrainer.engine import survival
 from bftrainer.engine.branches import Room, with_branches
 from bftrainer.engine.node_info import NodeGroups, grouped
+from bftrainer.engine.shares import entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
 from bftrainer.model.problem import Candidate, Cap, Problem
@@ -88,14 +89,16 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
 
 def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
     most = state.settings.user_max_nodes
-    if most is None and not state.barred and not state.kept_off:
+    shares = state.settings.user_shares
+    if most is None and not shares and not state.barred and not state.kept_off:
         return ()
     own: dict[str, list[Trainer]] = {}
     for t in trainers:
         own.setdefault(t.spec.user, []).append(t)
+    fair = entitled(len(state.pool), shares, own) if shares else {}
     caps = []
     for user, theirs in own.items():
-        bounds = [] if most is None else [most]
+        bounds = [bound for bound in (most, fair.get(user)) if bound is not None]
         if user in state.barred:  # it keeps what it runs on
             bounds.append(sum(len(t.members) for t in theirs))
         if off := state.kept_off.get(user, frozenset()) & state.pool:

@@ -49,6 +49,7 @@ class EngineSettings:
     nodes_per_trainer: float | None = None
     ageing_s: float | None = 86_400.0
     user_max_nodes: int | None = None
+    user_shares: Mapping[str, float] = field(default_factory=dict)  # user, or "others" -> weight
     node_classes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # class -> its nodes
     departure_groups: DepartureGroups = DepartureGroups.NONE
     milp_time_limit_s: float = 2.0

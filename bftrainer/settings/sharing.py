@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, field_validator, model_validator
 
 from bftrainer.model.policy import EngineSettings
 from bftrainer.settings.setting import Section, Setting
@@ -24,6 +25,17 @@ class SharingSettings(Section):
             commands=("daemon",),
         ),
     ] = DEFAULT.share.value
+    user_shares: Annotated[
+        dict[str, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]],
+        Setting(
+            help="weights by which users share the pool while several want it, as user: weight; others: of "
+            "all that are not named",
+            more="`{ann: 2, others: 1}`, in the environment, too. `{others: 1}`: equal shares. What one user "
+            "cannot use goes to the others. `{}`: the objective alone decides.",
+            live=True,
+            commands=("replay",),
+        ),
+    ] = Field(default_factory=dict)
     gpus_per_node: Annotated[
         int,
         Field(ge=1, le=1024),
@@ -49,6 +61,16 @@ class SharingSettings(Section):
             commands=("daemon", "replay"),
         ),
     ] = DEFAULT.share_nodes.value
+
+    @field_validator("user_shares", mode="before")
+    @classmethod
+    def _shares_from_text(cls, shares: object) -> object:
+        if not isinstance(shares, str):
+            return shares
+        try:
+            return yaml.safe_load(shares)
+        except yaml.YAMLError as error:
+            raise ValueError("no YAML; write it like {ann: 2, others: 1}") from error
 
     @model_validator(mode="after")
     def _whole_nodes_have_no_parts(self) -> SharingSettings:

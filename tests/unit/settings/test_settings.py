@@ -224,6 +224,7 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
         "nodes_per_trainer": 3.0,
         "ageing_s": 60.0,
         "user_max_nodes": 4,
+        "user_shares": {"ann": 2.0, "others": 1.0},
         "departure_groups": "cabinet",
         "milp_time_limit_s": 2.0,
         "milp_gap": 0.5,
