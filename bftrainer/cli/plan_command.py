@@ -25,7 +25,9 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
 @click.command("plan")
 @click.argument("search", type=Input())
 @click.option(
-    "--deadline", type=Span(), required=True, help="All is to be done within this, such as 90m or 2h."
+    "--deadline",
+    type=Span(),
+    help="All is to be done within this, such as 90m or 2h.  [default: the study's]",
 )
 @click.option(
     "--profile", "profile_path", type=Input(), help="Speed of a trial, latencies and prices (YAML)."
@@ -55,7 +57,7 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
 @json_option
 def command(
     search: Path,
-    deadline: float,
+    deadline: float | None,
     profile_path: Path | None,
     method: str | None,
     samples: int,
@@ -68,9 +70,10 @@ def command(
     log_options: LogOptions,
     as_json: bool,
 ) -> None:
-    """Plan SEARCH, a file with the stages of a search, under a deadline: nodes, time and cost.
+    """Plan SEARCH under a deadline: nodes, time and cost by stage.
 
-    SEARCH gives halving, hyperband or stages. The exit code is 1 if nothing meets the deadline; then the
+    SEARCH is a study, whose trainer says how fast a trial is if the profile does not; or a file that gives
+    halving, hyperband or stages. The exit code is 1 if nothing meets the deadline; then the
     fastest plan is shown, and what later deadlines would cost.
 
     With --pool nothing is bought: LOG says when nodes were idle, and the search is replayed on it from many
@@ -84,8 +87,11 @@ def command(
     from bftrainer.search.plan.simulate import Simulator
     from bftrainer.traces.logs import cut
 
-    found = read.experiments(read.document(search))
-    profile = read.profile(read.document(profile_path) if profile_path else None)
+    given = read.search(search, profile_path)
+    found, profile = given.experiments, given.profile
+    deadline = deadline or given.deadline_s
+    if deadline is None:
+        raise click.UsageError("--deadline is needed: the search names none")
     if pool is not None:
         own = Simulator(joined(found), profile, samples=samples, seed=seed)
         log = cut(read_log(pool, log_options), None, None, pool_nodes)

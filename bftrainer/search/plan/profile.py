@@ -9,6 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from bftrainer.model.sizes import EVERY_SIZE, AllowedSizes
 from bftrainer.model.trainer import Points
 from bftrainer.performance import curve
 
@@ -111,6 +112,7 @@ class Profile:
         iteration_samples: Samples of an iteration.
         node_workers: Workers that fit on a node, such as its GPUs; 1 where trials take whole nodes.
         least, most: Workers of a trial that runs.
+        sizes: Which of these it may have.
         nodes: The most nodes that may be had at a time.
         spread: Stragglers.
         start: From the moment when a trial's workers are placed until they train.
@@ -124,6 +126,7 @@ class Profile:
     node_workers: int = 1
     least: int = 1
     most: int = 512
+    sizes: AllowedSizes = EVERY_SIZE
     nodes: int = 512
     spread: Spread = field(default_factory=Spread)
     start: Latency = field(default_factory=Latency)
@@ -138,6 +141,11 @@ class Profile:
 
     def fastest(self, workers: int) -> int:
         """Of at most so many workers, from `least` on, the fewest with which a trial is fastest."""
-        bound = max(self.least, min(workers, self.most))
-        rates = curve.table(self.curve, bound)[self.least :]
-        return self.least + int(np.argmax(rates))
+        bound = self.fitting(workers)
+        rates = curve.table(self.curve, bound)
+        allowed = [n for n in range(self.least, bound + 1) if self.sizes.floor(n) == n]
+        return allowed[int(np.argmax(rates[allowed]))]
+
+    def fitting(self, workers: int) -> int:
+        """The most workers that a trial may have of so many; the least if they are too few."""
+        return self.sizes.fitting(workers, self.least, self.most) or self.least

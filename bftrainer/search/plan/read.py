@@ -1,7 +1,8 @@
-"""Reads what a plan is made from: stages and a profile, both in YAML; errors name file and line."""
+"""Reads what a plan is made from: a study or stages, and a profile, in YAML; errors name file and line."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from bftrainer.files import read_text
 from bftrainer.model.text import shown
+from bftrainer.search.parse import parse
+from bftrainer.search.plan import of_study
 from bftrainer.search.plan.experiment import Experiment, ExperimentError, Stage, hyperband, successive_halving
 from bftrainer.search.plan.profile import Profile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
@@ -17,31 +20,46 @@ from bftrainer.spec.located_yaml import QUOTED, SPEC, Document, SpecError, compo
 M = TypeVar("M", bound=BaseModel)
 
 
-def document(path: Path) -> Document:
-    """The YAML document in a file.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is to be planned: the experiments, and the study that they are of, if it is one."""
+
+    experiments: tuple[Experiment, ...]
+    profile: Profile
+    deadline_s: float | None
+
+
+def search(path: Path, profile_path: Path | None) -> Search:
+    """A study, or a file with stages, and the profile in another file; what that lacks is the study's.
 
     Raises:
-        SpecError: unreadable, or no YAML as specs have it.
+        SpecError: a file is no valid one, or neither says how fast a trial is.
     """
-    try:
-        return compose(read_text(path, SPEC.kb), path.name)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise error if isinstance(error, SpecError) else SpecError(f"{path}: {error}") from error
-
-
-def profile(found: Document | None, study: Profile | None = None) -> Profile:
-    """The profile in a document. What it does not say is as in `study`, what a study's trainer template says.
-
-    Raises:
-        SpecError: no valid profile, or nobody says how fast a trial is.
-    """
-    keys = _keys(found, ProfileKeys) if found else ProfileKeys()
-    if keys.curve is None and study is None:
-        where = f"{found.name}:1: " if found else ""
+    text = _text(path)
+    found = compose(text, path.name)
+    study = None
+    if isinstance(found.value, dict) and "trainer" in found.value:
+        study = parse(text, path.name, path.absolute().parent)
+    keys = (
+        _keys(compose(_text(profile_path), profile_path.name), ProfileKeys) if profile_path else ProfileKeys()
+    )
+    own = keys.profile(of_study.profile(study) if study else None)
+    if not own.curve:
+        where = profile_path or path
         raise SpecError(
-            f"{where}how fast is a trial? Give curve: [[1, 100.0], [2, 190.0]], workers and samples/s"
+            f"{where}:1: how fast is a trial? Give curve: [[1, 100.0], [2, 190.0]], workers and samples/s, "
+            "in the profile or in the trainer of a study"
         )
-    return keys.profile(study.curve if study else (), (study.least, study.most) if study else None)
+    if study is None:
+        return Search(experiments(found), own, None)
+    return Search(of_study.experiments(study, own.iteration_samples), own, study.deadline_s)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path, SPEC.kb)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: {error}") from error
 
 
 def experiments(found: Document) -> tuple[Experiment, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from bftrainer.model.sizes import EVERY_SIZE
 from bftrainer.performance import curve
 from bftrainer.search.plan.profile import Billing, Family, Latency, Per, Profile, Spread, SpreadOf
 
@@ -77,26 +79,29 @@ class ProfileKeys(_Model):
             raise ValueError(f"workers: {self.workers}; the least comes first")
         return self
 
-    def profile(self, points: tuple[tuple[int, float], ...], bounds: tuple[int, int] | None) -> Profile:
-        """The profile; `points` and `bounds` (least and most workers) are the study's, for what it lacks."""
-        own = curve.make(self.curve) if self.curve is not None else points
-        least, most = self.workers or bounds or (1, self.nodes * self.node_workers)
+    def profile(self, study: Profile | None) -> Profile:
+        """The profile; what it lacks is as in `study`, or has its default."""
         billing = self.billing.model_dump()
         priced = {"price", "data_price"} & self.billing.model_fields_set
         billing["unit"] = self.billing.unit or ("" if priced else "node-hours")
-        return Profile(
-            curve=own,
+        base = study or Profile(curve=(), most=self.nodes * self.node_workers)
+        own: dict[str, Any] = {
+            name: _latency(getattr(self, name))
+            for name in ("start", "scale", "init", "sync")
+            if name in self.model_fields_set
+        }
+        if self.curve is not None:
+            own["curve"] = curve.make(self.curve)
+        if self.workers is not None:
+            own |= {"least": self.workers[0], "most": self.workers[1], "sizes": EVERY_SIZE}
+        return replace(
+            base,
             iteration_samples=self.iteration_samples,
             node_workers=self.node_workers,
-            least=least,
-            most=most,
             nodes=self.nodes,
             spread=Spread(**self.spread.model_dump()) if self.spread else Spread(),
-            start=_latency(self.start),
-            scale=_latency(self.scale),
-            init=_latency(self.init),
-            sync=_latency(self.sync),
             billing=Billing(**billing),
+            **own,
         )
 
 

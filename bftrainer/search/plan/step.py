@@ -34,7 +34,7 @@ class Step:
 def of_workers(stage: Stage, workers: int, profile: Profile) -> Step:
     """The stage on so many workers in all, at least a trial's least, shared out evenly among its trials."""
     parallel = min(stage.trials, workers // profile.least)
-    each = min(profile.most, workers // parallel)
+    each = profile.fitting(workers // parallel)
     return Step(stage, parallel, each, nodes_needed(parallel, each, profile.node_workers))
 
 
@@ -56,6 +56,7 @@ def allocations(stage: Stage, profile: Profile) -> tuple[Step, ...]:
     trials, least = stage.trials, profile.least
     waves = sorted({-(-trials // count) for count in range(1, trials + 1)})
     bound = min(profile.most, max(least, profile.nodes * profile.node_workers // trials))
-    workers = (*(least * at_once for at_once in waves), *(trials * n for n in range(least + 1, bound + 1)))
+    larger = (trials * n for n in range(least + 1, bound + 1) if profile.fitting(n) == n)
+    workers = (*(least * at_once for at_once in waves), *larger)
     steps = (of_workers(stage, count, profile) for count in workers)
     return tuple(step for step in steps if step.nodes <= profile.nodes)

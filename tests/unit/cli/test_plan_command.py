@@ -153,6 +153,66 @@ def test_errors_name_the_line_and_the_remedy(folder: Path, search: str, profile:
     assert tell(found.exception) == 1
 
 
+STUDY = """\
+name: digits
+trainer:
+  command: [python, digits.py, --lr, "{lr}"]
+  nodes: {min: 1, max: 4}
+  curve: [[1, 3000], [2, 5500], [4, 8500]]
+  rescale: {up: {stall_s: 1, init_s: 4}, down: {stall_s: 1}}
+space: {lr: {float: [0.001, 0.5], log: true}}
+metric: accuracy
+trials: 16
+budget: 64000
+stopping: {halving: {least: 4000, eta: 4}}
+deadline: 2m
+"""
+
+
+def test_a_study_is_planned_by_its_early_stopping_and_its_trainer(folder: Path) -> None:
+    (folder / "study.yaml").write_text(STUDY)
+    found = json.loads(CliRunner().invoke(app, ["plan", str(folder / "study.yaml"), "--json"]).output)
+    own = found["experiments"][0]
+    assert own["deadline_s"] == 120 and found["unit"] == "node-hours"
+    assert [(s["trials"], s["iterations"]) for s in own["plan"]["stages"]] == [
+        (16, 4000),
+        (4, 12_000),
+        (1, 48_000),
+    ]
+    last = own["fastest"]["stages"][-1]
+    assert last["workers_per_trial"] == 4 and last["seconds"] == pytest.approx(5 + 48_000 / 8500)
+    assert own["plan"]["cost"] <= own["planners"]["static"]["cost"]
+
+
+def test_a_trial_has_only_the_sizes_that_its_trainer_allows(folder: Path) -> None:
+    (folder / "study.yaml").write_text(STUDY.replace("nodes: {min: 1, max: 4}", "nodes: {sizes: [1, 4]}"))
+    study = str(folder / "study.yaml")
+    for deadline in ("20s", "30s", "40s", "2m"):
+        words = ["plan", study, "--json", "--deadline", deadline]
+        found = json.loads(CliRunner().invoke(app, words).output)
+        own = found["experiments"][0]
+        for plan in (own["plan"], own["fastest"]):
+            assert {s["workers_per_trial"] for s in (plan or own["fastest"])["stages"]} <= {1, 4}
+
+
+def test_a_profile_goes_before_what_the_study_says(folder: Path) -> None:
+    (folder / "study.yaml").write_text(STUDY)
+    found = json.loads(run(folder, "--json", search="study.yaml").output)
+    own = found["experiments"][0]
+    assert found["unit"] == "$" and own["fastest"]["stages"][0]["iterations"] == 40
+
+
+def test_a_search_without_a_deadline_asks_for_one(folder: Path) -> None:
+    found = run(folder)
+    assert found.exit_code == 2 and "--deadline is needed" in found.output
+
+
+def test_a_study_whose_trainer_has_no_curve_needs_a_profile(folder: Path) -> None:
+    (folder / "study.yaml").write_text(STUDY.replace("  curve: [[1, 3000], [2, 5500], [4, 8500]]\n", ""))
+    found = CliRunner().invoke(app, ["plan", str(folder / "study.yaml")])
+    assert "how fast is a trial?" in str(found.exception)
+
+
 @pytest.mark.parametrize("span", ["0", "-3", "2 weeks", "1e9d", "", "nan"])
 def test_a_deadline_is_a_time_span(folder: Path, span: str) -> None:
     found = run(folder, "--deadline", span)
