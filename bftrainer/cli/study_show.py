@@ -13,6 +13,7 @@ import click
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.studies import study_argument
+from bftrainer.cli.shared.study_forecast import forecast
 from bftrainer.cli.shared.study_tables import COLUMNS, chosen, head, rung_rows, trial_row
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -84,6 +85,8 @@ def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) 
 def _print(study: dict[str, Any], most: int) -> None:
     for text in head(study):
         say(text)
+    if ahead := forecast(study):
+        say(ahead)
     say("")
     print_table(("rung", "samples", "trials", "ended", "best"), rung_rows(study))
     say("")

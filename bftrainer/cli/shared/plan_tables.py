@@ -32,10 +32,10 @@ def print_plan(
         f"{own.total_std:.2f}), on time in {own.chance(answer.deadline_s):.0%} of {own.cost.shape[1]} draws\n"
     )
     if plan is None:
-        columns = ("deadline", "cost", "most nodes")
-        rows = [(clock(one.deadline_s), money(one.cost, unit), str(one.nodes)) for one in later]
+        columns = ("deadline", _cost(unit), "most nodes")
+        rows = [(clock(one.deadline_s), _cell(one.cost, unit), str(one.nodes)) for one in later]
     else:
-        columns = ("planner", "time", "cost")
+        columns = ("planner", "time", _cost(unit))
         rows = [(method, *_figures(found, unit)) for method, found in answer.others.items()]
     print_table(columns, rows, numbers=columns[1:])
     say()
@@ -54,7 +54,7 @@ def print_sum(plans: Sequence[Plan], profile: Profile) -> None:
 
 
 def _figures(plan: Plan | None, unit: str) -> tuple[str, str]:
-    return (clock(plan.estimate.jct_s), money(plan.estimate.total, unit)) if plan else ("-", "-")
+    return (clock(plan.estimate.jct_s), _cell(plan.estimate.total, unit)) if plan else ("-", "-")
 
 
 def clock(seconds: float) -> str:
@@ -64,9 +64,22 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{text}" if whole >= 3600 else text
 
 
+SIGNS = ("$", "€", "£")
+"""Units that stand before their amount, in every cell; others stand once, in the head of a column."""
+
+
 def money(amount: float, unit: str) -> str:
     """An amount in its unit: $12.30, or 12.30 node-hours."""
-    return f"{unit}{amount:,.2f}" if unit in ("$", "€", "£") else f"{amount:,.2f} {unit}".rstrip()
+    number = f"{amount:,.2f}" if amount >= 0.1 or not amount else f"{amount:.2g}"
+    return f"{unit}{number}" if unit in SIGNS else f"{number} {unit}".rstrip()
+
+
+def _cell(amount: float, unit: str) -> str:
+    return money(amount, unit if unit in SIGNS else "")
+
+
+def _cost(unit: str) -> str:
+    return "cost" if unit in SIGNS or not unit else f"cost ({unit})"
 
 
 def as_json(
@@ -137,7 +150,7 @@ def _stages(plan: Plan, profile: Profile) -> None:
         f"{what} per trial",
         "cluster (nodes)",
         "time",
-        "cost",
+        _cost(profile.billing.unit),
     )
     times, costs = plan.estimate.seconds.mean(axis=1), plan.estimate.cost.mean(axis=1)
     rows = [
@@ -149,7 +162,7 @@ def _stages(plan: Plan, profile: Profile) -> None:
             step.workers,
             step.nodes,
             clock(float(times[k])),
-            money(float(costs[k]), profile.billing.unit),
+            _cell(float(costs[k]), profile.billing.unit),
         )
         for k, step in enumerate(plan.steps)
     ]
