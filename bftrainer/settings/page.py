@@ -11,6 +11,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from bftrainer.settings.limits import LimitSettings
+from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import Section, Setting, choices_of, facts
 from bftrainer.settings.values import SECTIONS
 
@@ -90,13 +91,19 @@ def _row(name: str, field: FieldInfo, setting: Setting) -> str:
     cells = (
         f"`{name}`",
         _meaning(field, setting),
-        setting.default_words or f"`{_default(field, setting)}`",
+        setting.default_words or f"`{_default(field, setting)}`{_defaults_elsewhere(name)}",
         setting.unit,
         "yes" if setting.live else "no",
         str(setting.set_by),
         ", ".join(f"`{command}`" for command in setting.commands),
     )
     return f"| {' | '.join(cells)} |\n"
+
+
+def _defaults_elsewhere(name: str) -> str:
+    """The defaults that a setting has with some schedulers."""
+    found = ((kind, value.defaults.get(name)) for kind, value in SCHEDULERS.items())
+    return "".join(f"; with `{kind}` `{value:g}`" for kind, value in found if value is not None)
 
 
 def _meaning(field: FieldInfo, setting: Setting) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class SchedulerKind:
     the daemon's user. `orders` are the commands that sudo has to allow the daemon's account as users,
     `environ` the variables that it may leave these, `needed` those that it must. `template` is the pilots'
     script in jobscripts/, and `on_a_node` what a command begins with that is to run on a node; settings of a
-    batch system stand in braces.
+    batch system stand in braces. `defaults` are settings of other sections that have another default with it.
     """
 
     module: str
@@ -29,6 +29,7 @@ class SchedulerKind:
     template: str = ""
     on_a_node: str = ""
     on_this_machine: bool = False
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
 
 SCHEDULERS: Mapping[str, SchedulerKind] = {
@@ -48,6 +49,8 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
         needed=("BFTRAINER_PILOT_SECRET",),
         template="lsf-pilot.sh.j2",
         on_a_node="bsub -I -q {lsf_queue} -W 5",
+        # one daemon of LSF answers all questions; a host between two jobs does not count as idle
+        defaults={"poll_s": 10.0, "debounce_s": 10.0},
     ),
     "local": SchedulerKind(module="bftrainer.schedulers.local.make", on_this_machine=True),
 }

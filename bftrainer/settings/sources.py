@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.setting import SettingsError
 from bftrainer.settings.values import NO_VALUE, Settings
 from bftrainer.yaml_files import YamlFileError, read_yaml
@@ -50,8 +51,9 @@ def load(
             if name not in Settings.model_fields:
                 raise SettingsError(_unknown(source, name))
             merged[name], sources[name] = value, source
+    kind = SCHEDULERS.get(str(merged.get("scheduler", Settings.model_fields["scheduler"].default)))
     try:
-        return Settings.model_validate(merged)
+        return Settings.model_validate({**(kind.defaults if kind else {}), **merged})
     except ValidationError as error:
         lines = [
             _explain(e["loc"], e["input"], e["msg"].removeprefix("Value error, "), sources)

@@ -33,6 +33,7 @@ class LsfSite(Site):
                 "pilot_python": sys.executable,
                 "log_format": "text",
                 "poll_s": 0.25,
+                "debounce_s": 0,
                 "spare_s": 2,
                 "headroom": 0,
                 "submissions_per_minute": 1000,

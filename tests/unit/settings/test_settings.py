@@ -34,6 +34,17 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+def test_a_scheduler_has_defaults_of_its_own_that_every_source_overrides(
+    nowhere: dict[str, str], tmp_path: Path
+) -> None:
+    lsf = load({"scheduler": "lsf"}, environ=nowhere)
+    assert (lsf.poll_s, lsf.debounce_s) == (10.0, 10.0)
+    assert (load({}, environ=nowhere).poll_s, load({}, environ=nowhere).debounce_s) == (0.5, 0.0)
+    file = write(tmp_path / "site.yaml", "scheduler: lsf\npoll_s: 2\n")
+    found = load({"debounce_s": 0.0}, file=file, environ=nowhere)
+    assert (found.poll_s, found.debounce_s, found.poll_max_s) == (2.0, 0.0, lsf.poll_max_s)
+
+
 def test_defaults(nowhere: dict[str, str]) -> None:
     found = load({}, environ=nowhere)
     assert found.allocator == "auto"
