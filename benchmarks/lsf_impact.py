@@ -18,11 +18,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # lsf/ and testbeds/ are not installed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # lsf/ is not installed
 
+from benchmarks.testbeds.impact import benchmark
 from lsf.impact.condition import Condition
 from lsf.impact.mix import MIXES
-from testbeds.impact import benchmark
 
 USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
 DOCUMENTED = tuple(Condition(mix=mix, **USUAL) for mix in MIXES)

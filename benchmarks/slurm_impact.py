@@ -18,11 +18,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ and testbeds/ are not installed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # slurm/ is not installed
 
+from benchmarks.testbeds.impact import benchmark
 from slurm.impact.condition import Condition
 from slurm.testbed.mix import MIXES
-from testbeds.impact import benchmark
 
 USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35, "shared": True}
 DOCUMENTED = (

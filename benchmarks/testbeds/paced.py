@@ -27,6 +27,6 @@ run = elastic.Run(model, optimizer, TensorDataset(points, labels), batch_size=32
 for inputs, targets in run:
     loss = nn.functional.cross_entropy(model(inputs), targets)
     optimizer.zero_grad()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     time.sleep(args.pause_s)
     run.step(loss=loss.item())

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from benchmarks.testbeds.options import demo_options
 from bftrainer.errors import BftrainerError
 from lsf.emulator import sites
 from lsf.emulator.clock import RealClock, VirtualClock
@@ -23,7 +24,6 @@ from lsf.emulator.core.model import OnPreempt, Site
 from lsf.emulator.emulator import Emulator, EmulatorError
 from lsf.emulator.manners import Manners
 from lsf.emulator.server import Server
-from testbeds.options import demo_options
 
 MOST = sites.SUMMIT_HOSTS
 PLACE = Path("/tmp/bftrainer-lsf")  # noqa: S108  made anew, and refused where it exists
@@ -167,8 +167,8 @@ def feed(place: Path, hours: float, speed: float, **given: Any) -> None:
 @demo_options
 def demo(nodes: int, seconds: float, **wanted: Any) -> None:
     """Main jobs come and go on a new emulated LSF, and the trainers in SPECS fill the holes."""
+    from benchmarks.testbeds import demo
     from lsf.impact.machine import LsfMachine
-    from testbeds import demo
 
     signal.signal(signal.SIGTERM, _terminated)  # so that contexts are left: nothing stays behind
     with Emulator(hosts=nodes, cycle_s=1.0) as found:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.testbeds.workload import of_log
 from bftrainer.traces.formats.swf import Request as Logged
 from bftrainer.traces.logs import LogOptions
 from lsf.emulator.core.cluster import Coming
 from lsf.emulator.core.model import Demand, Request, Site
-from testbeds.workload import of_log
 
 HOUR_S = 3600.0
 BINS = (

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks.testbeds.impact import condition
+from benchmarks.testbeds.impact.events import Event
+from benchmarks.testbeds.mix import mixed
+from benchmarks.testbeds.workload import MainJob
 from lsf.emulator import Emulator, sites
 from lsf.impact.machine import LsfMachine, events_of
 from lsf.impact.mix import KINDS, MIXES, SLOTS
-from testbeds.impact import condition
-from testbeds.impact.events import Event
-from testbeds.mix import mixed
-from testbeds.workload import MainJob
 
 CYCLE_S = 1.0
 """How often the emulated LSF dispatches jobs; as often as Slurm does on its testbed."""

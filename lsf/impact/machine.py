@@ -1,4 +1,4 @@
-"""An emulated LSF as `testbeds.harvest` uses one: main jobs that bsub submits, pilots, and what happened."""
+"""An emulated LSF as a `harvest` of the testbeds uses one: main jobs by bsub, pilots, and what happened."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.testbeds import load
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.impact.events import Event, Job, What, of_daemon
+from benchmarks.testbeds.workload import MainJob
 from lsf.emulator import Emulator
 from lsf.emulator.core.jobs import PREEMPT
-from testbeds import load
-from testbeds.errors import TestbedError
-from testbeds.impact.events import Event, Job, What, of_daemon
-from testbeds.workload import MainJob
 
 PILOTS = "killable"
 """The queue whose jobs those of the other one preempt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from testbeds.mix import Kind, Mix, Shape
+from benchmarks.testbeds.mix import Kind, Mix, Shape
 
 SLOTS = 42
 """Of every host."""

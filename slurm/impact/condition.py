@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks.testbeds.impact import condition
+from benchmarks.testbeds.impact.events import Event
+from benchmarks.testbeds.mix import mixed
+from benchmarks.testbeds.workload import MainJob
 from slurm.impact.logs import events_of
 from slurm.testbed import Testbed
 from slurm.testbed.machine import SlurmMachine
 from slurm.testbed.mix import IN_PARTS, KINDS, MIXES, gres
-from testbeds.impact import condition
-from testbeds.impact.events import Event
-from testbeds.mix import mixed
-from testbeds.workload import MainJob
 
 INTERVAL_S, STOCK_INTERVAL_S = 1.0, 30.0
 """How often Slurm's backfill runs, on a testbed and by default."""

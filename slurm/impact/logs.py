@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-from testbeds.impact.events import Event, Job, What, job_of, of_daemon
+from benchmarks.testbeds.impact.events import Event, Job, What, job_of, of_daemon
 
 JOB = r"(?P<{0}>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?:\(\d+\))?)"
 STAMP = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?)\] (.*)")

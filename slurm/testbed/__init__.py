@@ -6,7 +6,7 @@ with Testbed(nodes=4) as bed:
     print(bed.run(["sinfo"]).stdout)
 """
 
+from benchmarks.testbeds.errors import TestbedError
 from slurm.testbed.bed import Testbed, why_not
-from testbeds.errors import TestbedError
 
 __all__ = ["Testbed", "TestbedError", "why_not"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from benchmarks.testbeds.options import demo_options
 from bftrainer.errors import BftrainerError
 from slurm.testbed.bed import Testbed
-from testbeds.options import demo_options
 
 PLACE = Path("/tmp/bftrainer-testbed")  # noqa: S108  made anew, and refused where it exists
 
@@ -132,8 +132,8 @@ def env(place: Path) -> None:
 @demo_options
 def demo(nodes: int, seconds: float, **wanted: Any) -> None:
     """Main jobs come and go on a new testbed, and the trainers in SPECS fill the holes."""
+    from benchmarks.testbeds import demo
     from slurm.testbed.machine import SlurmMachine
-    from testbeds import demo
 
     with Testbed(nodes) as bed:
         sys.exit(demo.played(SlurmMachine(bed), seconds, **wanted))

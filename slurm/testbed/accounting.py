@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.testbeds.errors import TestbedError
 from slurm.testbed.plan import FRAGMENTS, QOS
-from testbeds.errors import TestbedError
 
 DATABASE, SLURMDBD = "mariadbd", "slurmdbd"
 PROGRAMS = (DATABASE, "mariadb-install-db", SLURMDBD, "sacctmgr")

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.waiting import until
 from slurm.testbed import accounting, processes, users
 from slurm.testbed import plan as plans
 from slurm.testbed.plan import Plan
 from slurm.testbed.ports import free_ports
-from testbeds.errors import TestbedError
-from testbeds.waiting import until
 
 START_S = 120.0
 PER_NODE_S = 0.25

@@ -12,11 +12,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from benchmarks.testbeds import load
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.load import RETRY_S
+from benchmarks.testbeds.workload import MainJob
 from slurm.testbed.bed import Testbed
-from testbeds import load
-from testbeds.errors import TestbedError
-from testbeds.load import RETRY_S
-from testbeds.workload import MainJob
 
 SUBMIT_S = 20.0
 RESERVATION = ("duration=2", "users=root", "flags=ignore_jobs,overlap,purge_comp=00:00:01")

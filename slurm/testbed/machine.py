@@ -1,4 +1,4 @@
-"""A Slurm testbed as `testbeds.harvest` uses one: its main jobs, its pilots, and what it logs."""
+"""A Slurm testbed as `benchmarks.testbeds.harvest` uses one: its main jobs, its pilots, and what it logs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet
 
+from benchmarks.testbeds.workload import MainJob
 from slurm.testbed.bed import Testbed
 from slurm.testbed.load import Load
-from testbeds.workload import MainJob
 
 POLLED = ("scontrol", "squeue")
 SLOW = """\

@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
+from benchmarks.testbeds.mix import Kind, Mix, Shape
 from slurm.testbed.plan import CORES, GPUS, LICENCE, LICENCES, MEMORY_MB, QOS, URGENT
-from testbeds.mix import Kind, Mix, Shape
 
 TYPES = ("a100", "v100")
 """Of GPUs, where nodes differ in them."""

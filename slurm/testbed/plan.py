@@ -12,7 +12,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from testbeds.errors import TestbedError
+from benchmarks.testbeds.errors import TestbedError
 
 MOST_NODES = 1024
 LOOPBACK = "127.0.0.1"

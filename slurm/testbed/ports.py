@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from testbeds.errors import TestbedError
+from benchmarks.testbeds.errors import TestbedError
 
 LOWEST, HIGHEST = 15000, 32000
 ROOM = 2000

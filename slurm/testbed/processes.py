@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from testbeds.errors import TestbedError
-from testbeds.waiting import until
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.waiting import until
 
 
 class Ledger:

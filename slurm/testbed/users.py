@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from testbeds.errors import TestbedError
+from benchmarks.testbeds.errors import TestbedError
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 TRIES = 50

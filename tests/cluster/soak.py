@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.testbeds.runs import MainRun, spread, waits
+from benchmarks.testbeds.waiting import until
+from benchmarks.testbeds.workload import MainJob
 from bftrainer.api.client import DaemonError
 from slurm.testbed import Testbed
 from slurm.testbed.load import Load
-from testbeds.runs import MainRun, spread, waits
-from testbeds.waiting import until
-from testbeds.workload import MainJob
 from tests.support.audit import audit
 from tests.support.faults import Faults, small_disk
 from tests.support.slurm_site import SlurmSite

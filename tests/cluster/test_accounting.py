@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.testbeds import waiting
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.slurm import scheduler as slurm
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
-from testbeds import waiting
 from tests.support.slurm_schedulers import run, schedulers, until
 
 PILOT = ("-p", "backfill", "--account=bftrainer", "--qos=bftrainer")

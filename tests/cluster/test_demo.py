@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.testbeds.waiting import until
 from slurm.testbed import Testbed
 from slurm.testbed.processes import kill
-from testbeds.waiting import until
 from tests.support.processes import left, mentioning, read
 
 ROOT = Path(__file__).parent.parent.parent

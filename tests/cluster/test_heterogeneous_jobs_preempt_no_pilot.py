@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.testbeds.waiting import until
 from bftrainer.model.finding import Level
 from bftrainer.schedulers.slurm.heterogeneous import CHECK
 from slurm.testbed import Testbed, why_not
 from slurm.testbed.plan import FRAGMENTS
-from testbeds.waiting import until
 
 TRIES = 3
 PASSES_S = 2.5

@@ -6,11 +6,11 @@ import pwd
 
 import pytest
 
+from benchmarks.testbeds.runs import waits
+from benchmarks.testbeds.waiting import until
+from benchmarks.testbeds.workload import MainJob
 from slurm.testbed import Testbed, TestbedError
 from slurm.testbed.load import Load
-from testbeds.runs import waits
-from testbeds.waiting import until
-from testbeds.workload import MainJob
 
 LONG_S = 240.0
 

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.testbeds.harvest import Harvest
+from benchmarks.testbeds.impact.events import What
+from benchmarks.testbeds.impact.reasons import requeued
+from benchmarks.testbeds.runs import MainRun
+from benchmarks.testbeds.workload import MainJob
 from slurm.impact.logs import events_of
 from slurm.testbed import Testbed
 from slurm.testbed.machine import SlurmMachine
-from testbeds.harvest import Harvest
-from testbeds.impact.events import What
-from testbeds.impact.reasons import requeued
-from testbeds.runs import MainRun
-from testbeds.workload import MainJob
 
 NODES = 4
 ROUNDS = 3

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.testbeds.waiting import until
 from slurm.testbed import Testbed, TestbedError
-from testbeds.waiting import until
 from tests.support.processes import left
 
 LONG_S = 240.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.testbeds.harvest import Harvest
+from benchmarks.testbeds.impact.reasons import requeued
+from benchmarks.testbeds.runs import waits
 from lsf.emulator import Emulator
 from lsf.impact.condition import Condition
 from lsf.impact.machine import LsfMachine, events_of
-from testbeds.harvest import Harvest
-from testbeds.impact.reasons import requeued
-from testbeds.runs import waits
 
 SPECS = (Path(__file__).parents[2] / "benchmarks" / "testbeds" / "quick.yaml",)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from testbeds.impact.differences import MODES, JobWaits
-from testbeds.runs import MainRun
+from benchmarks.testbeds.impact.differences import MODES, JobWaits
+from benchmarks.testbeds.runs import MainRun
 
 SUBMITTED = 1_795_371_000.0
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from benchmarks.testbeds import demo
+from benchmarks.testbeds import runs as probe
+from benchmarks.testbeds.harvest import Scene, outcome
+from benchmarks.testbeds.runs import MainRun
 from bftrainer.demo.view import View
 from slurm.testbed import machine
-from testbeds import demo
-from testbeds import runs as probe
-from testbeds.harvest import Scene, outcome
-from testbeds.runs import MainRun
 
 
 def run(number: int, size: int, submitted: float, started: float | None, ended: float | None) -> MainRun:

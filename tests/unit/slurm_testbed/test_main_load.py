@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.testbeds import runs as probe
+from benchmarks.testbeds import workload
+from benchmarks.testbeds.runs import MainRun
+from benchmarks.testbeds.workload import MainJob
 from bftrainer.traces.intervals import LogError
 from bftrainer.traces.logs import LogOptions
 from slurm.testbed.load import ended
-from testbeds import runs as probe
-from testbeds import workload
-from testbeds.runs import MainRun
-from testbeds.workload import MainJob
 
 SWF = """\
 ; UnixStartTime: 1000

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.testbeds.mix import RESERVED_AFTER_S, deck, mixed
+from benchmarks.testbeds.workload import MainJob, requests_for
 from bftrainer.traces.intervals import LogError
 from slurm.testbed.mix import KINDS, MIXES
 from slurm.testbed.plan import CORES, MEMORY_MB
-from testbeds.mix import RESERVED_AFTER_S, deck, mixed
-from testbeds.workload import MainJob, requests_for
 
 
 def jobs(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.testbeds.impact import tables
+from benchmarks.testbeds.impact.differences import FIGURES, MODES, compare, difference, over_pairs, waits_of
+from benchmarks.testbeds.impact.tables import Runs
 from slurm.testbed import TestbedError
-from testbeds.impact import tables
-from testbeds.impact.differences import FIGURES, MODES, compare, difference, over_pairs, waits_of
-from testbeds.impact.tables import Runs
 from tests.support.main_runs import main_run, three, waited
 
 SECONDS = st.floats(0, 100).map(lambda value: round(value, 3))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.testbeds.impact.differences import MODES, compare
+from benchmarks.testbeds.impact.events import Job, What, job_of, of_daemon
+from benchmarks.testbeds.impact.reasons import Late, Reason, explain, requeued, timeline
+from benchmarks.testbeds.runs import MainRun
 from slurm.impact.logs import events_of, nodes_of, of_slurmctld
-from testbeds.impact.differences import MODES, compare
-from testbeds.impact.events import Job, What, job_of, of_daemon
-from testbeds.impact.reasons import Late, Reason, explain, requeued, timeline
-from testbeds.runs import MainRun
 from tests.support.main_runs import SUBMITTED, main_run
 
 

@@ -7,11 +7,11 @@ import json
 import lsf_impact
 import pytest
 
+from benchmarks.testbeds.impact.events import Job, What
+from benchmarks.testbeds.impact.reasons import requeued
 from lsf.impact.condition import Condition
 from lsf.impact.machine import events_of
 from lsf.impact.mix import KINDS, MIXES, SLOTS
-from testbeds.impact.events import Job, What
-from testbeds.impact.reasons import requeued
 from tests.support.main_runs import SUBMITTED, main_run
 
 DAEMON = "2026-11-22 18:50:00,500 INFO vacated jobs=7 count=1 nodes=h2 seconds=0.4\n"

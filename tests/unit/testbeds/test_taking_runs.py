@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import slurm_impact
 
+from benchmarks.testbeds.harvest import Outcome
+from benchmarks.testbeds.impact import benchmark, curve, taking
+from benchmarks.testbeds.impact.differences import WITH, WITHOUT
+from benchmarks.testbeds.impact.taking import Taken, stored
 from slurm.impact.condition import Condition
-from testbeds.harvest import Outcome
-from testbeds.impact import benchmark, curve, taking
-from testbeds.impact.differences import WITH, WITHOUT
-from testbeds.impact.taking import Taken, stored
 from tests.support.main_runs import SUBMITTED, main_run
 
 CONDITION = Condition(mix="cores", nodes=8, jobs=30, seconds=60, load=0.28, shared=True)

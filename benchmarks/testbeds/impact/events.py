@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from testbeds.runs import MainRun
+from benchmarks.testbeds.runs import MainRun
 
 
 class What(StrEnum):

@@ -10,9 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from testbeds import workload
-from testbeds.harvest import Harvest, Machine, Outcome, Scene
-from testbeds.runs import spread, waits, with_room
+from benchmarks.testbeds import workload
+from benchmarks.testbeds.harvest import Harvest, Machine, Outcome, Scene
+from benchmarks.testbeds.runs import spread, waits, with_room
 
 LINE_S = 5.0
 """Without a terminal, a line comes so often."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from benchmarks.testbeds.impact.differences import FIGURES, MODES, WITH, OverPairs, compare, over_pairs
+from benchmarks.testbeds.impact.tables import table
+from benchmarks.testbeds.impact.taking import Taken
 from bftrainer.replay.report.drawing import COLOURS
-from testbeds.impact.differences import FIGURES, MODES, WITH, OverPairs, compare, over_pairs
-from testbeds.impact.tables import table
-from testbeds.impact.taking import Taken
 
 HEADROOMS = ("0", "5%", "10%", "20%", "30%")
 DEFAULT = "auto"

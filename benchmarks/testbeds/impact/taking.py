@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from testbeds.harvest import Harvest, Outcome
-from testbeds.impact.condition import Condition
-from testbeds.impact.differences import WITH
-from testbeds.runs import MainRun
+from benchmarks.testbeds.harvest import Harvest, Outcome
+from benchmarks.testbeds.impact.condition import Condition
+from benchmarks.testbeds.impact.differences import WITH
+from benchmarks.testbeds.runs import MainRun
 
 SEEN_EVERY_S = 1.0
 SHOWN_EVERY = 10
@@ -81,7 +81,7 @@ def take(
 def _phase_s(condition: Condition, seed: int, mode: str) -> float:
     """Where in the batch system's scheduling interval the load begins, which moves all starts. At random:
     otherwise the two runs without would be alike in it, and the one with would not."""
-    rng = random.Random(f"{seed} {mode}")  # noqa: S311  not for secrets
+    rng = random.Random(f"{seed} {mode}")
     return rng.uniform(0, condition.cycle_s())
 
 

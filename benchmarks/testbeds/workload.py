@@ -84,7 +84,7 @@ def generated(count: int, seed: int) -> tuple[list[Request], int]:
     Arrivals are a Poisson process that is slower at night; most jobs are small; times are lognormal, minutes
     to hours; limits are guessed far too high.
     """
-    rng = random.Random(seed)  # noqa: S311  not for secrets
+    rng = random.Random(seed)
     found, now = [], 0.0
     for number in range(1, count + 1):
         now += rng.expovariate(1) * 600 / (1 + 0.7 * math.sin(2 * math.pi * now / DAY_S))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from testbeds.errors import TestbedError
-from testbeds.runs import MainRun
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.runs import MainRun
 
 WITHOUT, AGAIN, WITH = MODES = ("without", "again", "with")
 RESAMPLES = 2000

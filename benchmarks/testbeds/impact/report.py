@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from testbeds.impact import tables
-from testbeds.impact.condition import Condition
-from testbeds.impact.differences import MODES, WITH, Pair, compare
-from testbeds.impact.reasons import Late, explain, requeued, timeline
-from testbeds.impact.tables import Runs
-from testbeds.impact.taking import Taken
-from testbeds.runs import MainRun
+from benchmarks.testbeds.impact import tables
+from benchmarks.testbeds.impact.condition import Condition
+from benchmarks.testbeds.impact.differences import MODES, WITH, Pair, compare
+from benchmarks.testbeds.impact.reasons import Late, explain, requeued, timeline
+from benchmarks.testbeds.impact.tables import Runs
+from benchmarks.testbeds.impact.taking import Taken
+from benchmarks.testbeds.runs import MainRun
 
 GOOD = "COMPLETED"
 SHOWN = 12

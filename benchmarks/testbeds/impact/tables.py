@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbeds.impact.differences import (
+from benchmarks.testbeds.impact.differences import (
     FIGURES,
     MODES,
     WITH,
@@ -18,7 +18,7 @@ from testbeds.impact.differences import (
     difference,
     over_pairs,
 )
-from testbeds.runs import MainRun, spread, waits
+from benchmarks.testbeds.runs import MainRun, spread, waits
 
 GOALS: Mapping[str, float] = {"median": 0.2, "mean": 0.3, "p99": 1.0}
 """Seconds that main jobs may be later by, beyond what two runs without differ by; in the median of pairs."""

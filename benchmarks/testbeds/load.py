@@ -13,11 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from testbeds import runs
-from testbeds.errors import TestbedError
-from testbeds.runs import MainRun
-from testbeds.waiting import until
-from testbeds.workload import MainJob
+from benchmarks.testbeds import runs
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.runs import MainRun
+from benchmarks.testbeds.waiting import until
+from benchmarks.testbeds.workload import MainJob
 
 AT_ONCE = 4
 """So many submissions at a time, where many jobs are submitted together."""

@@ -17,15 +17,13 @@ from typing import NoReturn
 
 from ClusterShell.RangeSet import RangeSet, RangeSetParseError
 
+from benchmarks.testbeds.impact import curve, picture, report
+from benchmarks.testbeds.impact.condition import Condition
+from benchmarks.testbeds.impact.differences import AGAIN, WITH, WITHOUT
+from benchmarks.testbeds.impact.taking import Taken, stored, take
 from bftrainer.errors import BftrainerError
-from testbeds.impact import curve, picture, report
-from testbeds.impact.condition import Condition
-from testbeds.impact.differences import AGAIN, WITH, WITHOUT
-from testbeds.impact.taking import Taken, stored, take
 
-SPECS = tuple(
-    Path(__file__).parents[2] / "benchmarks" / "testbeds" / name for name in ("quick.yaml", "slow.yaml")
-)
+SPECS = tuple(Path(__file__).parents[1] / name for name in ("quick.yaml", "slow.yaml"))
 ORDER = (WITHOUT, WITH, AGAIN)
 """So that what changes slowly on the machine is in both differences."""
 

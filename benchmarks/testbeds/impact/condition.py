@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.testbeds.harvest import Machine
+from benchmarks.testbeds.impact.events import Event
+from benchmarks.testbeds.workload import MainJob, requests_for
 from bftrainer.traces.formats.swf import Request
-from testbeds.harvest import Machine
-from testbeds.impact.events import Event
-from testbeds.workload import MainJob, requests_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

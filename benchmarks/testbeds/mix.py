@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from benchmarks.testbeds.workload import MainJob, Reserved, fitted
 from bftrainer.traces.formats.swf import Request
-from testbeds.workload import MainJob, Reserved, fitted
 
 Components = tuple[tuple[str, ...], ...]
 
@@ -82,7 +82,7 @@ def mixed(
     Raises:
         LogError: the jobs cannot be that load.
     """
-    rng = random.Random(seed)  # noqa: S311  not for secrets
+    rng = random.Random(seed)
     dealt = deck(mix.shares, len(requests))
     rng.shuffle(dealt)
     shapes = []

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from benchmarks.testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT
+from benchmarks.testbeds.impact.tables import Runs
+from benchmarks.testbeds.runs import MainRun, busy, waits
 from bftrainer.replay.report.drawing import COLOURS
-from testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT
-from testbeds.impact.tables import Runs
-from testbeds.runs import MainRun, busy, waits
 
 LINES = {WITHOUT: COLOURS[7], AGAIN: COLOURS[3], WITH: COLOURS[0]}
 

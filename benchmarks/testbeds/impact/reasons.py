@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT, JobWaits, Pair
-from testbeds.impact.events import Event, What
-from testbeds.runs import MainRun
+from benchmarks.testbeds.impact.differences import AGAIN, MODES, WITH, WITHOUT, JobWaits, Pair
+from benchmarks.testbeds.impact.events import Event, What
+from benchmarks.testbeds.runs import MainRun
 
 SLOW_S = 0.5
 """What takes longer than this is named: a submission, a launch, the time until nodes are vacated."""

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from benchmarks.testbeds.errors import TestbedError
+from benchmarks.testbeds.load import Load
+from benchmarks.testbeds.runs import MainRun, utilisation
+from benchmarks.testbeds.waiting import until
+from benchmarks.testbeds.workload import MainJob
 from bftrainer.demo.session import DemoSession
 from bftrainer.demo.summary import Summary
 from bftrainer.demo.view import View
-from testbeds.errors import TestbedError
-from testbeds.load import Load
-from testbeds.runs import MainRun, utilisation
-from testbeds.waiting import until
-from testbeds.workload import MainJob
 
 TRAIN_S = 240.0
 """The first trainer may take so long to start."""
