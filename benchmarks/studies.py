@@ -40,7 +40,7 @@ sampler: {sampler}
 stopping: {{asha: {{least: 4000, eta: 4}}}}
 parallelism: 200
 """
-REPORTS_OF_A_RUNG = 4
+REPORTS_OF_A_RUNG = 25
 
 
 class Machine:

@@ -30,12 +30,15 @@ Act = Callable[[Study, events.Start | events.Stop], None]
 class StudyThread:
     """Takes events of studies, one after the other. `act` is called in the thread with what is to be done.
 
+    Samplers have a thread of their own: one that thinks for long keeps no other study from going on.
+
     `snapshots` has each unfinished study as it is now: any thread may read it.
     """
 
     def __init__(self, journal: Journal, clock: Clock, telemetry: Telemetry, act: Act) -> None:
         self._journal, self._clock, self._telemetry, self._act = journal, clock, telemetry, act
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="studies")
+        self._sampler = ThreadPoolExecutor(1, thread_name_prefix="samplers")
         self._samplings: dict[int, Any] = {}
         self._changing = threading.Lock()  # the event loop begins studies
         self.snapshots: Mapping[int, Study] = {}
@@ -53,7 +56,8 @@ class StudyThread:
 
     def close(self) -> None:
         """Let go of the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._sampler):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     # in the thread
 
@@ -68,27 +72,25 @@ class StudyThread:
             self.snapshots = {id_: own for id_, own in self.snapshots.items() if id_ != study.id}
 
     def _take(self, id_: int, event: events.Event) -> None:
-        """Take an event, and what follows from it at once."""
-        following = [event]
-        while following and (before := self.snapshots.get(id_)) is not None:
-            try:
-                after, actions = step(before, following.pop(0), self._clock.now())
-                self._keep(before, after)
-                for action in actions:
-                    if isinstance(action, events.Ask):
-                        params = self._sampling(after).ask(action.number)
-                        following.append(events.Asked(number=action.number, params=params))
-                    elif isinstance(action, events.Tell):
-                        self._tell_sampler(after, action.number)
-                    else:
-                        self._act(after, action)
-            except (
-                Exception
-            ) as error:  # a bug, or a sampler that cannot bear what it is given: one study ends
-                log.exception("the study %d fails", id_)
-                self._telemetry.happened("studies", "a study could not go on; see the log")
-                self._break(id_, f"{type(error).__name__}: {error}"[:400])
-                return
+        """Take an event, store what it leads to, and have it done."""
+        before = self.snapshots.get(id_)
+        if before is None:
+            return
+        try:
+            after, actions = step(before, event, self._clock.now())
+            self._keep(before, after)
+            for action in actions:
+                if isinstance(action, events.Start | events.Stop):
+                    self._act(after, action)
+                else:
+                    self._sampler.submit(self._sample, after, action)
+        except Exception as error:  # a bug: one study ends, and no other
+            log.exception("the study %d fails", id_)
+            self._fail(id_, error)
+
+    def _fail(self, id_: int, error: Exception) -> None:
+        self._telemetry.happened("studies", "a study could not go on; see the log")
+        self._break(id_, f"{type(error).__name__}: {error}"[:400])
 
     def _keep(self, before: Study, after: Study) -> None:
         trials = changed(before, after)
@@ -96,7 +98,7 @@ class StudyThread:
         if trials or (before.status, before.ended_at) != (after.status, after.ended_at):
             self._journal.keep_study(stored_study(after), [stored_trial(trial) for trial in trials])
         if after.ended_at is not None:
-            self._samplings.pop(after.id, None)
+            self._sampler.submit(self._samplings.pop, after.id, None)
 
     def _break(self, id_: int, reason: str) -> None:
         study = self.snapshots.get(id_)
@@ -108,6 +110,20 @@ class StudyThread:
             if isinstance(action, events.Stop):
                 self._act(over, action)
 
+    # in the samplers' thread
+
+    def _sample(self, study: Study, action: events.Ask | events.Tell) -> None:
+        """Choose parameters, or take in what a trial has shown."""
+        try:
+            if isinstance(action, events.Ask):
+                params = self._sampling(study).ask(action.number)
+                self.tell(study.id, events.Asked(number=action.number, params=params))
+            elif study.spec.sampler in (Sampler.TPE, Sampler.CMAES) and study.status is StudyStatus.RUNNING:
+                self._sampling(study).tell(study.trials[action.number])
+        except Exception as error:  # a sampler that cannot bear what it is given: one study ends
+            log.exception("the sampler of the study %d fails", study.id)
+            self._thread.submit(self._fail, study.id, error)
+
     def _sampling(self, study: Study) -> Any:
         """What a study's sampler knows; Optuna is loaded for the first one."""
         found = self._samplings.get(study.id)
@@ -117,7 +133,3 @@ class StudyThread:
                 found.tell(trial)
             self._samplings[study.id] = found
         return found
-
-    def _tell_sampler(self, study: Study, number: int) -> None:
-        if study.spec.sampler in (Sampler.TPE, Sampler.CMAES) and study.status is StudyStatus.RUNNING:
-            self._sampling(study).tell(study.trials[number])
