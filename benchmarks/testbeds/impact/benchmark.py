@@ -50,7 +50,8 @@ def options(description: str | None, mixes: Collection[str], out: Path) -> argpa
         "--all", action="store_true", help="every condition that docs/ shows; only --seeds counts"
     )
     first = next(iter(mixes))
-    parser.add_argument("--mix", choices=sorted(mixes), default=first, help=f"kinds of main jobs [{first}]")
+    kinds = sorted(set(mixes))
+    parser.add_argument("--mix", choices=kinds, default=first, help=f"kinds of main jobs [{first}]")
     parser.add_argument("--seeds", type=seeds_of, default=[1], help="one pair each, as 1-5 [1]")
     parser.add_argument("--jobs", type=int, default=90, help="main jobs, an array is one [90]")
     parser.add_argument("--seconds", type=float, help="within which they are submitted; 2 a job")
