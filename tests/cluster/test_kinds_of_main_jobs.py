@@ -14,7 +14,7 @@ LONG_S = 240.0
 
 @pytest.mark.parametrize(
     ("mix", "shared", "load"),
-    [("everything", True, 0.25), ("everything", False, 0.5), ("accounts", True, 0.2), ("gpus", True, 0.3)],
+    [("everything", True, 0.25), ("everything", False, 0.5), ("accounts", True, 0.2), ("gpus", True, 0.2)],
 )
 def test_every_kind_runs(mix: str, shared: bool, load: float) -> None:
     if why := why_not(slurmdbd=MIXES[mix].slurmdbd):
