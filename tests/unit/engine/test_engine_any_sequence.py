@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -28,8 +29,9 @@ from bftrainer.model.events import (
     WorkerLost,
     WorkersReady,
 )
+from bftrainer.model.gpus import node_of, on_whole_nodes
 from bftrainer.model.machine import NodeInfo
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.sizes import AllowedSizes
 from bftrainer.model.trainer import (
     Cost,
@@ -38,7 +40,8 @@ from bftrainer.model.trainer import (
 )
 from tests.support.engine_world import make_spec, step_of
 
-NODES = "abcdefgh"
+NODES = ("a:0", "a:1", "a:2", "b:0", "b:1", "c:0", "d:0", "d:1")
+"""GPUs where these are shared out; elsewhere nodes with odd names."""
 TRAINERS = st.integers(1, 5)
 SUBSETS = st.frozensets(st.sampled_from(NODES), max_size=5)
 
@@ -58,7 +61,7 @@ class Op:
         generation = trainer.published if trainer else 0
         if self.number == 0:
             generation -= 1  # stale
-        node = min(self.nodes, default="a")
+        node = min(self.nodes, default="a:0")
         match self.kind:
             case "nodes":
                 return NodesChanged(time=now, joined=self.nodes - self.others, left=self.others)
@@ -72,11 +75,15 @@ class Op:
                 )
                 if self.number > 2:
                     spec = replace(spec, costs=None)
-                if "g" in self.nodes:
+                if "d:0" in self.nodes:
                     spec = with_sizes(spec, self.number)
-                if "h" in self.nodes:
-                    fat = ((spec.n_max, 3.0 * spec.n_max),) if "h" in self.others else ()
+                if "d:1" in self.nodes:
+                    fat = ((spec.n_max, 3.0 * spec.n_max),) if "d:1" in self.others else ()
                     spec = replace(spec, curves=(("fat", fat),), priority=2.0)
+                if "b:1" in self.others and spec.curve:
+                    spec = replace(spec, across=tuple((n, rate / 2) for n, rate in spec.curve))
+                elif "a:2" in self.others:
+                    spec = on_whole_nodes(spec, 2)
                 spec = replace(spec, user="ann" if self.trainer % 2 else "bob")
                 return TrainerSubmitted(time=now, trainer=self.trainer, spec=spec)
             case "expected":
@@ -195,6 +202,7 @@ def check_state(state: State, ids: list[int]) -> None:
     assert state.since.keys() == state.pool
     assert not state.node_info or state.node_info.keys() == state.pool
     check_constraints(state)
+    check_neighbours(state)
     for t in state.waiting:
         assert (t.nodes, t.members, t.joining) == (frozenset(), (), {})
     for t in state.active.values():
@@ -210,6 +218,16 @@ def check_state(state: State, ids: list[int]) -> None:
             assert len(t.members) in sizes_of(t.spec), "it trains on a size that is not allowed"
         if state.draining:
             assert not t.nodes
+
+
+def check_neighbours(state: State) -> None:
+    """Trainers that may not share a node do not, where GPUs are shared out."""
+    own = state.settings
+    on = {t.id: set(map(node_of, t.nodes)) for t in state.active.values()}
+    for one, other in combinations(state.active.values(), 2):
+        if own.share is Share.GPU and on[one.id] & on[other.id]:
+            assert own.share_nodes is ShareNodes.USERS or one.spec.user == other.spec.user
+            assert not own.avoid_interference or 1 in (len(on[one.id]), len(on[other.id]))
 
 
 def sizes_of(spec: TrainerSpec) -> list[int]:
@@ -319,6 +337,23 @@ def check_step(before: State, event: Event, step: Step) -> None:
 
 
 SITES = {
+    "GPUs": EngineSettings(
+        max_parallel=None,
+        max_failures=1,
+        ageing_s=10.0,
+        user_max_nodes=5,
+        share=Share.GPU,
+        gpus_per_node=2,
+    ),
+    "GPUs, users on a node, on classes": EngineSettings(
+        max_parallel=3,
+        max_failures=1,
+        share=Share.GPU,
+        share_nodes=ShareNodes.USERS,
+        avoid_interference=False,
+        node_classes={"fat": frozenset("ab")},
+        departure_groups="joined",
+    ),
     "a few at a time": EngineSettings(max_parallel=3, max_failures=1),
     "everybody": EngineSettings(
         max_parallel=None,
