@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "show": "Show all about one trainer.",
     "cancel": "End a trainer; it writes a checkpoint first.",
     "study": "Search for good hyper-parameters: many trainers, of which the best are kept.",
+    "queue": "Show which trainers wait, why, and what would make them run.",
     "pool": "Show the nodes and who trains on them.",
     "events": "Show what happened, what was decided and what was done.",
     "metrics": "Show, draw or export the course of a trainer's metrics.",

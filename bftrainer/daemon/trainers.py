@@ -158,6 +158,7 @@ class Trainers:
         unfinished = moment.state.trainer(stored.id)
         if unfinished is not None and not unfinished.nodes:
             view["reason"] = moment.shortage.why(unfinished, lambda t: _left(t, moment))
+            view["remedy"] = moment.shortage.remedy(unfinished)
         if unfinished is not None:
             view["ends_in_s"] = moment.outlooks.of(unfinished, view, with_best=with_best)
         return view

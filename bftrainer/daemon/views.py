@@ -66,15 +66,16 @@ class OutlookView(TypedDict):
 
 
 class TrainerView(TypedDict):
-    """A trainer's line in a list. `note`: what its user should know of it now, with what to do; `work`: the
-    samples of the whole training, as spec or script say; None: neither does; `warned`: the script's last
-    warnings, in a list the beginning of the latest."""
+    """A trainer's line in a list. `remedy`: what would make it run, while it waits; `note`: what its user
+    should know of it now, with what to do; `work`: the samples of the whole training, as spec or script say;
+    None: neither does; `warned`: the script's last warnings, in a list the beginning of the latest."""
 
     id: int
     name: str
     user: str
     status: str
     reason: str
+    remedy: str
     note: str
     nodes: list[str]
     members: list[str]
@@ -212,6 +213,7 @@ def trainer_view(
         "user": stored.user,
         "status": live.status.value if live else stored.status.value,
         "reason": stored.reason,
+        "remedy": "",
         "note": "",
         "nodes": sorted(live.nodes) if live else [],
         "members": list(live.members) if live else [],

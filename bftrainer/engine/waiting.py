@@ -66,6 +66,31 @@ class Shortage:
         holders = [t for t, own in self.held if not usable.isdisjoint(own)]
         return needs + self._held_by(trainer.spec.user, holders, left)
 
+    def remedy(self, trainer: Trainer) -> str:
+        """What would make a trainer without nodes run, in words: the first of what is in its way."""
+        spec, state = trainer.spec, self.state
+        cap, own = state.settings.user_max_nodes, self.of_users.get(spec.user, 0)
+        over = 0 if cap is None else own + spec.n_min - cap
+        usable = self._usable(spec)
+        idle, free = (max((of.get(name, 0) for name in usable), default=0) for of in (self.pool, self.free))
+        ways = (
+            (
+                why_never(spec, state.settings, state.machine),
+                "ask for fewer nodes: lower nodes.min, or its sizes",
+            ),
+            (spec.user in state.barred, "pilots of its user start again, which is tried by itself"),
+            (state.draining, "an admin says bftrainer admin resume"),
+            (self._without_place(trainer), "a trainer with a place ends, or an admin raises max_parallel"),
+            (over > 0, f"its user's other trainers give up {self._counted(over)}"),
+            (idle < spec.n_min, f"{self._counted(spec.n_min - idle)} more become idle"),
+            (
+                free < spec.n_min,
+                f"another trainer ends or gives up {self._counted(spec.n_min - free)}; or a higher weight",
+            ),
+        )
+        nothing = "the next plan gives it some: nothing else is in its way"
+        return next((way for hindered, way in ways if hindered), nothing)
+
     def hindrance(self, trainer: Trainer) -> str:
         """What keeps a trainer from getting nodes, however they are shared out; empty if nothing is known."""
         return (

@@ -90,3 +90,34 @@ def test_nodes_that_a_plan_has_left_free_are_said_to_be_free() -> None:
         Shortage.of(world.state).why(idle)
         == "needs 1 node, 1 free: the last plan gave it none, see bftrainer events"
     )
+
+
+def remedy(world: World, trainer: int) -> str:
+    return Shortage.of(world.state).remedy(world.trainer(trainer))
+
+
+def test_what_would_make_it_run_is_told_with_what_is_missing() -> None:
+    world = World().running("abc", name="long", n_min=3, n_max=3, user="ann", weight=9.0)
+    world.nodes(joined="de")
+    world.submit(2, n_min=3, user="ann")
+    assert remedy(world, 2) == "another trainer ends or gives up 1 node; or a higher weight"
+    world.submit(3, n_min=7, user="ann")
+    assert remedy(world, 3) == "2 nodes more become idle"
+    world.take(MachineChanged(time=0.0, nodes={"": 5}))
+    assert remedy(world, 3) == "ask for fewer nodes: lower nodes.min, or its sizes"
+    world.take(Drain(time=0.0))
+    assert remedy(world, 2) == "an admin says bftrainer admin resume"
+
+
+def test_a_bound_of_the_site_is_what_has_to_give_way() -> None:
+    world = World(EngineSettings(user_max_nodes=2))
+    world.nodes(joined="abcd")
+    world.submit(1, user="ann", n_max=2)
+    world.submit(2, user="ann", n_min=2, n_max=2)
+    waits = 1 if not world.held(1) else 2
+    assert "its user's other trainers give up" in remedy(world, waits)
+    world = World(EngineSettings(max_parallel=1))
+    world.nodes(joined="ab")
+    world.submit(1, user="ann")
+    world.submit(2, user="ann")
+    assert remedy(world, 2) == "a trainer with a place ends, or an admin raises max_parallel"
