@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from hpo_profiles import summit
 from hpo_tables import Table
 
+from bftrainer.replay import scenario
+from bftrainer.replay.evaluate import evaluate
 from bftrainer.search.plan.buy import buy
 from bftrainer.search.plan.experiment import Experiment, Stage, successive_halving
 from bftrainer.search.plan.pool import Pool
@@ -59,4 +62,66 @@ def summit_pool(traces: Path) -> Table:
     return (*head, f"within {HOURS:g} h", "node-hours to buy for 95 %", "nodes by stage"), lines
 
 
-POOLS = {"summit": summit_pool}
+STARTS_H = (5.0, 30.0, 55.0, 80.0, 105.0)
+"""Moments of the log at which searches begin, in hours."""
+WINDOW_H = 48.0
+"""So long a stage may take."""
+
+
+def replayed(traces: Path) -> Table:
+    """The same search in the engine: each stage is a replay, which begins when the last one ends."""
+    folder = traces / "summit-2021"
+    log = load(folder / "idle_intervals_2021-02-10_16.csv.xz")
+    starts = [log.begin + 3600 * hours for hours in STARTS_H]
+    lines = []
+    for name, search in (
+        ("none", Experiment("none", (Stage(64, 40),))),
+        ("halving, eta 4", successive_halving(64, 1, 40, 4)),
+    ):
+        for parallel in (10, "auto"):
+            done = [_replay(folder, search, begin, parallel) for begin in starts]
+            hours = [end / 3600 for end, _, _ in done]
+            lines.append(
+                (
+                    f"{name}; P_jmax {parallel}",
+                    ", ".join(f"{h:.1f}" for h in hours),
+                    f"{np.mean(hours):.1f} h",
+                    f"{np.mean([node_s for _, node_s, _ in done]) / 3600:.0f}",
+                    f"{np.mean([kept / node_s for _, node_s, kept in done]):.1%}",
+                )
+            )
+    head = ("early stopping", "hours, from five moments", "mean", "node-hours", "for the trial that is kept")
+    return head, lines
+
+
+def _replay(
+    folder: Path, search: Experiment, begin: float, parallel: int | str
+) -> tuple[float, float, float]:
+    """Seconds until a search is done, its node-seconds, and those of the trial that is kept, the first."""
+    at, node_s, kept = begin, 0.0, 0.0
+    for stage in search.stages:
+        with TemporaryDirectory() as place:
+            jobs = Path(place) / "jobs.csv"
+            rows = (
+                f"t{i},18,12,1,64,{stage.iterations * EPOCH:.0f},1970-01-01T00:00:00,shufflenet"
+                for i in range(stage.trials)
+            )
+            jobs.write_text("\n".join(["job,Tcup,Tcdw,Jmin,Jmax,Pmax,Tsub,model", *rows]) + "\n")
+            parameters = {
+                "log": folder / "idle_intervals_2021-02-10_16.csv.xz",
+                "workload": jobs,
+                "curves": folder / "imagenet_scalability_7models.csv",
+                "nodes": 1024,
+                "begin": at,
+                "hours": WINDOW_H,
+                "max_parallel": parallel,
+            }
+            found = evaluate(scenario.of(parameters), name="stage").report_data
+        assert found is not None and all(trainer.completed for trainer in found.trainers)
+        node_s += sum(trainer.node_s for trainer in found.trainers)
+        kept += found.trainers[0].node_s
+        at += max(trainer.ended for trainer in found.trainers if trainer.ended is not None)
+    return at - begin, node_s, kept
+
+
+POOLS = {"summit": summit_pool, "replayed": replayed}
