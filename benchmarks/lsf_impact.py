@@ -2,6 +2,7 @@
 
     python benchmarks/lsf_impact.py --mix nodes --seeds 1-5
     python benchmarks/lsf_impact.py --mix slots --jobs 30 --load 0.28    # a first impression
+    python benchmarks/lsf_impact.py --mix slots --virtual --seeds 1-5    # in a minute, without processes
     python benchmarks/lsf_impact.py --all --seeds 1-5                    # all that docs/ shows
 
 Each seed is a load of main jobs and makes a pair: three runs, some four minutes each. A run's result and logs
@@ -25,20 +26,21 @@ from lsf.impact.condition import Condition
 from lsf.impact.mix import MIXES
 
 USUAL = {"nodes": 8, "jobs": 90, "seconds": 180.0, "load": 0.35}
-DOCUMENTED = tuple(Condition(mix=mix, **USUAL) for mix in MIXES)
+DOCUMENTED = tuple(Condition(mix=mix, **USUAL, virtual=virtual) for virtual in (True, False) for mix in MIXES)
 """What docs/lsf-impact.md has figures of."""
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line."""
     parser = benchmark.options(__doc__, tuple(MIXES), Path("build/lsf-impact"))
+    parser.add_argument("--virtual", action="store_true", help="in virtual time, seconds instead of minutes")
     parser.add_argument("--slow", action="store_true", help="jobs are dispatched every 5 s, as on Summit")
     return parser.parse_args(words)
 
 
 def condition_of(args: argparse.Namespace) -> Condition:
     """What all runs of a command have in common."""
-    return Condition(**benchmark.common(args), slow=args.slow)
+    return Condition(**benchmark.common(args), slow=args.slow, virtual=args.virtual)
 
 
 def main() -> int:

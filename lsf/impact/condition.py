@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from benchmarks.testbeds.harvest import SETTINGS, Outcome
 from benchmarks.testbeds.impact import condition
 from benchmarks.testbeds.impact.events import Event
 from benchmarks.testbeds.mix import mixed
@@ -13,10 +14,15 @@ from benchmarks.testbeds.workload import MainJob
 from lsf.emulator import Emulator, sites
 from lsf.impact.machine import LsfMachine, events_of
 from lsf.impact.mix import KINDS, MIXES, SLOTS
+from lsf.impact.played import play
 
 CYCLE_S = 1.0
 """How often the emulated LSF dispatches jobs; as often as Slurm does on its testbed."""
 SUMMIT_CYCLE_S = 5.0
+REPORT_S = 0.5
+"""So long a simulated job that was told to end still counts as running."""
+COMPRESSED = {name: SETTINGS[name] for name in ("poll_s", "spare_s", "debounce_s")}
+"""The daemon's settings in virtual time: as in real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +31,17 @@ class Condition(condition.Condition):
 
     Attributes:
         slow: Jobs are dispatched every 5 s only, as on Summit.
+        virtual: In virtual time: no process runs, and the daemon is its side towards LSF with an engine.
     """
 
     slow: bool = False
+    virtual: bool = False
 
     def name(self) -> str:
         """A name for a folder, which tells the conditions apart that the documentation compares."""
         parts = [self.mix, f"{self.nodes}-hosts"]
         parts += ["slow"] if self.slow else []
+        parts += ["virtual"] if self.virtual else []
         parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
         return "-".join(parts)
 
@@ -43,6 +52,7 @@ class Condition(condition.Condition):
             self.load_words(),
         ]
         words += [f"jobs are dispatched every {SUMMIT_CYCLE_S:g} s"] if self.slow else []
+        words += ["virtual time"] if self.virtual else []
         words += [f"headroom {self.headroom}"] if self.headroom else []
         return "; ".join(words)
 
@@ -62,6 +72,16 @@ class Condition(condition.Condition):
             seed=seed,
             shared=True,
         )
+
+    def played(
+        self, jobs: Sequence[MainJob], *, with_trainers: bool, begin_after_s: float
+    ) -> tuple[Outcome, dict[str, str]] | None:
+        """A run in virtual time: its outcome and logs. None: the condition is one of real time."""
+        if not self.virtual:
+            return None
+        settings = COMPRESSED | ({"headroom": self.headroom} if self.headroom else {})
+        site = replace(sites.small(self.nodes, slots=SLOTS), cycle_s=self.cycle_s(), report_s=REPORT_S)
+        return play(site, jobs, with_trainers=with_trainers, begin_after_s=begin_after_s, **settings)
 
     @contextmanager
     def machine(self) -> Iterator[LsfMachine]:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.testbeds.harvest import Machine
+from benchmarks.testbeds.harvest import Machine, Outcome
 from benchmarks.testbeds.impact.events import Event
 from benchmarks.testbeds.workload import MainJob, requests_for
 from bftrainer.traces.formats.swf import Request
@@ -65,6 +65,12 @@ class Condition(ABC):
     @abstractmethod
     def events(self, logs: Mapping[str, str]) -> Sequence[Event]:
         """What the logs of a run say, in order of time."""
+
+    def played(
+        self, jobs: Sequence[MainJob], *, with_trainers: bool, begin_after_s: float
+    ) -> tuple[Outcome, dict[str, str]] | None:
+        """A run in virtual time: its outcome and logs. None: the condition is one of real time."""
+        return None
 
     def requests(self, seed: int) -> tuple[list[Request], int]:
         """The jobs of the log or of the seed, and their machine's nodes.

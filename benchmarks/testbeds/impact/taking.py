@@ -14,6 +14,7 @@ from benchmarks.testbeds.harvest import Harvest, Outcome
 from benchmarks.testbeds.impact.condition import Condition
 from benchmarks.testbeds.impact.differences import WITH
 from benchmarks.testbeds.runs import MainRun
+from benchmarks.testbeds.workload import MainJob
 
 SEEN_EVERY_S = 1.0
 SHOWN_EVERY = 10
@@ -56,26 +57,33 @@ def take(
     Raises:
         BftrainerError: the run came to no end.
     """
-    jobs = condition.main_jobs(seed)
-    wanted = specs if mode == WITH else ()
+    jobs, phase_s = condition.main_jobs(seed), _phase_s(condition, seed, mode)
+    played = condition.played(jobs, with_trainers=mode == WITH, begin_after_s=phase_s)
+    if played is None:
+        played = _harvested(condition, jobs, specs if mode == WITH else (), phase_s, tell)
+    return _store(folder, _options(condition, seed), *played)
+
+
+def _harvested(
+    condition: Condition,
+    jobs: Sequence[MainJob],
+    specs: Sequence[Path],
+    begin_after_s: float,
+    tell: Callable[[str], None],
+) -> tuple[Outcome, dict[str, str]]:
+    """A run on a new testbed: its outcome, and what was logged."""
+    settings = {"headroom": condition.headroom} if condition.headroom else {}
     shown = -1
     with (
         condition.machine() as machine,
-        Harvest(
-            machine,
-            jobs,
-            wanted,
-            settings={"headroom": condition.headroom} if condition.headroom else {},
-            begin_after_s=_phase_s(condition, seed, mode),
-        ) as harvest,
+        Harvest(machine, jobs, specs, settings=settings, begin_after_s=begin_after_s) as harvest,
     ):
         for scene in harvest.scenes(SEEN_EVERY_S):
             ended = sum(bool(run.state) for run in scene.runs)
             if ended // SHOWN_EVERY != shown:
                 shown = ended // SHOWN_EVERY
                 tell(f"  {ended} main jobs have ended")
-        outcome, logs = harvest.finish(), harvest.logs()
-    return _store(folder, _options(condition, seed), outcome, logs)
+        return harvest.finish(), harvest.logs()
 
 
 def _phase_s(condition: Condition, seed: int, mode: str) -> float:

@@ -33,15 +33,18 @@ def make(context: Context) -> LsfScheduler:
     return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
 
-def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> LsfScheduler:
+def batch(
+    settings: Settings, agents_at: str, instance: str, clock: Clock, asks: Questions | None = None
+) -> LsfScheduler:
     """A scheduler with pilots of this instance, whose agents find the daemon at `agents_at`, host:port.
+    `asks` asks LSF; None: what runs its commands.
 
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
     return LsfScheduler(
         _pilot_job(settings, agents_at, instance),
-        questions(settings),
+        asks or questions(settings),
         launch=launch_hosts(settings),
         claim_patience_s=settings.claim_patience_s,
         clock=clock,

@@ -1,0 +1,84 @@
+"""An emulated LSF in this process, in virtual time: its commands are answered without a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bftrainer.schedulers.lsf.ask import Scope
+from bftrainer.schedulers.lsf.questions import Questions
+from bftrainer.schedulers.shared.command import Output
+from lsf.emulator.commands.context import Call, Lsf
+from lsf.emulator.commands.registry import answer
+from lsf.emulator.core.cluster import Cluster
+from lsf.emulator.core.jobs import Job
+from lsf.emulator.core.model import Site
+from lsf.impact.machine import SUBMITTED
+from lsf.impact.virtual_time import VirtualLoop
+
+BEGIN = 1_800_000_000.0
+ANSWER_S = 0.1
+"""How long each command takes."""
+FOREVER_S = 1e8
+
+
+class VirtualLsf:
+    """An emulated LSF whose commands are answered in this process; its clock is the loop's."""
+
+    def __init__(self, site: Site, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.lsf = Lsf(Cluster(site, BEGIN))
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return BEGIN + self._loop.time()
+
+    def behind_s(self) -> float:
+        """Nothing sets this clock."""
+        return 0.0
+
+    def ask(self, words: Sequence[str], stdin: str, env: Mapping[str, str]) -> Output:
+        """Answer a command at once. A job that it submits is a simulated one."""
+        name = Path(words[0]).name
+        call = Call(lsf=self.lsf, words=tuple(words[1:]), now=self.now(), env=env, read=lambda: stdin)
+        made = answer(name, call)
+        if found := SUBMITTED.search(made.out):
+            self.runs_for(int(found[1]), FOREVER_S)
+        return Output(made.code, made.out.encode(), made.err, took_s=ANSWER_S)
+
+    def runs_for(self, number: int, seconds: float) -> None:
+        """Have a job that waits run so long."""
+        job = self.lsf.cluster.state.jobs[number]
+        job.request = replace(job.request, duration_s=seconds)
+
+    def jobs(self) -> list[Job]:
+        """Every job."""
+        self.lsf.cluster.advance(self.now())
+        return list(self.lsf.cluster.state.jobs.values())
+
+    def hosts_of(self, job: Job) -> list[str]:
+        """Those that a job has or had."""
+        names = self.lsf.cluster.state.hosts.names
+        return [names[at] for at in job.placement.hosts.tolist()] if job.placement else []
+
+
+class VirtualQuestions(Questions):
+    """Asks the emulated LSF in this process."""
+
+    def __init__(self, lsf: VirtualLsf) -> None:
+        super().__init__(Scope(), timeout_s=20.0)
+        self._lsf = lsf
+
+    async def run(
+        self,
+        words: Sequence[str],
+        *,
+        stdin: str = "",
+        question: bool = False,
+        besides: Mapping[str, str] | None = None,
+    ) -> Output:
+        """Return an answer after `ANSWER_S`."""
+        await asyncio.sleep(ANSWER_S)
+        return self._lsf.ask(words, stdin, {"LSB_SHORT_HOSTLIST": "1"})
