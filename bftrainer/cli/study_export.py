@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -57,19 +58,25 @@ def command(
         count = len(in_storage(found, url).trials)
         say(f"wrote {count:,} trials of {found['name']} to {url}; look at them: optuna-dashboard {url}")
         return
+    text = _text(found, "json" if as_json else form)
     try:
         with output.open("w", newline="", encoding="utf-8") if output else sys.stdout as file:
-            if form == "html":
-                from bftrainer.search.pictures import page
-
-                file.write(page(found))
-            elif form == "json" or as_json:
-                json.dump(found, file, indent=2)
-                file.write("\n")
-            else:
-                write_csv(found, file)
+            file.write(text)
     except OSError as error:
         raise BftrainerError(f"{output}: {error.strerror}") from error
+
+
+def _text(study: dict[str, Any], form: str) -> str:
+    """The study as a text of this form."""
+    if form == "html":
+        from bftrainer.search.pictures import page
+
+        return page(study)
+    if form == "json":
+        return json.dumps(study, indent=2) + "\n"
+    out = io.StringIO()
+    write_csv(study, out)
+    return out.getvalue()
 
 
 def write_csv(study: dict[str, Any], file: Any) -> None:

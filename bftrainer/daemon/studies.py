@@ -101,13 +101,16 @@ class Studies:
         stored = self.thread.begin(study)
         await asyncio.wait([asyncio.wrap_future(stored)], timeout=ANSWER_S)
         if not stored.done():
-            self.order(study, events.Cancel())
+            self.thread.tell(study.id, events.Cancel())
             raise StoreError("the store does not answer; the study was cancelled, try again later")
         return study
 
-    def order(self, study: Study, event: events.Event) -> None:
-        """Pause a study, let it go on, or end it."""
-        self.thread.tell(study.id, event)
+    async def order(self, study: Study, event: events.Event) -> Study:
+        """Pause a study, let it go on, or end it. Returns it as it is then, or as it was if it has not heard
+        of that yet."""
+        told = asyncio.wrap_future(self.thread.tell(study.id, event))
+        done, _ = await asyncio.wait([told], timeout=ANSWER_S)
+        return (told.result() if done else None) or study
 
     # the daemon's parts
 

@@ -102,8 +102,7 @@ class StudyAnswers:
                 raise BftrainerError(f"the study {over.name} has ended ({over.status}); submit it anew")
             return stored_row(over)
         self.telemetry.ordered(f"study {order}", caller.user, study=study.id, name=study.spec.name)
-        self.studies.order(study, ORDERS[order]())
-        return study_row(study)
+        return study_row(await self.studies.order(study, ORDERS[order]()))
 
     def _live(self, caller: Caller, name: str) -> Study | None:
         """A study that has not ended, by number or name; of several with a name the caller's own."""

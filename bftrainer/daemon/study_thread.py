@@ -50,9 +50,9 @@ class StudyThread:
         self.tell(study.id, events.Begun())
         return stored
 
-    def tell(self, study: int, event: events.Event) -> None:
-        """Have a study take an event, after those before it."""
-        self._thread.submit(self._take, study, event)
+    def tell(self, study: int, event: events.Event) -> Future[Study | None]:
+        """Have a study take an event, after those before it. Returns it as it is then; None: it had ended."""
+        return self._thread.submit(self._take, study, event)
 
     def close(self) -> None:
         """Let go of the thread."""
@@ -71,11 +71,11 @@ class StudyThread:
         else:
             self.snapshots = {id_: own for id_, own in self.snapshots.items() if id_ != study.id}
 
-    def _take(self, id_: int, event: events.Event) -> None:
+    def _take(self, id_: int, event: events.Event) -> Study | None:
         """Take an event, store what it leads to, and have it done."""
         before = self.snapshots.get(id_)
         if before is None:
-            return
+            return None
         try:
             after, actions = step(before, event, self._clock.now())
             self._keep(before, after)
@@ -87,6 +87,8 @@ class StudyThread:
         except Exception as error:  # a bug: one study ends, and no other
             log.exception("the study %d fails", id_)
             self._fail(id_, error)
+            return self.snapshots.get(id_)
+        return after
 
     def _fail(self, id_: int, error: Exception) -> None:
         self._telemetry.happened("studies", "a study could not go on; see the log")

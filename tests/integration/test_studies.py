@@ -109,7 +109,7 @@ def test_a_trial_that_crashes_is_tried_again_and_one_that_is_broken_fails(site: 
 def test_a_paused_study_gives_its_nodes_back_and_goes_on_from_its_checkpoints(site: Site) -> None:
     notes = submit(site, "pauses", trials=2, budget=600, delay_s=0.3)
     site.until(lambda: any(t["samples"] for t in site.get("studies/pauses")["table"]), LONG_S, "progress")
-    site.client.call("POST", "studies/pauses/pause")
+    assert site.client.call("POST", "studies/pauses/pause")["status"] == "paused"
     site.until(
         lambda: {t["status"] for t in site.get("studies/pauses")["table"]} == {"waiting"},
         LONG_S,
@@ -175,7 +175,7 @@ def test_a_study_from_python(site: Site) -> None:
 def test_a_cancelled_study_leaves_no_trainer(site: Site) -> None:
     submit(site, "cancelled", delay_s=0.2)
     site.until(site.workers, LONG_S, "a trial trains")
-    site.client.call("POST", "studies/cancelled/cancel")
+    assert site.client.call("POST", "studies/cancelled/cancel")["status"] == "cancelled"
     study = until_ended(site, "cancelled")
     assert study["status"] == "cancelled"
     assert {t["status"] for t in study["table"]} == {"cancelled"}
