@@ -152,11 +152,12 @@ def _held(steps: Sequence[Step], held: int, scales: Floats, after: Floats, minim
         age = np.full(after.shape[1], np.inf if held >= high else 0.0)
         there = held >= high
         for k, count in enumerate(counts):
-            if count >= high:
-                more = after[k] + (scales[k] if there else 0.0)
-                age, there = (age if there else 0.0) + more, True
-                paid[k] += (high - low) * more
-            if there and (k + 1 == len(counts) or counts[k + 1] < high):
-                paid[k] += (high - low) * np.maximum(0.0, minimum_s - age)
+            if count < high:
                 there = False
+                continue
+            more = after[k] + (scales[k] if there else 0.0)
+            age, there = (age if there else 0.0) + more, True
+            paid[k] += (high - low) * more
+            if k + 1 == len(counts) or counts[k + 1] < high:
+                paid[k] += (high - low) * np.maximum(0.0, minimum_s - age)
     return paid

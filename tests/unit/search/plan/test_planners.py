@@ -16,7 +16,7 @@ from bftrainer.search.plan.planner import later, plan
 from bftrainer.search.plan.profile import Billing, Latency, Per, Profile, Spread
 from bftrainer.search.plan.simulate import Estimate, Simulator
 from bftrainer.search.plan.step import Step, allocations
-from bftrainer.search.plan.table import tabulate
+from bftrainer.search.plan.table import price, tabulate
 
 AMDAHL = tuple((n, n / (1 + 0.08 * (n - 1))) for n in (1, 2, 4, 8, 16))
 
@@ -148,3 +148,31 @@ def test_the_fixed_number_of_workers_is_the_same_for_all_trials() -> None:
     for found in fixed_trials(simulator):
         assert len({step.workers for step in found.steps}) == 1
         assert [step.parallel for step in found.steps] == [32, 10, 3, 1]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_tables_say_what_the_simulator_says(seed: int) -> None:
+    simulator = some_search(seed)
+    table, rng = tabulate(simulator), random.Random(seed)
+    for _ in range(20):
+        path = [rng.randrange(len(options)) for options in table.steps]
+        seconds, cost = price(table, path)
+        found = simulator.estimate([options[i] for options, i in zip(table.steps, path, strict=True)])
+        assert seconds == pytest.approx(found.jct_s)
+        exactly = simulator.profile.billing.minimum_s == 0  # else it is computed from a mean
+        assert cost == pytest.approx(found.total, rel=1e-9 if exactly else 0.02)
+
+
+def test_greedy_takes_workers_where_that_saves_most_for_its_time() -> None:
+    simulator = Simulator(successive_halving(64, 4, 508), replace(paper_profile(), iteration_samples=4000))
+    table, gaps = tabulate(simulator), []
+    soonest = fastest(simulator, table).estimate.jct_s
+    for tightness in (1.2, 1.5, 2.0, 3.0):
+        static = cheapest(fixed_sizes(simulator), tightness * soonest)
+        found, best = (
+            greedy(simulator, table, tightness * soonest, static),
+            exact(simulator, table, tightness * soonest).plan,
+        )
+        assert found is not None and best is not None
+        gaps.append(found.estimate.total / best.estimate.total - 1)
+    assert max(gaps) < 0.005

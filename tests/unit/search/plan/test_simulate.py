@@ -73,6 +73,12 @@ def test_nodes_that_are_there_already_cost_no_wait() -> None:
     assert found.total * 3600 == pytest.approx(450)
 
 
+def test_nodes_that_come_back_have_their_minimum_again() -> None:
+    simulator = two_stages(billing=Billing(minimum_s=1000))
+    simulator.held = 4
+    assert simulator.estimate(steps(simulator, 1, 4)).total * 3600 == pytest.approx(400 + 12.5 + 3 * 1000)
+
+
 def test_a_node_that_is_given_back_early_costs_its_minimum() -> None:
     simulator = two_stages(billing=Billing(minimum_s=120))
     assert simulator.estimate(steps(simulator, 4, 1)).cost[:, 0] * 3600 == pytest.approx([400 + 3 * 20, 50])
