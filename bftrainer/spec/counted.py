@@ -12,9 +12,14 @@ def counted(spec: TrainerSpec, settings: EngineSettings) -> TrainerSpec:
     """The spec with its sizes in what the settings share out.
 
     Raises:
-        SpecError: it asks for GPUs where whole nodes are shared out, or for other workers than one a GPU.
+        SpecError: it asks for GPUs where whole nodes are shared out, or cannot be had where GPUs are.
     """
     if settings.share is Share.GPU:
+        if spec.launcher == "horovod":
+            raise SpecError(
+                "launcher: horovod: its workers cannot run on single GPUs, which are shared out here "
+                "(share: gpu); take launcher: torchrun or native"
+            )
         if not spec.gpus and spec.workers not in (0, settings.gpus_per_node):
             raise SpecError(
                 f"nodes.workers: {spec.workers}: each GPU is a worker's here (share: gpu), and a node has "

@@ -19,11 +19,11 @@ def seats(where: Path, size: int) -> dict[int, str]:
     return {int(note.stem.rpartition("-")[2]): json.loads(note.read_text())["device"] for note in notes}
 
 
-def submit(site: Site, name: str, most: int, **more: Any) -> Path:
+def submit(site: Site, name: str, most: int, script: str = "seat.py", **more: Any) -> Path:
     where = site.root / name
     where.mkdir()
     gpus = {"min": 1, "max": most}
-    site.submit(name, "seat.py", str(where), samples=10**7, n_max=most, nodes=None, gpus=gpus, **more)
+    site.submit(name, script, str(where), samples=10**7, n_max=most, nodes=None, gpus=gpus, **more)
     return where
 
 
@@ -42,6 +42,16 @@ def test_two_trainers_share_the_gpus_of_a_node() -> None:
         site.until(lambda: len(seats(two, 3)) == 3, LONG_S, "the other has its GPU, too")
         assert sorted(seats(two, 3).values()) == ["0", "1", "2"]
         assert site.trainer("two")["status"] == "running"
+
+
+def test_torchruns_workers_have_a_gpu_each_and_a_restarted_daemon_finds_them() -> None:
+    with running(always("a"), "--gpus", "2", share="gpu") as site:
+        where = submit(site, "pair", 2, script="seat_torchrun.py", launcher="torchrun")
+        site.until(lambda: len(seats(where, 2)) == 2, LONG_S, "both train")
+        assert sorted(seats(where, 2).values()) == ["0", "1"]
+        site.kill_daemon()
+        site.start()
+        site.until(lambda: site.trainer("pair")["members"] == ["a:0", "a:1"], LONG_S, "it goes on")
 
 
 def test_whole_nodes_are_shared_out_unless_gpus_are() -> None:

@@ -47,6 +47,13 @@ def test_other_workers_than_one_a_gpu_are_refused() -> None:
         counted(spec_of("nodes: {max: 2, workers: 2}"), GPUS)
 
 
+def test_horovod_is_refused_where_gpus_are_shared_out() -> None:
+    spec = spec_of("nodes: {max: 2}", "launcher: horovod")
+    assert counted(spec, EngineSettings()) is spec
+    with pytest.raises(SpecError, match="launcher: horovod: its workers cannot run on single GPUs"):
+        counted(spec, GPUS)
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
