@@ -49,7 +49,7 @@ def test_many_lines_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "code", "said"),
     [
         (["status", "--nosuch\x1b"], 2, "Try 'bftrainer status --help' for help."),
-        (["trace", "info", "a\x1b[31m"], 2, r"File 'a\x1b[31m' does not exist."),
+        (["trace", "info", "a\x1b[31m"], 2, r"Path 'a\x1b[31m' does not exist."),
         (["show", ".."], 2, "'..' is no trainer's name or number; bftrainer list shows them"),
         (["show", "a/b"], 2, "'a/b' is no trainer's"),
         (["cancel", "\udcff"], 2, r"'\udcff' is no trainer's"),

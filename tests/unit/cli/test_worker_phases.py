@@ -42,7 +42,7 @@ def test_a_phase_lasts_until_it_changes() -> None:
 
 
 def test_a_demonstration_without_a_terminal_says_what_starting_workers_do(capsys: Any) -> None:
-    pool = {"size": 1, "nodes": [{"node": "a", "trainer": "digits", "state": "idle"}]}
+    pool = {"size": 1, "nodes": [{"node": "a", "devices": "", "trainer": "digits", "state": "idle"}]}
     rows = [trainer("a"), trainer("a", a="starting"), trainer("a", a="ready"), trainer("a", a="ready")]
     views = (View(float(second), pool, [row], []) for second, row in enumerate(rows))
     demo_views.show(views, 10.0, quiet=False)
