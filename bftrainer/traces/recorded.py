@@ -31,7 +31,10 @@ def files(folder: Path) -> list[Path]:
     except OSError as error:
         raise LogError(f"{error.strerror}") from error
     if not found:
-        raise LogError("a folder without files of `bftrainer record` (record-*.jsonl); name the log itself")
+        raise LogError(
+            "not a regular file, and no folder with files of `bftrainer record` (record-*.jsonl); "
+            "name the log itself"
+        )
     return list(found.values())
 
 
