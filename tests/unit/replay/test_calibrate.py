@@ -371,7 +371,7 @@ def test_a_record_has_its_own_trainers_and_a_log_has_none(journal: Journal, tmp_
     (tmp_path / "log.csv").write_text("idle_start,idle_end,node\n1,2,a\n")
     assert "--workload is needed" in CliRunner().invoke(replay, [str(tmp_path / "log.csv")]).output
     (tmp_path / "other").mkdir()
-    assert "no daemon's" in CliRunner().invoke(replay, [str(tmp_path / "other")]).output
+    assert "neither a daemon's" in CliRunner().invoke(replay, [str(tmp_path / "other")]).output
 
 
 def test_what_is_left_after_old_events_were_deleted_is_replayed(journal: Journal) -> None:
