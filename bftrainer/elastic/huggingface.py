@@ -30,7 +30,8 @@ from bftrainer.elastic.loss_by_items import (
     watch_first_loss,
 )
 from bftrainer.elastic.note import begun, note
-from bftrainer.elastic.own_model import AsAtStart, Counters, Restored, tell_of_lost
+from bftrainer.elastic.own_model import AsAtStart, Restored
+from bftrainer.elastic.own_state import OwnState, tell_of_lost
 from bftrainer.elastic.together import highest, require_same_start
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
@@ -71,7 +72,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._leaving = self._ours = False
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
-        self._counters: dict[str, Counters] = {}
+        self._own: dict[str, OwnState] = {}
 
     def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
         """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
@@ -121,7 +122,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             reseed_here(state.global_step, rank=0)
             args.eval_on_start = False  # it was, and an early stopping would count each start
         self._restored = resumed.restored(self.checkpoint)
-        self._counters = resumed.counters_of(self, given.get("model"))
+        self._own = resumed.own_states(self, given.get("model"))
         if self._job.rank == 0:
             note(begun(state.global_step))
             if resumed.order_differs(given.get("train_dataloader")):
@@ -174,7 +175,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         highest([0])
         self._job.checkpointed()
         if self._job.rank == 0:
-            tell_of_lost(self._counters, resumed.LOST)
+            tell_of_lost(self._own, resumed.LOST)
             folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
             mark = {"global_batch": self._batch, "ours": self._ours}
             partial = folder / f".{WHOLE}"

@@ -18,14 +18,15 @@ from torch.utils.data import IterableDataset
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
-from bftrainer.elastic.own_model import Counters, Restored
+from bftrainer.elastic.own_model import Restored
+from bftrainer.elastic.own_state import OwnState
 from bftrainer.elastic.train.own_weights import LOOKED_AT
 
 LOST = (
     "keep it in an ExportableState of transformers, make it a buffer of the model (register_buffer), or "
     "compute it from state.global_step"
 )
-"""What to do about a number that a script counts itself."""
+"""What to do about what a script keeps itself."""
 FIRST = 8
 """So many samples of a stream are looked at."""
 TOLD = (
@@ -48,9 +49,9 @@ def restored(checkpoint: str | None) -> Restored | None:
     return Restored(_tensors(files), *HOOKS) if files else None
 
 
-def counters_of(callback: Any, model: torch.nn.Module | None) -> dict[str, Counters]:
-    """The counters of a script's own that no checkpoint has: of its model, of the Trainer that has `callback`
-    if the script derived it, and of its other callbacks."""
+def own_states(callback: Any, model: torch.nn.Module | None) -> dict[str, OwnState]:
+    """What a script keeps in attributes, and no checkpoint has: of its model, of the Trainer that has
+    `callback` if the script derived it, and of its other callbacks."""
     found: list[tuple[Any, Container[str]]] = [] if model is None else [(model, ())]
     for trainer in gc.get_objects():  # no callback is told which Trainer it is of
         every = trainer.callback_handler.callbacks if issubclass(type(trainer), Trainer) else ()
@@ -59,7 +60,7 @@ def counters_of(callback: Any, model: torch.nn.Module | None) -> dict[str, Count
         if _is_own(trainer):
             found.append((trainer, _set_by(Trainer)))
         found += [(each, ()) for each in every if _is_own(each) and not isinstance(each, ExportableState)]
-    return {type(each).__name__: Counters(each, but) for each, but in found}
+    return {type(each).__name__: OwnState(each, but) for each, but in found}
 
 
 def _is_own(each: object) -> bool:

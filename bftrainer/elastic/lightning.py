@@ -19,12 +19,13 @@ from bftrainer.elastic import epoch_figures, once, step_files
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
-from bftrainer.elastic.lightning_counts import counters_of, figures, recount, validates_next, whole_training
+from bftrainer.elastic.lightning_counts import figures, own_states, recount, validates_next, whole_training
 from bftrainer.elastic.lightning_files import CheckpointFiles
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.open_windows import OpenWindows
-from bftrainer.elastic.own_model import AsAtStart, Counters, Restored, tell_of_lost
+from bftrainer.elastic.own_model import AsAtStart, Restored
+from bftrainer.elastic.own_state import OwnState, tell_of_lost
 from bftrainer.elastic.together import require_same_start
 from bftrainer.elastic.train.rng import reseed_here
 
@@ -89,7 +90,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
         self._files = CheckpointFiles(self._job)
-        self._counters: dict[str, Counters] = {}
+        self._own: dict[str, OwnState] = {}
         self._loss_is_known = False
         self._restored: Restored | None = None
         self._windows = OpenWindows(())
@@ -139,9 +140,10 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
         tell_of_lost(
-            self._counters,
+            self._own,
             "save it in the module's on_save_checkpoint or the callback's state_dict, make it a buffer "
-            "(register_buffer), or take global_step",
+            "(register_buffer) or persistent(True), return schedulers from configure_optimizers, or take "
+            "global_step",
         )
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         found = {"files": self._files.noted(trainer), "figures": self._figures}
@@ -207,7 +209,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
         resume_windows(trainer)
-        self._at_start, self._counters = AsAtStart(pl_module), counters_of(trainer, pl_module)
+        self._at_start, self._own = AsAtStart(pl_module), own_states(trainer, pl_module)
         self._windows = OpenWindows(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
         after_each_batch(pl_module, lambda batch_idx: self.after_batch(trainer, pl_module, batch_idx))

@@ -6,7 +6,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule
 
-from bftrainer.elastic.own_model import Counters
+from bftrainer.elastic.own_state import OwnState
 
 
 def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int]:
@@ -60,8 +60,8 @@ def figures(trainer: Any) -> dict[str, float]:
     return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
 
 
-def counters_of(trainer: Any, module: Any) -> dict[str, Counters]:
-    """The counters of a script's own that no checkpoint has: of its module, and of its callbacks."""
+def own_states(trainer: Any, module: Any) -> dict[str, OwnState]:
+    """What a script keeps in attributes, and no checkpoint has: of its module, and of its callbacks."""
     own = [module] if type(module).on_save_checkpoint is LightningModule.on_save_checkpoint else []
     own += [
         each
@@ -70,4 +70,5 @@ def counters_of(trainer: Any, module: Any) -> dict[str, Counters]:
         and type(each).state_dict is Callback.state_dict
         and type(each).on_save_checkpoint is Callback.on_save_checkpoint
     ]
-    return {type(each).__name__: Counters(each) for each in own}
+    saved = [each.scheduler for each in getattr(trainer, "lr_scheduler_configs", ())]
+    return {type(each).__name__: OwnState(each, saved=saved) for each in own}

@@ -136,17 +136,25 @@ def resume_windows(trainer: Any) -> None:
 
 def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -> None:
     """Tell of what a script does when an epoch begins, where a run goes on within one: Lightning does not
-    call it then. `resumed`: the epoch, and the steps of it that are taken."""
-    if resumed is None or not resumed[1]:
-        return
-    for each in (module, *trainer.callbacks):
-        own = type(each).on_train_epoch_start
-        if own.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer"):
+    call it then; and of what it does at every start. `resumed`: the epoch, and the steps of it that are
+    taken."""
+    for each in (module, *trainer.callbacks) if resumed is not None else ():
+        for hook in ("on_train_start", "on_fit_start"):
+            if _is_own(getattr(type(each), hook)):
+                note_warning(
+                    f"{type(each).__name__}.{hook} is called at every start: what it resets, such as a "
+                    "metric or an average, begins anew. Do that in __init__"
+                )
+        if resumed is not None and resumed[1] and _is_own(type(each).on_train_epoch_start):
             note_warning(
                 f"{type(each).__name__}.on_train_epoch_start is not called for the rest of epoch "
                 f"{resumed[0]}, which goes on after a change of nodes: do what follows from the epoch in "
                 "on_train_start, too"
             )
+
+
+def _is_own(hook: Any) -> bool:
+    return hook.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer")
 
 
 def tell_of_lengths(trainer: Any, steps: int | None) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from bftrainer.elastic.train.modes import evaluating
 from bftrainer.elastic.train.own_weights import some
-from bftrainer.elastic.warned import note_warning
 
 
 class AsAtStart:
@@ -37,31 +36,6 @@ class AsAtStart:
                 "while the script trains. After a restart they would be as at the beginning, and gradients "
                 "of other nodes are not averaged: make a trainer of each phase, which begins with the "
                 "weights of the one before"
-            )
-
-
-class Counters:
-    """Numbers of an object's own and of a module's modules, such as a count of steps, which no checkpoint
-    has; those with a name in `but` aside."""
-
-    def __init__(self, of: object, but: Container[str] = ()) -> None:
-        self._of = of
-        self._numbers = {name: value for name, value in _numbers(of).items() if name not in but}
-
-    def lost(self) -> list[str]:
-        """The names of those that have changed; each once."""
-        before, now = self._numbers, _numbers(self._of)
-        self._numbers = {name: value for name, value in before.items() if now.get(name) == value}
-        return sorted(name for name, value in before.items() if now.get(name) != value)
-
-
-def tell_of_lost(counters: Mapping[str, Counters], remedy: str) -> None:
-    """Tell which counters, of the objects with these names, have changed, and so are not in a checkpoint."""
-    for name, counted in counters.items():
-        if lost := counted.lost():
-            note_warning(
-                f"the checkpoint lacks what {name} changes while it trains: {', '.join(lost)}. It begins "
-                f"anew with every start: {remedy}"
             )
 
 
@@ -100,12 +74,3 @@ class Restored:
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, p in model.named_parameters() if not p.requires_grad)
-
-
-def _numbers(of: object) -> dict[str, float]:
-    inner = of.named_modules() if isinstance(of, torch.nn.Module) else ()
-    found = {name: value for name, value in vars(of).items() if type(value) in (int, float)}
-    for where, module in inner:
-        own = vars(module).items() if where else ()  # private ones are a library's, as in torchmetrics
-        found |= {f"{where}.{name}": v for name, v in own if type(v) in (int, float) and name[0] != "_"}
-    return found

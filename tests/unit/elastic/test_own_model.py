@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from bftrainer.elastic.own_model import AsAtStart, Counters, Restored
+from bftrainer.elastic.own_model import AsAtStart, Restored
 
 
 def test_layers_that_are_unfrozen_are_named() -> None:
@@ -34,20 +32,6 @@ def test_layers_that_are_put_into_evaluation_mode_while_a_model_trains_are_named
     model.train()
     with pytest.raises(ValueError, match="1 and 0 more parameters or layers"):
         start.require_frozen(model)
-
-
-def test_numbers_that_change_are_named_once() -> None:
-    model: Any = torch.nn.Linear(1, 1)
-    model.seen, model.scale, model.name = 0, 0.5, "a"
-    start = Counters(model)
-    model.eval()
-    assert start.lost() == []
-    model.add_module("criterion", torch.nn.Softplus(beta=1.0))
-    model.seen += 1
-    model.name = "b"
-    assert start.lost() == ["seen"]
-    model.seen += 1
-    assert start.lost() == []
 
 
 def test_weights_that_change_after_they_were_restored_are_named() -> None:
