@@ -131,6 +131,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse weights that have been changed since they were restored, by a `ValueError`."""
         if self._restored is not None and "model" in given:
+            self._restored.require_complete(given["model"])
             self._restored.require_unchanged(given["model"])
         self._restored = None
 

@@ -19,7 +19,14 @@ from bftrainer.elastic import epoch_figures, once, step_files
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
-from bftrainer.elastic.lightning_counts import figures, own_states, recount, validates_next, whole_training
+from bftrainer.elastic.lightning_counts import (
+    figures,
+    own_states,
+    plain_numbers,
+    recount,
+    validates_next,
+    whole_training,
+)
 from bftrainer.elastic.lightning_files import CheckpointFiles
 from bftrainer.elastic.lightning_hooks import after_each_batch, forget
 from bftrainer.elastic.note import begun, note
@@ -145,6 +152,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             "(register_buffer) or persistent(True), return schedulers from configure_optimizers, or take "
             "global_step",
         )
+        plain_numbers(checkpoint)
         counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
         found = {"files": self._files.noted(trainer), "figures": self._figures}
         checkpoint["bftrainer"] = counts | found

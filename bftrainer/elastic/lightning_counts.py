@@ -7,6 +7,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule
 
 from bftrainer.elastic.own_state import OwnState
+from bftrainer.elastic.state.packing import mapped, plain
 
 
 def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int]:
@@ -58,6 +59,14 @@ def figures(trainer: Any) -> dict[str, float]:
     """What has been logged, where it is one number."""
     found = trainer.callback_metrics.items()
     return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
+
+
+def plain_numbers(checkpoint: dict[str, Any]) -> None:
+    """Have optimisers and schedulers keep Python's own numbers in a checkpoint: with NumPy's, such as a
+    learning rate of `0.5 * (1 + np.cos(...))`, it could not be read."""
+    for name in ("optimizer_states", "lr_schedulers"):
+        if name in checkpoint:
+            checkpoint[name] = mapped(checkpoint[name], plain)
 
 
 def own_states(trainer: Any, module: Any) -> dict[str, OwnState]:

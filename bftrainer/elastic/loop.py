@@ -115,7 +115,7 @@ class Run(Steps):
         number = orders.trainer if orders else 0
         freezing, modes = Trainable(what.models, number), Modes(what.models, number)
         state |= {TRAINABLE: freezing} if ddp is False else {}
-        state |= {UNSAVED: UnsavedBuffers(what.models), MODES: modes}
+        state |= {UNSAVED: UnsavedBuffers(state), MODES: modes}
         state |= {same_data.PART: same_data.SameData(data, number, may_differ)}
         given = {"epochs": epochs, "seed": seed, "scheduler_every": scheduler_every, "clip_norm": clip_norm}
         state |= same_settings.part_of(orders, policy, **given, average=average, ddp=ddp is not False)

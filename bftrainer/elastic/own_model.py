@@ -54,6 +54,25 @@ class Restored:
             name: some(value).cpu().clone() for name, value in state.items() if torch.is_tensor(value)
         }
 
+    def require_complete(self, model: torch.nn.Module) -> None:
+        """Refuse a checkpoint that lacks some of the weights that train; others may be left out on purpose.
+
+        Raises:
+            ValueError: how many, the first, and what to do instead.
+        """
+        same: dict[int, list[str]] = {}
+        for name, value in model.named_parameters(remove_duplicate=False):
+            if value.requires_grad:
+                same.setdefault(id(value), []).append(name)
+        lacks = [names[0] for names in same.values() if not self._some.keys() & set(names)]
+        if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
+            raise ValueError(
+                f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
+                f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
+                "transformers save some models so that they cannot go on: take another version of it, or "
+                "another model"
+            )
+
     def require_unchanged(self, model: torch.nn.Module) -> None:
         """Refuse a model that has been changed since it was restored.
 

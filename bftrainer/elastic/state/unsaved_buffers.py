@@ -1,4 +1,4 @@
-"""Buffers that a model leaves out of its `state_dict()`, and that training changes all the same."""
+"""Buffers that a module leaves out of its `state_dict()`, and that training changes all the same."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class UnsavedBuffers:
     """Buffers registered with `persistent=False`, once they have changed; a part of the training state.
 
     Most never change, such as masks: these are neither sent nor saved.
+
+    Args:
+        parts: the parts of the training state by name; the modules among them count.
     """
 
-    def __init__(self, models: Mapping[str, torch.nn.Module]) -> None:
-        self._models = models
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        self._models = {name: part for name, part in parts.items() if isinstance(part, torch.nn.Module)}
         self._at_start = {
             name: (buffer, buffer._version) for name, _, _, buffer in self._found() if buffer is not None
         }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -264,3 +265,23 @@ def test_gradients_that_wait_for_further_batches_are_not_lost(
         for leave_after in (*leaves, None):
             found = trained(folder, leave_after).state_dict()
         torch.testing.assert_close(found, whole)
+
+
+class Warmed(Seeing):
+    """Its scheduler computes rates with NumPy, as many do."""
+
+    def configure_optimizers(self) -> Any:
+        """Return it."""
+        optimizer = torch.optim.SGD(self.parameters(), lr=1e-3)
+        cosine = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: np.cos(step / 100))
+        return [optimizer], [{"scheduler": cosine, "interval": "step"}]
+
+
+def test_a_rate_of_numpy_is_in_checkpoints_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Warmed)
+    for leave_after in (3, None):
+        cut = process(tmp_path / "cut", monkeypatch, leave_after, "loader", asks=False, kind=Warmed)
+    torch.testing.assert_close(cut.state_dict(), whole.state_dict())

@@ -44,3 +44,21 @@ def test_weights_that_change_after_they_were_restored_are_named() -> None:
         ValueError, match=r"bias is not what the checkpoint has: on_fit_start .*Do that in __init__"
     ):
         restored.require_unchanged(model)
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused_but_for_tied_and_frozen_ones() -> None:
+    model = torch.nn.ModuleDict({"body": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 2)})
+    model["head"].weight = model["body"].weight
+    state = {name: value for name, value in model.state_dict().items() if name != "head.weight"}
+
+    def restored(**more: torch.Tensor) -> Restored:
+        return Restored({**state, **more}, "on_fit_start", "Do that in __init__")
+
+    restored().require_complete(model)
+    state.pop("body.bias")
+    with pytest.raises(ValueError, match=r"lacks 1 of 3 weights .*, such as body\.bias: after a change"):
+        restored().require_complete(model)
+    model["body"].bias.requires_grad_(False)
+    restored().require_complete(model)
+    wrapped = {f"module.{name}": value for name, value in model.state_dict().items()}
+    Restored(wrapped, "on_fit_start", "Do that in __init__").require_complete(model)

@@ -48,3 +48,10 @@ def test_they_are_compared_once_as_buffers_of_their_model() -> None:
     model[0].train_on(3)  # type: ignore[operator]
     names = [leaf.name for leaf in leaves_of({"model": model, PART: part})]
     assert sorted(names) == ["model.0.cache", "model.0.count", "model.0.later", "model.0.mask"]
+
+
+def test_parts_of_a_script_have_them_too_and_what_is_no_module_has_none() -> None:
+    teacher = nn.Sequential(Layer())
+    part = UnsavedBuffers({"teacher": teacher, "optimizer": torch.optim.SGD([torch.ones(1)])})
+    teacher[0].train_on(3)  # type: ignore[operator]
+    assert sorted(part.state_dict()) == ["teacher.0.cache", "teacher.0.count", "teacher.0.later"]
