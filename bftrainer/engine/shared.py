@@ -62,6 +62,8 @@ def planned(
     if not groups and tries >= FEWEST and not _near(best, first.bound, state.settings.milp_gap):
 
         def attempt(move: Move) -> Found:
+            if any(sum(move.counts.get(t, 0) for t in cap.trainers) > cap.n_max for cap in question.caps):
+                return Found(float("-inf"))
             wants = _wants(state, trainers, move.counts, state.pool, move.left)
             wants.sort(key=lambda want: want.trainer != move.first)
             there = trimmed(trainers, place(wants, state.pool, rules_of(state.settings)), state)

@@ -107,5 +107,5 @@ def test_a_folder_of_rotated_files_is_one_log(tmp_path: Path) -> None:
 
 
 def test_other_folders_are_no_logs(tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="without files of `bftrainer record`"):
+    with pytest.raises(LogError, match="no folder with files of `bftrainer record`"):
         load(tmp_path)
