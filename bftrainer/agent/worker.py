@@ -36,6 +36,8 @@ STOPPED_S = 2.0
 """A worker that is stopped (SIGSTOP) for so long is killed: its peers wait for it, and cannot tell why."""
 
 
+MAX_FIGURES = 1_000
+"""So many figures of a worker are kept by name."""
 ALONE = Seat()
 PHASE_AFTER = {"ready": Phase.READY, "joined": Phase.MEMBER, "finished": Phase.FINISHED}
 """The phase of a worker that has said this."""
@@ -71,6 +73,7 @@ class Worker:
         self.phase = Phase.STARTING
         self.joined = 0  # the last generation that it became a member of
         self.last: dict[str, Any] = {}  # its last progress
+        self._figures: dict[str, Any] = {}
         self.pid: int | None = None
         self._program = Program.of(order)
         self.node, self._address, self._warm = node, address, warm
@@ -266,8 +269,7 @@ class Worker:
             self.phase = phase
         if message["type"] == "joined":
             self.joined = message.get("generation", 0)
-        if message["type"] in ("progress", "finished", "left"):
-            self.last = message
+        self.last, self._figures = _kept(self.last, self._figures, message)
         self._said(self, message)
 
     async def _watch(self, pid: int) -> None:
@@ -341,3 +343,16 @@ def own_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "belongs to another user", str(folder))
+
+
+def _kept(
+    last: dict[str, Any], figures: dict[str, Any], message: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The last progress with all figures so far, and these: figures that were reported while the daemon was
+    gone go with the worker's end."""
+    new = message.get("metrics")
+    if isinstance(new, dict) and len(both := {**figures, **new}) <= MAX_FIGURES:
+        figures = both
+    if message["type"] in ("progress", "finished", "left"):
+        last = message
+    return ({**last, "metrics": figures} if last and figures else last), figures

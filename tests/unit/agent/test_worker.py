@@ -46,6 +46,27 @@ def test_the_last_words_of_a_worker_are_told_before_its_end(monkeypatch: pytest.
     assert told == ["finished", 0]
 
 
+def test_the_last_progress_has_all_figures_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were reported while the daemon was gone go with the worker's end."""
+    monkeypatch.setattr(worker_module, "MAX_FIGURES", 3)
+    worker = Worker(ORDER, "n", "127.0.0.1", WarmPool("n"), lambda *_: None, lambda *_: None)
+    worker._hear({"type": "metrics", "metrics": {"loss": 3.0}})
+    assert worker.last == {}, "figures alone are no progress"
+    for message in (
+        {"type": "progress", "step": 1, "metrics": {"loss": 2.0, "accuracy": 0.5}},
+        {"type": "metrics", "metrics": {"score": 0.7}},
+        {"type": "metrics", "metrics": {"one": 1.0, "too": 2.0, "many": 3.0}},
+        {"type": "metrics", "metrics": "none"},
+        {"type": "finished", "step": 2, "metrics": {}},
+    ):
+        worker._hear(message)
+    assert worker.last == {
+        "type": "finished",
+        "step": 2,
+        "metrics": {"loss": 2.0, "accuracy": 0.5, "score": 0.7},
+    }
+
+
 def test_the_log_says_when_a_worker_started(tmp_path: Path) -> None:
     log = tmp_path / "trainers" / "n.log"
     order = {**ORDER, "log": str(log), "gated": True, "warm": False, "worker": {}}
