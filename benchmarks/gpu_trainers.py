@@ -6,6 +6,7 @@ GPUs of several nodes are 15 % slower. None finishes within a month.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 
@@ -31,4 +32,7 @@ def trainer(number: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     print(json.dumps([trainer(number) for number in range(16)], indent=1))

@@ -73,6 +73,7 @@ class Service:
     """Answers who asks."""
 
     answers = Answers(lambda: 1_000_000, lambda: 10.0, lambda bound, by: None)
+    studies = None  # nobody asks for any
 
     def status(self, caller: Any) -> dict[str, Any]:
         return {"user": caller.user}
