@@ -15,7 +15,7 @@ SPECS = (Path(__file__).parents[2] / "benchmarks" / "testbeds" / "quick.yaml",)
 
 
 def test_main_jobs_have_hosts_that_trainers_trained_on_and_none_fails() -> None:
-    condition = Condition(mix="slots", nodes=2, jobs=12, seconds=15, load=0.4)
+    condition = Condition(mix="slots", nodes=3, jobs=12, seconds=20, load=0.22)
     with (
         Emulator(hosts=condition.nodes, cycle_s=0.5) as emulator,
         Harvest(
