@@ -119,8 +119,9 @@ def test_a_type_that_main_jobs_have_used_up_does_not_count(bed: Testbed, harvest
     v100 = main(bed, "--gres=gpu:v100:2")
 
     async def scenario(scheduler: SlurmScheduler) -> None:
-        seen = await until(scheduler, lambda s: state(bed, v100) == "RUNNING" and ours(s) == {"n1"})
-        assert next(node.why for node in seen.nodes if node.name == "n2") == "mixed"
+        why = {"n1": "", "n2": "mixed"}
+        await until(scheduler, lambda s: ours(s) == {"n1"} and {n.name: n.why for n in s.nodes} == why)
+        assert state(bed, v100) == "RUNNING"
         waits = main(bed, "--gres=gpu:v100:1")
         seen = await until(scheduler, lambda s: waits in s.waiting)
         assert seen.claims == ()

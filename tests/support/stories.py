@@ -61,7 +61,11 @@ SEVERAL: dict[str, dict[str, str]] = {
     "torchrun": {
         "test_a_node_leaves_with_notice_and_comes_back": "rank 0 is told, and then the others of its node",
     },
-    "horovod": {"test_rank_0_is_killed": "the driver loses a host, and waits for all workers of the new one"},
+    "horovod": {
+        "test_a_node_leaves_with_notice_and_comes_back": (
+            "the driver loses a host of two workers, and waits for both when it comes back"
+        )
+    },
 }
 """Launcher -> story -> why every commit tells it with two workers a node, too; `make nightly` tells all."""
 
