@@ -41,6 +41,9 @@ class PosingAgent:
         """What the hello lists."""
         return self._workers
 
+    def devices(self) -> None:
+        """It does not say what it has."""
+
     def obey(self, order: dict[str, Any]) -> None:
         """Keep an order."""
         self.heard.append(order)
