@@ -19,7 +19,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.own_model import Restored
-from bftrainer.elastic.own_state import OwnState
+from bftrainer.elastic.own_state import OwnState, is_scripts_own
 from bftrainer.elastic.train.own_weights import LOOKED_AT
 
 LOST = (
@@ -57,14 +57,14 @@ def own_states(callback: Any, model: torch.nn.Module | None) -> dict[str, OwnSta
         every = trainer.callback_handler.callbacks if issubclass(type(trainer), Trainer) else ()
         if callback not in every:
             continue
-        if _is_own(trainer):
+        if is_scripts_own(type(trainer)):
             found.append((trainer, _set_by(Trainer)))
-        found += [(each, ()) for each in every if _is_own(each) and not isinstance(each, ExportableState)]
+        found += [
+            (each, ())
+            for each in every
+            if is_scripts_own(type(each)) and not isinstance(each, ExportableState)
+        ]
     return {type(each).__name__: OwnState(each, but) for each, but in found}
-
-
-def _is_own(each: object) -> bool:
-    return type(each).__module__.partition(".")[0] not in ("transformers", "bftrainer")
 
 
 def _set_by(kind: type) -> frozenset[str]:

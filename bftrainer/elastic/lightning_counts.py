@@ -6,7 +6,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule
 
-from bftrainer.elastic.own_state import OwnState
+from bftrainer.elastic.own_state import OwnState, is_scripts_own
 from bftrainer.elastic.state.packing import mapped, plain
 
 
@@ -75,7 +75,7 @@ def own_states(trainer: Any, module: Any) -> dict[str, OwnState]:
     own += [
         each
         for each in trainer.callbacks
-        if type(each).__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer")
+        if is_scripts_own(type(each))
         and type(each).state_dict is Callback.state_dict
         and type(each).on_save_checkpoint is Callback.on_save_checkpoint
     ]

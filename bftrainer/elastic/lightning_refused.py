@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import (
 )
 
 from bftrainer.elastic import epoch_figures
+from bftrainer.elastic.own_state import is_scripts_own
 from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.warned import note_warning
 
@@ -138,23 +139,21 @@ def _tell_of_hooks(trainer: Any, module: Any, resumed: tuple[int, int] | None) -
     """Tell of what a script does when an epoch begins, where a run goes on within one: Lightning does not
     call it then; and of what it does at every start. `resumed`: the epoch, and the steps of it that are
     taken."""
-    for each in (module, *trainer.callbacks) if resumed is not None else ():
+    if resumed is None:
+        return
+    for each in (module, *trainer.callbacks):
         for hook in ("on_train_start", "on_fit_start"):
-            if _is_own(getattr(type(each), hook)):
+            if is_scripts_own(getattr(type(each), hook)):
                 note_warning(
                     f"{type(each).__name__}.{hook} is called at every start: what it resets, such as a "
                     "metric or an average, begins anew. Do that in __init__"
                 )
-        if resumed is not None and resumed[1] and _is_own(type(each).on_train_epoch_start):
+        if resumed[1] and is_scripts_own(type(each).on_train_epoch_start):
             note_warning(
                 f"{type(each).__name__}.on_train_epoch_start is not called for the rest of epoch "
                 f"{resumed[0]}, which goes on after a change of nodes: do what follows from the epoch in "
                 "on_train_start, too"
             )
-
-
-def _is_own(hook: Any) -> bool:
-    return hook.__module__.partition(".")[0] not in ("lightning", "pytorch_lightning", "bftrainer")
 
 
 def tell_of_lengths(trainer: Any, steps: int | None) -> None:

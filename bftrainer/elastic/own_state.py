@@ -66,6 +66,11 @@ class OwnState:
                     yield f"{where}.{name}", _mark(value, 0)
 
 
+def is_scripts_own(defined: Any) -> bool:
+    """Whether a class or function is of the script, and of none of the libraries that train for it."""
+    return defined.__module__.partition(".")[0] not in LIBRARIES
+
+
 def tell_of_lost(states: Mapping[str, OwnState], remedy: str) -> None:
     """Tell what has changed in objects with these names, and so is missing in a checkpoint."""
     for name, state in states.items():
@@ -98,6 +103,6 @@ def _entries(value: Any) -> list[Any] | None:
         return [len(value), *list(value)[-FEW:]]
     if isinstance(value, set):
         return [len(value)]
-    if type(value).__module__.partition(".")[0] in LIBRARIES or not hasattr(value, "__dict__"):
+    if not is_scripts_own(type(value)) or not hasattr(value, "__dict__"):
         return None
     return [each for name, each in vars(value).items() if name[0] != "_"]
