@@ -14,7 +14,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import Walk
@@ -105,25 +104,6 @@ def together(jobs: Iterable[JobRow]) -> list[list[JobRow]]:
     for job in jobs:
         found.setdefault(job.whole, []).append(job)
     return list(found.values())
-
-
-def claims(
-    jobs: Sequence[JobRow],
-    nodes: Mapping[str, NodeRow],
-    partitions: Mapping[str, Partition],
-    rooms: Rooms,
-    now: float,
-    ready: Mapping[str, float] | None = None,
-    *,
-    doubted: Collection[str] = (),
-    preempting: bool = False,
-    clock: Callable[[], float] = time.thread_time,
-) -> Claims:
-    """What main jobs need: see `walked`."""
-    walk = walked(
-        jobs, nodes, partitions, rooms, now, ready, doubted=doubted, preempting=preempting, clock=clock
-    )
-    return walk.found()
 
 
 def walked(

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import walk
-from bftrainer.schedulers.slurm.claims import WALK_S, claims, in_order, waits_for_nodes
+from bftrainer.schedulers.slurm.claims import WALK_S, in_order, waits_for_nodes
 from bftrainer.schedulers.slurm.constraints import ANY
 from bftrainer.schedulers.slurm.fit import Fit
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import Walk
+from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

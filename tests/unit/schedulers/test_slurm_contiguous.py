@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm import text
-from bftrainer.schedulers.slurm.claims import claims
 from bftrainer.schedulers.slurm.contiguous import stretch
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB, MARK
 
 NOW = 1000.0

@@ -8,11 +8,12 @@ import pytest
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm.claims import BEGINS_SOON_S, able, claims, in_order, together
+from bftrainer.schedulers.slurm.claims import BEGINS_SOON_S, able, in_order, together
 from bftrainer.schedulers.slurm.main_jobs import shown
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
 from bftrainer.schedulers.slurm.walk import AHEAD_S
+from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

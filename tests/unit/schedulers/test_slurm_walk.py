@@ -8,9 +8,9 @@ import pytest
 
 from bftrainer.model.machine import Claim
 from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm.claims import claims
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow, Partition
+from tests.support.slurm_claims import claims
 from tests.support.slurm_samples import MAIN_JOB
 
 NOW = 1000.0

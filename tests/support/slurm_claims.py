@@ -1,0 +1,13 @@
+"""What main jobs of Slurm claim, as tests ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bftrainer.schedulers.shared.wanted import Claims
+from bftrainer.schedulers.slurm.claims import walked
+
+
+def claims(*args: Any, **options: Any) -> Claims:
+    """What a walk through all of the queue has found; arguments as of `walked`."""
+    return walked(*args, **options).found()
