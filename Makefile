@@ -22,6 +22,7 @@ GUIDE := tests/cluster/test_admin_guide.py
 # Random inputs keep every core busy; attacks measure how long main jobs wait, so they run apart
 FUZZING := tests/hostile/test_fuzzing.py
 DEMO := $(if $(LOG),--log $(LOG)) $(if $(SPEED),--speed $(SPEED)) $(if $(FROM),--from $(FROM)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KEEP),--keep $(KEEP)) $(if $(GPUS),--gpus $(GPUS)) $(if $(SHARE),--share $(SHARE))
+ON_TESTBED := $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG)) $(if $(STUDY),--study $(STUDY))
 
 .PHONY: help install horovod demo hpo-demo slurm-demo lsf-demo test nightly lint types docs unit integration hostile cluster soak impact slurm wheel bench evaluation clean
 
@@ -53,11 +54,11 @@ demo: install  ## Show bftrainer at work on this machine for 90 s (LOG=path: a r
 hpo-demo: install  ## Search for hyper-parameters on this machine: 16 trials, real training, under 3 minutes (STUDY=path of a study file)
 	$(BIN)/bftrainer study demo $(or $(STUDY),trainers/studies/digits.yaml)
 
-slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log)
-	$(BIN)/python -m slurm.testbed demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
+slurm-demo: install slurm  ## Show bftrainer on a real Slurm whose main jobs come and go (SECONDS=60, LOG=path of an SWF log, STUDY=path of a study file)
+	$(BIN)/python -m slurm.testbed demo $(ON_TESTBED)
 
-lsf-demo: install  ## The same on an emulated LSF, for two minutes; needs no root (SECONDS=60, LOG=path of an SWF log)
-	$(BIN)/python -m lsf.emulator demo $(SPECS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(LOG),--log $(LOG))
+lsf-demo: install  ## The same on an emulated LSF, for two minutes; needs no root (SECONDS=60, LOG=..., STUDY=... as before)
+	$(BIN)/python -m lsf.emulator demo $(ON_TESTBED)
 
 test: install slurm lint types  ## Everything that CI runs; where Horovod cannot be built its tests are skipped
 	@$(MAKE) --no-print-directory horovod || echo "Horovod cannot be built here: its tests are skipped"
@@ -94,7 +95,7 @@ hostile: install  ## Attacks on whole daemons, then FUZZ (60) seconds of random 
 	FUZZ_SECONDS=$(or $(FUZZ),60) $(BIN)/python -m pytest -n $(AT_ONCE) $(FUZZING)
 
 cluster: install slurm  ## The tests on a real Slurm, which they bring up themselves; skipped without root
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
+	$(BIN)/python -m pytest -n $(WAITING) --dist loadfile -m "not nightly" $(addprefix --ignore=,$(GUIDE)) tests/cluster
 	$(BIN)/python -m pytest $(GUIDE)
 
 soak: install slurm  ## Faults at random on a real Slurm for SECONDS (900), with trainers and main jobs that must not mind
@@ -117,8 +118,10 @@ slurm:  ## Install Debian's Slurm, munge, sudo and a database where they are mis
 wheel: install  ## Build a wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-bench: install  ## Time the allocators against each other, then the daemon's event loop under attack (25 minutes)
+bench: install  ## Time the allocators against each other, place GPUs, then the daemon's event loop under attack (35 minutes)
 	$(BIN)/python benchmarks/allocate.py --repeat 50
+	$(BIN)/python benchmarks/shared_gpus.py --repeat 100
+	$(BIN)/python benchmarks/shared_gpus.py --milp 20
 	$(BIN)/python benchmarks/loop.py
 
 evaluation: install  ## Run docs/evaluation.md's replays anew: TRACES=folder of the published log, OUT=folder for results

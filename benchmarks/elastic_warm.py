@@ -1,6 +1,7 @@
 """What the warm pool saves and costs: the time to a script's first line, and memory.
 
 python benchmarks/elastic_warm.py [--repeat 5]
+python benchmarks/elastic_warm.py --workers 1 2 4    # memory of so many workers on one node
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bftrainer.agent.process import Program, adopt_orphans, ended, kill_group, spawn
@@ -26,22 +28,41 @@ from bftrainer import elastic
 print("here", flush=True)
 time.sleep(60)
 """
+TRAINS = """\
+import time
+import torch
+import sklearn.datasets
+from bftrainer import elastic
+torch.set_num_threads(1)
+model = torch.nn.Linear(1024, 1024)  # 4 MB of parameters, as much of gradients, twice that of Adam's tensors
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(20):
+    optimizer.zero_grad()
+    model(torch.randn(64, 1024)).square().mean().backward()
+    optimizer.step()
+print("here", flush=True)
+time.sleep(600)
+"""
+PARTS = {"Rss": "resident", "Pss": "in parts", "Private_Dirty": "own", "Private_Clean": "own"}
+"""What the kernel counts. In parts, told as "with shared parts": each shared page divided among those that
+have it."""
 
 
-def memory_mb(pid: int) -> dict[str, int]:
-    """Resident memory of a process and what of it no other process shares, in MB."""
-    found = {}
+def memory_mb(pid: int) -> dict[str, float]:
+    """Memory of a process in MB: resident, its part of it, and what of it no other process shares."""
+    found = dict.fromkeys(PARTS.values(), 0.0)
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         name, _, rest = line.partition(":")
-        if name in ("Rss", "Pss", "Private_Dirty", "Private_Clean"):
-            found[name] = int(rest.split()[0]) // 1024
-    return {"resident": found["Rss"], "own": found["Private_Dirty"] + found["Private_Clean"]}
+        if name in PARTS:
+            found[PARTS[name]] += int(rest.split()[0]) / 1024
+    return found
 
 
-async def first_line(program: Program, pool: WarmPool | None, output: Path) -> tuple[float, dict[str, int]]:
-    """Seconds from the order to the script's first line, forked from `pool` or started anew; its memory."""
+async def begin(program: Program, pool: WarmPool | None, output: Path) -> tuple[float, int]:
+    """Seconds from the order to the script's first line, forked from `pool` or started anew; its pid."""
     ours, theirs = socket.socketpair()
     environ = {**program.environment(), "BFTRAINER_WORKER": json.dumps({})}
+    output.unlink(missing_ok=True)
     with ours, theirs, output.open("wb") as log:
         began = time.perf_counter()
         if pool is None:
@@ -57,26 +78,36 @@ async def first_line(program: Program, pool: WarmPool | None, output: Path) -> t
             pid = forked
         while not output.stat().st_size:
             await asyncio.sleep(0.002)
-        took, used = time.perf_counter() - began, memory_mb(pid)
+        return time.perf_counter() - began, pid
+
+
+async def end(*pids: int) -> None:
+    """Kill workers, and wait until they are gone."""
+    for pid in pids:
         kill_group(pid)
+    for pid in pids:
         await ended(pid)
+
+
+async def first_line(program: Program, pool: WarmPool | None, output: Path) -> tuple[float, dict[str, float]]:
+    """Seconds to the first line of a worker of its own, and its memory then."""
+    took, pid = await begin(program, pool, output)
+    used = memory_mb(pid)
+    await end(pid)
     return took, used
 
 
 async def measure(repeat: int) -> None:
     """Print times and memory of workers that are forked from the warm process and of fresh ones."""
-    adopt_orphans()
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "script.py"
-        script.write_text(SCRIPT)
-        program = Program(command=("python", str(script)), workdir=folder, env={})
+        program, output = written(SCRIPT, folder), Path(folder) / "log"
         pool = WarmPool("benchmark")
         await pool.prepare(program)
-        await first_line(program, pool, Path(folder) / "log")  # waits for the imports, too
+        await first_line(program, pool, output)  # waits for the imports, too
         alone = memory_mb(pool.pid)
         rows = {}
         for name, source in (("started anew", None), ("forked", pool)):
-            runs = [await first_line(program, source, Path(folder) / "log") for _ in range(repeat)]
+            runs = [await first_line(program, source, output) for _ in range(repeat)]
             rows[name] = (statistics.median(took for took, _ in runs), runs[-1][1])
         pool.close()
     print(f"{os.cpu_count()} cores")
@@ -85,16 +116,51 @@ async def measure(repeat: int) -> None:
         print(f"{name}: {took:.2f} s to the first line, {said(used)}")
 
 
-def said(used: dict[str, int]) -> str:
+async def measure_workers(counts: Sequence[int]) -> None:
+    """Print the memory of several workers on one node, forked from one warm process, and started anew.
+
+    `in parts` of all processes together is what the node has to have; the warm process is one of them.
+    """
+    print("| workers | at | resident, in all | own, in all | with shared parts | and the warm process |")
+    print("|---|---|---|---|---|---|")
+    for name, script in (("first line", SCRIPT), ("20 steps", TRAINS)):
+        with tempfile.TemporaryDirectory() as folder:
+            program, output = written(script, folder), Path(folder) / "log"
+            pool = WarmPool("benchmark")
+            await pool.prepare(program)
+            await first_line(program, pool, output)
+            for source, how in ((pool, "forked"), (None, "started anew")):
+                for count in counts:
+                    pids = [(await begin(program, source, output))[1] for _ in range(count)]
+                    every = [memory_mb(pid) for pid in pids]
+                    used = {part: sum(own[part] for own in every) for part in every[0]}
+                    warm = memory_mb(pool.pid)["in parts"] if source else 0.0
+                    await end(*pids)
+                    numbers = (used["resident"], used["own"], used["in parts"], used["in parts"] + warm)
+                    print(f"| {count} {how} | {name} |" + "".join(f" {n:.0f} MB |" for n in numbers))
+            pool.close()
+
+
+def written(script: str, folder: str) -> Program:
+    """The program of a script, in a folder."""
+    path = Path(folder) / "script.py"
+    path.write_text(script)
+    return Program(command=("python", str(path)), workdir=folder, env={})
+
+
+def said(used: dict[str, float]) -> str:
     """Return memory as text."""
-    return f"{used['resident']} MB resident, {used['own']} MB its own"
+    return f"{used['resident']:.0f} MB resident, {used['own']:.0f} MB its own"
 
 
 def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeat", type=int, default=5)
-    asyncio.run(measure(parser.parse_args().repeat))
+    parser.add_argument("--repeat", type=int, default=5, help="how often each start is timed")
+    parser.add_argument("--workers", type=int, nargs="+", help="memory only, of so many workers at once")
+    given = parser.parse_args()
+    adopt_orphans()
+    asyncio.run(measure_workers(given.workers) if given.workers else measure(given.repeat))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,13 @@ def replayed(traces: Path) -> Table:
                     f"{np.mean([kept / node_s for _, node_s, kept in done]):.1%}",
                 )
             )
-    head = ("early stopping", "hours, from five moments", "mean", "node-hours", "for the trial that is kept")
+    head = (
+        "early stopping",
+        "hours until the best is known, from five moments",
+        "mean",
+        "node-hours",
+        "for the trial that is kept",
+    )
     return head, lines
 
 

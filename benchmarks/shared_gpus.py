@@ -1,11 +1,14 @@
 """How long decisions take where single GPUs are shared out, and how near the best their placements are.
 
     python benchmarks/shared_gpus.py [--repeat 30]
+    python benchmarks/shared_gpus.py --milp 60 [--cases 5]
 
 Each row: a pool of nodes with 6 GPUs, trainers that hold most of it, and events one after the other: a node
 comes or goes, or some of its GPUs, or a trainer ends and another arrives. Prints a Markdown table of the
 milliseconds of whole decisions (question, counts, placement, actions; of CPU time, as one thread makes them
 and other programs may run beside it), and how far placements are below the bound that no placement exceeds.
+
+With `--milp` it compares them with what the MILP with nodes finds in so many seconds, and with its bound.
 """
 
 from __future__ import annotations
@@ -13,30 +16,53 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bftrainer.allocate import decide
+from bftrainer.engine.decide import candidates
+from bftrainer.engine.question import problem_of
+from bftrainer.engine.shared import Price, ground_of, holders_of
 from bftrainer.engine.state import State, Step
 from bftrainer.engine.step import step
+from bftrainer.engine.take import take
 from bftrainer.model.events import Event, NodesChanged, TrainerCancelled, TrainerSubmitted, WorkersReady
 from bftrainer.model.gpus import gpus_of, on_whole_nodes
 from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.trainer import Cost, RescaleCosts, Scalability, TrainerSpec
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.support.placements_milp import Solved, solved  # the MILP with nodes is a test's oracle
+
 EACH = 6
 SIZES = ((10, 80), (100, 800), (1000, 4608))
 """Trainers, nodes."""
+COMPARED = ((6, 6), (10, 12), (10, 20))
+"""Those of which the MILP with nodes finds good placements within a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Share of curves with two branches, and of trainers on whole nodes; so many users that share no nodes
+    (1: they are alike)."""
+
+    branches: float = 0.0
+    whole: float = 0.0
+    users: int = 1
+
+
 MIXES = {
-    "GPUs of any nodes": (0.0, 0.0),
-    "half with curves of two branches": (0.5, 0.0),
-    "the same, and a tenth on whole nodes": (0.5, 0.1),
+    "GPUs of any nodes": Mix(),
+    "half with curves of two branches": Mix(0.5),
+    "the same, and a tenth on whole nodes": Mix(0.5, 0.1),
+    "the same, of 5 users who share no nodes": Mix(0.5, 0.1, 5),
 }
-"""Share of curves with two branches, and of trainers on whole nodes."""
 
 
-def spec(rng: random.Random, branches: float, whole: float) -> TrainerSpec:
+def spec(rng: random.Random, mix: Mix) -> TrainerSpec:
     """A trainer for 1 to 192 GPUs with a curve like Amdahl's; those of several nodes are 2 to 25 % slower."""
     one, serial = rng.uniform(100, 2000), rng.uniform(0.002, 0.05)
     local = tuple((n, one * n / (1 + serial * (n - 1))) for n in (1, 2, 4, 6, 12, 24, 48, 96, 192))
@@ -50,24 +76,25 @@ def spec(rng: random.Random, branches: float, whole: float) -> TrainerSpec:
         costs=RescaleCosts(up=Cost(stall_s=rng.uniform(0.5, 5)), down=Cost(stall_s=0.5)),
         scalability=Scalability.GIVEN,
         gpus=True,
+        user=f"user{rng.randrange(mix.users)}" if mix.users > 1 else "",
     )
-    if rng.random() < whole:
+    if rng.random() < mix.whole:
         nodes = tuple((n, local[3][1] * n**0.9) for n in (1, 2, 4, 8, 16, 32))
         return on_whole_nodes(replace(found, n_max=32, curve=nodes), EACH)
     across = tuple((n, rate * slower) for n, rate in local)
-    return replace(found, across=across) if rng.random() < branches else found
+    return replace(found, across=across) if rng.random() < mix.branches else found
 
 
 class World:
     """An engine whose workers are ready at once, and the events that befall it."""
 
-    def __init__(self, trainers: int, nodes: int, mix: tuple[float, float], rng: random.Random) -> None:
+    def __init__(self, trainers: int, nodes: int, mix: Mix, rng: random.Random) -> None:
         self.settings = EngineSettings(
             share=Share.GPU,
             gpus_per_node=EACH,
             max_parallel=None,
             ageing_s=None,
-            share_nodes=ShareNodes.USERS,
+            share_nodes=ShareNodes.NO,
             objective="efficiency",
         )
         self.state, self.now, self.rng, self.mix = State(settings=self.settings), 0.0, rng, mix
@@ -82,7 +109,7 @@ class World:
     def submit(self) -> float:
         """Another trainer comes; returns the seconds of the decision."""
         self.next += 1
-        return self.take(TrainerSubmitted(time=0.0, trainer=self.next, spec=spec(self.rng, *self.mix)))
+        return self.take(TrainerSubmitted(time=0.0, trainer=self.next, spec=spec(self.rng, self.mix)))
 
     def take(self, event: Event) -> float:
         """One event; returns its seconds."""
@@ -110,25 +137,59 @@ class World:
 
     def event(self) -> float:
         """Something happens; returns the seconds of the decision."""
+        *before, last = self.events()
+        for event in before:
+            self.take(event)
+        return self.take(last)
+
+    def events(self) -> list[Event]:
+        """What happens next; the last of it is the one to look at."""
         kind = self.rng.random()
         if kind < 0.3:
-            self.take(TrainerCancelled(time=0.0, trainer=self.rng.choice(list(self.state.active))))
-            return self.submit()
+            self.next += 1
+            gone = self.rng.choice(list(self.state.active))
+            new = TrainerSubmitted(time=0.0, trainer=self.next, spec=spec(self.rng, self.mix))
+            return [TrainerCancelled(time=0.0, trainer=gone), new]
         if kind < 0.6 and self.away:
             joined = frozenset(self.away)
             self.away = set()
-            return self.take(NodesChanged(time=0.0, joined=joined))
+            return [NodesChanged(time=0.0, joined=joined)]
         gpus = gpus_of(self.rng.choice(self.nodes), EACH)
         left = frozenset(gpus if kind < 0.8 else self.rng.sample(gpus, 2)) & self.state.pool
         self.away |= left
-        return self.take(NodesChanged(time=0.0, left=left))
+        return [NodesChanged(time=0.0, left=left)]
+
+    def against_milp(self, time_s: float) -> tuple[float, Solved]:
+        """Something happens; returns what the decision's placement is worth, and what the MILP finds."""
+        *before, last = self.events()
+        for event in before:
+            self.take(event)
+        now = self.now + 1.0
+        state = take(replace(last, time=now), self.state).state
+        trainers = candidates(state)
+        question, groups = problem_of(state, trainers, now)
+        holders = holders_of(state, trainers, Price.of(question, groups))
+        best = solved(holders, ground_of(state, question), time_s)
+        self.take(last)
+        assert self.plan is not None
+        return self.plan.objective, best
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--repeat", type=int, default=30)
-    repeat = asked.parse_args().repeat
+    asked.add_argument("--milp", type=float, default=0.0, metavar="SECONDS", help="compare with it, too")
+    asked.add_argument("--cases", type=int, default=5, help="cases of each row of that comparison")
+    args = asked.parse_args()
+    if args.milp:
+        compare(args.milp, args.cases)
+    else:
+        measure(args.repeat)
+
+
+def measure(repeat: int) -> None:
+    """How long decisions take, and how far below the bound of counts they are."""
     print(
         "| trainers | nodes x GPUs | trainers ask for | decision, median ms | p99 ms "
         "| below the bound, mean | most |"
@@ -147,6 +208,28 @@ def main() -> None:
             print(
                 f"| {trainers:,} | {nodes:,} x {EACH} | {name} | {statistics.median(times):.0f} | {p99:.0f} "
                 f"| {statistics.mean(gaps):.2%} | {max(gaps):.2%} |",
+                flush=True,
+            )
+
+
+def compare(time_s: float, cases: int) -> None:
+    """How far placements are below those of the MILP with nodes, and below what it proves."""
+    print(
+        "| trainers | nodes x GPUs | trainers ask for | cases | proven by the MILP "
+        "| below its best, mean | most | below its bound, mean | most |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for trainers, nodes in COMPARED:
+        for name, mix in MIXES.items():
+            world = World(trainers, nodes, mix, random.Random(f"{trainers} {nodes} {name}"))
+            found = [world.against_milp(time_s) for _ in range(cases)]
+            below = [1 - worth / max(worth, best.worth) for worth, best in found]
+            under = [1 - worth / max(worth, best.bound) for worth, best in found]
+            proven = sum(best.bound - best.worth <= 1e-4 * best.bound for _, best in found)
+            print(
+                f"| {trainers} | {nodes} x {EACH} | {name} | {cases} | {proven} "
+                f"| {statistics.mean(below):.2%} | {max(below):.2%} "
+                f"| {statistics.mean(under):.2%} | {max(under):.2%} |",
                 flush=True,
             )
 

@@ -50,7 +50,13 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="heterogeneous jobs preempt pilots, as without what sites set",
     )
-    return parser.parse_args(words)
+    parser.add_argument(
+        "--share", choices=("node", "gpu"), default="node", help="mix gpus: what trainers get [node]"
+    )
+    args = parser.parse_args(words)
+    if args.share == "gpu" and (args.mix != "gpus" or not args.shared):
+        parser.error("--share gpu: only nodes of --mix gpus have GPUs, and they are shared with main jobs")
+    return args
 
 
 def condition_of(args: argparse.Namespace) -> Condition:
@@ -61,6 +67,7 @@ def condition_of(args: argparse.Namespace) -> Condition:
         stock=args.stock,
         slow_polls_s=args.slow_polls,
         preempting=args.het_preempt,
+        share=args.share,
     )
 
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 
 from bftrainer.schedulers.slurm import text
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.text import SEPARATOR
-from bftrainer.schedulers.slurm.view import Ours, interpret
+from bftrainer.schedulers.slurm.view import interpret
 
 NOW, MARK = 1_795_000_000, "0123456789abcdef"
 NODE = (

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from bftrainer.schedulers.slurm import values, view
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition
-from bftrainer.schedulers.slurm.view import Ours
 
 NODES, USERS, JOBS = 5000, 10, 500
 NAMES = [f"n{i:04}" for i in range(NODES)]

@@ -1,30 +1,42 @@
 """How fast a daemon answers on studies, and how much memory it takes, while a large study goes on.
 
-    python benchmarks/studies.py [--trials 1000] [--reports 100] [--seconds 60]
+    python -m benchmarks.studies [--trials 1000] [--reports 100] [--seconds 60] [--settle 5]
 
-A daemon without nodes runs in a process of its own. Its trials are made up: they report so many times a
-second together, and end after a few reports. Meanwhile another process asks for everything that a user can
-ask of studies, over the daemon's socket.
+A daemon without nodes runs in a process of its own, set as `bftrainer daemon` sets it. Its trials are
+made up: they report so many times a second together, and end after a few reports. Meanwhile another
+process asks for everything that a user can ask of studies, over the daemon's socket. The daemon begins
+with a study of whose trials four fifths have been made. Beside the times it prints the CPU seconds of each
+of the daemon's threads, which another load on the machine does not change much.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
+import json
 import multiprocessing
 import random
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from bftrainer.api.client import Client, DaemonError
+from bftrainer.cli.daemon_command import in_short_turns
+from bftrainer.cli.shared.studies import WIDTH
+from bftrainer.cli.study_show import ASKED
 from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.model.events import TrainerEnded
 from bftrainer.model.reports import Progress
+from bftrainer.search.parse import parse
+from bftrainer.search.stored import stored_study, stored_trial
+from bftrainer.search.trial import Result, Source, Study, Trial, TrialStatus
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 from tests.support.no_nodes import NoNodes
@@ -41,6 +53,12 @@ stopping: {{asha: {{least: 4000, eta: 4}}}}
 parallelism: 200
 """
 REPORTS_OF_A_RUNG = 25
+MADE = 0.8
+"""So many of the trials have been made when the daemon begins."""
+WARM = 195
+"""Measured from when so many trials run: Optuna is loaded, and as many trainers submitted as may be."""
+TICKS_A_SECOND = 100
+CPU = "cpu.json"
 
 
 class Machine:
@@ -65,7 +83,7 @@ class Machine:
         if found is None:
             return
         said = self._said[trainer] = self._said.get(trainer, 0) + 1
-        samples = found.spec.samples or 0
+        samples, most = found.spec.samples or 0, REPORTS_OF_A_RUNG
         self._daemon.journal.progressed(
             Progress(
                 time=time.time(),
@@ -73,14 +91,42 @@ class Machine:
                 generation=0,
                 size=1,
                 step=said,
-                samples=samples * min(said, REPORTS_OF_A_RUNG) // REPORTS_OF_A_RUNG,
+                samples=samples * min(said, most) // most,
                 epoch=0,
                 rate=1.0,
                 metrics={"loss": random.random()},
             )
         )
-        if said == REPORTS_OF_A_RUNG:
+        if said >= most:
             self._daemon.mailbox.emit(TrainerEnded(time=time.time(), trainer=trainer, generation=0))
+
+
+def seed(folder: Path, trials: int, sampler: str) -> None:
+    """Store a study most of whose trials have paused at the first rung."""
+    text = STUDY.format(name="large", trials=trials, sampler=sampler)
+    source = Source(text=text, file="s.yaml", base="/")
+    study = Study.new(1, parse(text, "s.yaml", Path("/")), getpass.getuser(), time.time(), source)
+    draw, rung = random.Random(0), study.brackets[0].budgets[0]
+    made = [made_trial(number, rung, draw) for number in range(int(MADE * trials))]
+    store = SqlStore(Settings(state_dir=folder).database)
+    store.studies.keep(stored_study(study), [stored_trial(t) for t in made])
+    store.close()
+
+
+def made_trial(number: int, samples: int, draw: random.Random) -> Trial:
+    """A trial that has ended its first rung."""
+    at = [samples * (i + 1) // REPORTS_OF_A_RUNG for i in range(REPORTS_OF_A_RUNG)]
+    course = tuple((samples, draw.random()) for samples in at)
+    return Trial(
+        number=number,
+        params=(("lr", 10 ** draw.uniform(-4, 0)), ("width", draw.randint(8, 512))),
+        status=TrialStatus.PAUSED,
+        run=1,
+        samples=samples,
+        value=course[-1][1],
+        results=(Result(rung=0, samples=samples, value=course[-1][1]),),
+        course=course,
+    )
 
 
 def serve(folder: Path, per_second: float) -> None:
@@ -89,11 +135,31 @@ def serve(folder: Path, per_second: float) -> None:
     daemon = Daemon(own, NoNodes(), SqlStore(own.database), WallClock())  # type: ignore[arg-type]
 
     async def both() -> None:
-        machine = asyncio.create_task(Machine(daemon, per_second).run())
+        tasks = [
+            asyncio.create_task(Machine(daemon, per_second).run()),
+            asyncio.create_task(tell_cpu(folder)),
+        ]
         await daemon.run()
-        machine.cancel()
+        for task in tasks:
+            task.cancel()
 
+    in_short_turns()
     asyncio.run(both())
+
+
+async def tell_cpu(folder: Path) -> None:
+    """Write down again and again how many CPU seconds each thread of this process has used."""
+    while True:
+        used = {t.name: cpu_s(t.native_id) for t in threading.enumerate() if t.native_id}
+        folder.joinpath(CPU + ".new").write_text(json.dumps(used))
+        folder.joinpath(CPU + ".new").replace(folder / CPU)
+        await asyncio.sleep(0.5)
+
+
+def cpu_s(thread: int) -> float:
+    """The CPU seconds that a thread of this process has used."""
+    fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
 def memory_mb(pid: int) -> float:
@@ -110,69 +176,103 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--reports", type=float, default=100.0)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--settle", type=float, default=0.0, help="wait so long (s) after the trials began")
     parser.add_argument("--sampler", default="tpe")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bft-") as text:
         folder = Path(text)
+        seed(folder, args.trials, args.sampler)
         daemon = multiprocessing.get_context("spawn").Process(target=serve, args=(folder, args.reports))
         daemon.start()
         client = Client(folder / "daemon.sock")
         try:
-            measure(client, args, daemon.pid or 0)
+            measure(client, args, daemon.pid or 0, folder)
         finally:
             daemon.kill()
 
 
-def measure(client: Client, args: argparse.Namespace, pid: int) -> None:
+def measure(client: Client, args: argparse.Namespace, pid: int, folder: Path) -> None:
     """Ask for everything again and again, and print how long it took."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            client.call("GET", "status")
-            break
-        except DaemonError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+    wait_for(lambda: answers(client), 60)
     before = memory_mb(pid)
 
     def submit(name: str, trials: int) -> None:
         text = STUDY.format(name=name, trials=trials, sampler=args.sampler)
         client.call("POST", "studies", body={"spec": text, "name": "s.yaml", "base": "/"})
 
-    submit("large", args.trials)
-    small = iter(range(10**6))
+    wait_for(lambda: counts(client).get("running", 0) > WARM, 120)
+    time.sleep(args.settle)
+    small = count()
+    newest = ""
 
-    def submit_and_cancel() -> None:
-        name = f"small-{next(small)}"
-        submit(name, 2)
-        client.call("POST", f"studies/{name}/cancel")
+    def submit_small() -> None:
+        nonlocal newest
+        newest = f"small-{next(small)}"
+        submit(newest, 2)
 
     asked: dict[str, Callable[[], object]] = {
-        "submit and cancel a study": submit_and_cancel,
+        "study submit": submit_small,
+        "study cancel": lambda: client.call("POST", f"studies/{newest}/cancel"),
         "study list": lambda: client.call("GET", "studies"),
-        "study show": lambda: client.call("GET", "studies/large"),
+        "study show": lambda: client.call("GET", "studies/large", course=WIDTH, trials=ASKED),
         "status": lambda: client.call("GET", "status"),
         "list": lambda: client.call("GET", "trainers", limit=20),
     }
     took: dict[str, list[float]] = {what: [] for what in asked}
-    end = time.monotonic() + args.seconds
+    used = json.loads((folder / CPU).read_text())
+    began_at = time.monotonic()
     most = 0.0
-    while time.monotonic() < end:
+    while time.monotonic() < began_at + args.seconds:
         for what, ask in asked.items():
             began = time.perf_counter()
             ask()
             took[what].append(1e3 * (time.perf_counter() - began))
             most = max(most, memory_mb(pid))
         time.sleep(0.05)
-    found = client.call("GET", "studies/large")
+    seconds = time.monotonic() - began_at
     print(f"{'':28}{'times':>7}{'median ms':>11}{'p99 ms':>9}{'max ms':>9}")
     for what, times in took.items():
         p99 = statistics.quantiles(times, n=100)[-1]
         print(f"{what:28}{len(times):7}{statistics.median(times):11.1f}{p99:9.1f}{max(times):9.1f}")
-    ended = sum(count for status, count in found["counts"].items() if status != "running")
-    print(f"trials {len(found['table']):,} of {found['trials']:,}, {ended:,} not running: {found['counts']}")
+    print(f"trials: {counts(client)} of {args.trials:,}")
     print(f"memory of the daemon: {before:.0f} MB at first, {most:.0f} MB at most")
+    tell_threads(used, json.loads((folder / CPU).read_text()), seconds, len(took["study show"]))
+
+
+def tell_threads(before: dict[str, float], after: dict[str, float], seconds: float, rounds: int) -> None:
+    """Print what part of a core each thread has used, and for each round of questions."""
+    print(f"{'thread':28}{'% of a core':>12}{'ms a round':>12}")
+    own = {name: cpu - before.get(name, 0.0) for name, cpu in after.items()}
+    for name, cpu in sorted({**own, "all": sum(own.values())}.items(), key=lambda one: -one[1])[:9]:
+        print(f"{name:28}{100 * cpu / seconds:12.1f}{1e3 * cpu / rounds:12.2f}")
+
+
+def answers(client: Client) -> bool:
+    """Whether the daemon answers."""
+    try:
+        client.call("GET", "status")
+    except DaemonError:
+        return False
+    return True
+
+
+def counts(client: Client) -> dict[str, int]:
+    """How many trials of the large study are in which status."""
+    found: dict[str, int] = next(s for s in client.call("GET", "studies") if s["name"] == "large")["counts"]
+    return found
+
+
+def wait_for(what: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so.
+
+    Raises:
+        TimeoutError: it is not after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the daemon is not as far as it should be")
+        time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -102,9 +102,10 @@ class Workers(Protocol):
         """Whether a worker may be running on a node that still has something to do."""
         ...
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         """A node is gone with everything on it. Idempotent. With `blame`, workers there count as failed: they
-        can kill their pilot, which runs as the same user, and pilots have died there again and again."""
+        can kill their pilot, which runs as the same user, and pilots have died there again and again. Without
+        `waiting` only its pilot is gone: workers that wait for the next one there go on waiting."""
         ...
 
 
@@ -356,7 +357,7 @@ class Store(Protocol):
     def trim(self, max_bytes: int, limit: int) -> tuple[str, int] | None:
         """If the store holds more than `max_bytes`, delete about `limit` of the oldest rows of the kind that
         takes the most: "events" with plans and actions, "reports", "pauses", "main_starts", or "trainers"
-        that have ended.
+        or "studies" that have ended; of studies one, with its trials.
 
         Returns the kind, and how many were deleted; None: nothing was.
         """

@@ -13,6 +13,7 @@ from rich.text import Text
 from benchmarks.testbeds import workload
 from benchmarks.testbeds.harvest import Harvest, Machine, Outcome, Scene
 from benchmarks.testbeds.runs import spread, waits, with_room
+from bftrainer.cli.shared.studies import study_line
 
 LINE_S = 5.0
 """Without a terminal, a line comes so often."""
@@ -28,6 +29,7 @@ def played(
     log: Path | None,
     first: int,
     specs: Sequence[Path],
+    study: Path | None = None,
 ) -> int:
     """Play a demonstration on a testbed of any batch system, and print what it comes to.
 
@@ -36,7 +38,7 @@ def played(
     count = jobs or workload.enough(machine.nodes, seconds)
     mains = workload.jobs_for(machine.nodes, seconds, load, count=count, seed=seed, log=log, first=first)
     console = Console()
-    with Harvest(machine, mains, specs) as harvest:
+    with Harvest(machine, mains, specs, study=study) as harvest:
         show(harvest, seconds, console)
         outcome = harvest.finish()
     console.print("\n".join(summary_lines(outcome)), soft_wrap=True, highlight=False, markup=False)
@@ -118,6 +120,10 @@ def summary_lines(outcome: Outcome) -> list[str]:
     if outcome.trainers is not None:
         for trainer in outcome.trainers.trainers:
             lines.append(f"  {trainer['name']}: {trainer['status']}, {trainer['samples']:,} samples in all")
+        for study in outcome.trainers.studies:
+            lines.append(f"  {study_line(study)}")
+            failed = (trial for trial in study["table"] if trial["status"] == "failed")
+            lines += [f"    trial {trial['number']}: {trial['reason']}" for trial in failed]
         gone = f"no: pids {outcome.trainers.strays}" if outcome.trainers.strays else "yes"
         lines.append(f"daemon, pilots and all workers are gone: {gone}")
     return lines

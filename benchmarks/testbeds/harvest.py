@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from benchmarks.testbeds.errors import TestbedError
 from benchmarks.testbeds.load import Load
@@ -20,6 +21,7 @@ from benchmarks.testbeds.workload import MainJob
 from bftrainer.demo.session import DemoSession
 from bftrainer.demo.summary import Summary
 from bftrainer.demo.view import View
+from bftrainer.model.gpus import node_of
 
 TRAIN_S = 240.0
 """The first trainer may take so long to start."""
@@ -48,17 +50,35 @@ class Scene:
     runs: tuple[MainRun, ...]
     view: View | None
 
-    def held(self) -> int:
-        """Return the number of nodes with a running pilot."""
-        return sum(row["pilot"] == "up" for row in self.view.pool["nodes"]) if self.view else 0
+    def held(self) -> float:
+        """Return the nodes' worth that running pilots have."""
+        return self._worth(lambda row: row["pilot"] == "up")
 
-    def training(self) -> int:
-        """Return the number of nodes on which a trainer trains."""
-        return sum(row["role"] == "member" for row in self.view.pool["nodes"]) if self.view else 0
+    def training(self) -> float:
+        """Return the nodes' worth on which trainers train."""
+        return self._worth(lambda row: row["role"] == "member")
+
+    def _worth(self, counts: Callable[[Mapping[str, Any]], bool]) -> float:
+        if self.view is None:
+            return 0.0
+        rows = self.view.pool["nodes"]
+        gpus = Counter(node_of(row["node"]) for row in rows)
+        return sum(part(row) / gpus[node_of(row["node"])] for row in rows if counts(row))
 
     def samples(self) -> int:
         """Return the number of samples trained so far."""
         return sum(trainer["samples"] for trainer in self.view.trainers) if self.view else 0
+
+
+def part(row: Mapping[str, Any]) -> float:
+    """Return the share of its node that a pilot has, by its GPUs: a row of the pool is a node, or one GPU.
+
+    A pilot of a part of a node has cores and memory in proportion. It has all where nothing is known of GPUs.
+    """
+    has = row.get("devices", "").partition(" ")[0]
+    if not has.isdecimal() or not row.get("gpus"):
+        return 1.0
+    return min(1.0, int(has) / int(row["gpus"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +91,7 @@ class Outcome:
         begin, end: When the load started, and when its last job ended.
         main, held, trained: Shares that main jobs, pilots and trainers had.
         samples: Samples trained in that time.
-        training: (Unix s, nodes on which trainers trained from then on).
+        training: (Unix s, nodes' worth on which trainers trained from then on).
         trainers: The daemon's summary; None without a daemon.
     """
 
@@ -83,7 +103,7 @@ class Outcome:
     held: float
     trained: float
     samples: int
-    training: tuple[tuple[float, int], ...]
+    training: tuple[tuple[float, float], ...]
     trainers: Summary | None
 
 
@@ -145,7 +165,7 @@ class Machine(Protocol):
 
 
 class Harvest:
-    """Main jobs on a testbed, with a daemon and its trainers or, without `specs`, by themselves.
+    """Main jobs on a testbed, with a daemon and its trainers or, without `specs` and `study`, by themselves.
 
     Use it as a context: iterate `scenes`, then call `finish`. The context ends all jobs and the daemon.
     """
@@ -158,10 +178,11 @@ class Harvest:
         *,
         begin_after_s: float = 0,
         settings: Mapping[str, object] | None = None,
+        study: Path | None = None,
     ) -> None:
-        """Main jobs come `begin_after_s` after trainers train. The daemon has `settings` beside the usual
-        ones."""
-        self.machine, self._jobs, self._specs = machine, jobs, specs
+        """Main jobs come `begin_after_s` after trainers, and trials of `study`, train. The daemon has
+        `settings` beside the usual ones."""
+        self.machine, self._jobs, self._specs, self._study = machine, jobs, specs, study
         self._demo: DemoSession | None = None
         self._seen: list[Scene] = []
         self._begin = 0.0
@@ -171,11 +192,13 @@ class Harvest:
 
     def __enter__(self) -> Harvest:
         with contextlib.ExitStack() as stack:
-            if self._specs:
+            if self._specs or self._study:
                 environ = self.machine.environ()
                 self._demo = DemoSession([], settings=self._settings(), environ=environ)
                 stack.callback(self._demo.close)
                 self._demo.submit(self._specs)
+                if self._study:
+                    self._demo.submit_study(self._study)
             self._after = stack.pop_all()
         return self
 

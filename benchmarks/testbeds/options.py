@@ -23,6 +23,9 @@ OPTIONS = (
         "--log", type=click.Path(path_type=Path, exists=True), help="Take main jobs from this SWF log."
     ),
     click.option("--first", default=0, show_default=True, help="How many jobs of the log to leave out."),
+    click.option(
+        "--study", type=click.Path(path_type=Path, exists=True), help="Submit this study besides (YAML)."
+    ),
     click.argument("specs", nargs=-1, type=click.Path(path_type=Path, exists=True)),
 )
 

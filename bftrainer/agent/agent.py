@@ -121,8 +121,9 @@ class Agent:
             log.exception("an order of the kind %.20r fails", order.get("type"))
             self._fail(order, f"an order failed: {error!r}")
 
-    def _fail(self, order: Message, reason: str) -> None:
-        """An order could not be carried out: its worker ends, or counts as one that could not be started."""
+    def _fail(self, order: Message, reason: str, *, unfit: bool = False) -> None:
+        """An order could not be carried out: its worker ends, or counts as one that could not be started.
+        `unfit`: for want of devices."""
         self._queue = [waiting for waiting in self._queue if waiting is not order]
         trainer, generation = order.get("trainer"), order.get("generation")
         if not isinstance(trainer, int):
@@ -131,7 +132,7 @@ class Agent:
             worker.kill(reason)
         elif order.get("type") == "start" and isinstance(generation, int):
             ended = _exited(trainer, generation, 0, Phase.STARTING, 127)
-            self._connection.tell({**ended, "reason": fit(reason)})
+            self._connection.tell({**ended, "reason": fit(reason), "unfit": unfit})
 
     def _carry_out(self, order: Message) -> None:
         kind = order["type"]
@@ -179,7 +180,7 @@ class Agent:
             try:
                 seats = self._seats.give(order.get("workers", 1), order["env"], together=order["gated"])
             except SeatsError as error:
-                self._fail(order, str(error))
+                self._fail(order, str(error), unfit=True)
                 continue
             worker = NodeWorkers(
                 order,

@@ -9,13 +9,19 @@ several nodes, which are kept apart where they would slow each other down.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
+from bftrainer.allocate.rules import Rules
 from bftrainer.model.gpus import node_of
 from bftrainer.model.problem import Allocation
 
 NONE: frozenset[str] = frozenset()
+REMEMBERED = 512
+"""Of sets of more GPUs only the last few are remembered with their nodes: they take much memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,26 +29,16 @@ class Want:
     """A trainer that is to have `count` GPUs, and holds `held`, on some of which it is `training`.
 
     `whole` above 0: it takes nodes with so many free GPUs, all of these. `user` matters where users are kept
-    apart. `barred` are those that it may not have unless it has them. If it shrinks, it gives up the GPUs of
-    the node `leaves` before any others.
+    apart. `barred` are those that it may not have unless it has them.
     """
 
     trainer: int
     count: int
     held: frozenset[str] = NONE
-    training: frozenset[str] = NONE
+    training: Collection[str] = NONE
     whole: int = 0
     user: str = ""
     barred: frozenset[str] = NONE
-    leaves: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """Who may share a node."""
-
-    avoid_interference: bool = True
-    users_share: bool = False
 
 
 def place(wants: Sequence[Want], pool: frozenset[str], rules: Rules) -> dict[int, frozenset[str]]:
@@ -77,11 +73,29 @@ def by_node(gpus: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def counts_of(gpus: frozenset[str]) -> Mapping[str, int]:
+    """How many GPUs each node has of these. Most trainers keep theirs from one decision to the next, and each
+    decision asks several times."""
+    return _small(gpus) if len(gpus) <= REMEMBERED else _large(gpus)
+
+
+def _counted(gpus: frozenset[str]) -> Mapping[str, int]:
+    return MappingProxyType(Counter(map(node_of, gpus)))
+
+
+_small = lru_cache(maxsize=1 << 11)(_counted)
+_large = lru_cache(maxsize=4)(_counted)
+
+
+def within(gpus: frozenset[str], pool: frozenset[str]) -> frozenset[str]:
+    """The GPUs that are in the pool: the same set where all are, which `counts_of` finds faster."""
+    return gpus if gpus <= pool else gpus & pool
+
+
 def _fewer(want: Want) -> frozenset[str]:
     """What a trainer keeps that shrinks: first what it trains on, and of that as few nodes as possible."""
     kept: set[str] = set()
-    last = frozenset(gpu for gpu in want.held if want.leaves and node_of(gpu) == want.leaves)
-    for choice in (want.held & want.training - last, want.held - want.training - last, last):
+    for choice in (want.held.intersection(want.training), want.held.difference(want.training)):
         left = by_node(sorted(choice))
         while left and len(kept) < want.count:
             need = want.count - len(kept)
@@ -100,7 +114,8 @@ def _fit(there: int, need: int) -> tuple[bool, int]:
 class _Board:
     """The free GPUs of each node, and which trainers are on it, while GPUs are given out.
 
-    Nodes that have equally many free GPUs are in one of `levels`.
+    Nodes that have equally many free GPUs are in one of `levels`. Nodes to which
+    nobody can come are not in `on`.
     """
 
     rules: Rules
@@ -118,17 +133,16 @@ class _Board:
         levels: list[dict[str, None]] = [{} for _ in range(most + 1)]
         for node, gpus in free.items():
             levels[len(gpus)][node] = None
+        growing = (w.trainer for w in wants if w.count > len(kept[w.trainer]))
+        asked = free.keys() | {node for trainer in growing for node in counts_of(kept[trainer])}
         board = cls(rules, free, levels, {}, {}, {w.trainer: w.user for w in wants})
         for trainer, own in kept.items():
             if own:
-                board._joins(trainer, nodes_of(own))
+                nodes = counts_of(own)
+                board.spread[trainer] = set(nodes)
+                for node in nodes.keys() & asked:
+                    board.on.setdefault(node, set()).add(trainer)
         return board
-
-    def _joins(self, trainer: int, nodes: Iterable[str]) -> None:
-        own = self.spread.setdefault(trainer, set())
-        for node in nodes:
-            own.add(node)
-            self.on.setdefault(node, set()).add(trainer)
 
     def grow(self, want: Want, need: int) -> frozenset[str]:
         """Give a trainer so many more GPUs, or as many as it may have."""
@@ -187,10 +201,11 @@ class _Board:
     def _admits(self, want: Want, node: str, *, several: bool) -> bool:
         """Whether a trainer may come to a node, on `several` nodes then or on this alone."""
         others = self.on.get(node, set()) - {want.trainer}
-        if not self.rules.users_share and any(self.user_of[t] != want.user for t in others):
-            return False
-        crowded = several and self.rules.avoid_interference
-        return not (crowded and any(len(self.spread[t]) > 1 for t in others))
+        return not any(
+            self.rules.strangers(want.user, self.user_of[t])
+            or self.rules.crowded(several, len(self.spread[t]) > 1)
+            for t in others
+        )
 
     def _may_spread(self, want: Want, own: set[str]) -> bool:
         """Whether it may use further nodes, for all that is on those that it has."""
@@ -230,10 +245,11 @@ class _Board:
         del self.levels[len(there)][node]
         self.free[node] = left = [gpu for gpu in there if gpu not in taken]
         self.levels[len(left)][node] = None
-        self._joins(want.trainer, (node,))
+        self.spread.setdefault(want.trainer, set()).add(node)
+        self.on.setdefault(node, set()).add(want.trainer)
         return taken
 
 
 def spans(allocation: Mapping[int, frozenset[str]]) -> dict[int, int]:
     """On how many nodes each trainer is."""
-    return {trainer: len(nodes_of(gpus)) for trainer, gpus in allocation.items()}
+    return {trainer: len(counts_of(gpus)) for trainer, gpus in allocation.items()}

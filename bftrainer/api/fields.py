@@ -11,6 +11,7 @@ from bftrainer.errors import BftrainerError
 
 MAX_DIGITS = 20
 """A text of more digits is no number that anybody means; to read it would take long."""
+MOST_REAL = 1e300
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
@@ -32,6 +33,14 @@ def text_of(body: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise BftrainerError(f"{key!r} must be a text")
     return value
+
+
+def real_of(body: dict[str, Any], key: str) -> float:
+    """Return the number of a key; raise `BftrainerError` if it is missing or no finite number."""
+    value = body.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST_REAL:
+        raise BftrainerError(f"{key!r} must be a number")
+    return float(value)
 
 
 def number_of(request: web.Request, key: str, default: int, least: int, most: int) -> int:

@@ -7,7 +7,7 @@ from aiohttp import web
 from bftrainer.api.callers import NOBODY, Caller, Callers, NotAllowedError, UnauthenticatedError
 from bftrainer.api.connection import connection_of, whole
 from bftrainer.api.errors import errors
-from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, text_of
+from bftrainer.api.fields import MAX_DIGITS, body_of, number_of, real_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, MAX_ROWS, dumps
 from bftrainer.api.probes import probes
 from bftrainer.api.service import Json, Service
@@ -32,6 +32,7 @@ def users_application(service: Service, callers: Callers, *, max_request: int) -
             web.get("/v1/trainers", routes.trainers),
             web.get("/v1/trainers/{trainer}", routes.show),
             web.delete("/v1/trainers/{trainer}", routes.cancel),
+            web.post("/v1/trainers/{trainer}/priority", routes.prioritise),
             web.get("/v1/pool", routes.pool),
             web.get("/v1/{what:events|pauses|reports}", routes.rows),
             web.get("/v1/status", routes.status),
@@ -101,6 +102,12 @@ class Routes:
         """End a trainer; it writes a checkpoint first."""
         caller = await self._callers.of(request)
         return _json(await self._service.cancel(caller, request.match_info["trainer"]))
+
+    async def prioritise(self, request: web.Request) -> web.Response:
+        """Give a trainer the `priority` in the body."""
+        caller = await self._callers.of(request)
+        to = real_of(await body_of(request), "priority")
+        return _json(await self._service.prioritise(caller, request.match_info["trainer"], to))
 
     async def pool(self, request: web.Request) -> web.StreamResponse:
         """List the nodes."""

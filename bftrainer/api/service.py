@@ -23,12 +23,18 @@ class StudyService(Protocol):
         """List the studies that have not ended, and `ended` of those that have."""
         ...
 
-    async def show(self, caller: Caller, name: str) -> Answer:
-        """Return all about a study, by number or name, with its trials."""
+    async def show(self, caller: Caller, name: str, points: int, most: int | None) -> Answer:
+        """Return all about a study, by number or name; each trial with the last `points` of its course.
+
+        Of more than `most` trials these are those that run, then the best."""
         ...
 
     async def order(self, caller: Caller, name: str, order: str) -> Json:
         """Carry out "pause", "resume" or "cancel" and return the study's row. Idempotent."""
+        ...
+
+    async def prioritise(self, caller: Caller, name: str, to: float) -> Json:
+        """Give the trainers of a study another priority, and return the study's row."""
         ...
 
 
@@ -73,6 +79,10 @@ class Service(Protocol):
 
     async def cancel(self, caller: Caller, trainer: str) -> Json:
         """Order the end of a trainer and return its row. Idempotent."""
+        ...
+
+    async def prioritise(self, caller: Caller, trainer: str, to: float) -> Json:
+        """Give a trainer another priority, and return its row."""
         ...
 
     async def pool(self, caller: Caller) -> Answer:

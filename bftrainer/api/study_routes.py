@@ -6,9 +6,14 @@ from aiohttp import web
 
 from bftrainer.api.answers import Answers
 from bftrainer.api.callers import Callers
-from bftrainer.api.fields import body_of, number_of, text_of
+from bftrainer.api.fields import body_of, number_of, real_of, text_of
 from bftrainer.api.listing import ENDED, MAX_ENDED, dumps
 from bftrainer.api.service import StudyService
+
+MOST_POINTS = 1000
+"""More than a trial's course has."""
+MOST_TRIALS = 100_000
+"""More than a study has."""
 
 
 class StudyRoutes:
@@ -24,6 +29,7 @@ class StudyRoutes:
             web.get("/v1/studies", self.listed),
             web.get("/v1/studies/{study}", self.show),
             web.post("/v1/studies/{study}/{order:pause|resume|cancel}", self.order),
+            web.post("/v1/studies/{study}/priority", self.prioritise),
         ]
 
     async def submit(self, request: web.Request) -> web.Response:
@@ -41,9 +47,12 @@ class StudyRoutes:
         return await self._answers.send(request, caller.user, await self._service.listed(caller, ended))
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """Return all about one study."""
+        """Return all about one study, with `trials` of its trials, and the last `course` points of each."""
         caller = await self._callers.of(request)
-        found = await self._service.show(caller, request.match_info["study"])
+        points = number_of(request, "course", MOST_POINTS, 0, MOST_POINTS)
+        given = "trials" in request.query
+        most = number_of(request, "trials", MOST_TRIALS, 0, MOST_TRIALS) if given else None
+        found = await self._service.show(caller, request.match_info["study"], points, most)
         return await self._answers.send(request, caller.user, found)
 
     async def order(self, request: web.Request) -> web.Response:
@@ -51,4 +60,11 @@ class StudyRoutes:
         caller = await self._callers.of(request)
         info = request.match_info
         row = await self._service.order(caller, info["study"], info["order"])
+        return web.json_response(row, dumps=dumps)
+
+    async def prioritise(self, request: web.Request) -> web.Response:
+        """Give a study the `priority` in the body."""
+        caller = await self._callers.of(request)
+        to = real_of(await body_of(request), "priority")
+        row = await self._service.prioritise(caller, request.match_info["study"], to)
         return web.json_response(row, dumps=dumps)

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "list": "List the trainers.",
     "show": "Show all about one trainer.",
     "cancel": "End a trainer; it writes a checkpoint first.",
+    "priority": "Give a trainer another place in the queue.",
     "study": "Search for good hyper-parameters: many trainers, of which the best are kept.",
     "queue": "Show which trainers wait, why, and what would make them run.",
     "pool": "Show the nodes and who trains on them.",

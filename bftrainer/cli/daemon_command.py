@@ -124,12 +124,17 @@ def command(
             played = Log(path=log, nodes=nodes, speed=speed, seed=seed, begin=parse_utc(start), gpus=gpus)
             daemon = compose(settings, store, played, _say)
             systemd = Systemd.of(os.environ, os.getpid())
-            gc.set_threshold(*COLLECTED_AT)
-            gc.freeze()  # to go through all modules again and again takes longer than most answers
-            sys.setswitchinterval(SWITCH_S)
+            in_short_turns()
             asyncio.run(serve(daemon, lambda: load(overrides, file=config), systemd))
         finally:
             store.close()
+
+
+def in_short_turns() -> None:
+    """Set this process's interpreter so that its event loop never waits for long."""
+    gc.set_threshold(*COLLECTED_AT)
+    gc.freeze()  # to go through all modules again and again takes longer than most answers
+    sys.setswitchinterval(SWITCH_S)
 
 
 def _say(sentence: str) -> None:

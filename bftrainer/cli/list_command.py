@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.units import units
 from bftrainer.cli.shared.worker_phases import phases
 from bftrainer.model.text import duration
 from bftrainer.model.trainer import TrainerStatus
@@ -83,11 +84,11 @@ def command(
     if as_json:
         print_json(found)
     elif len({t["user"] for t in found}) > 1:
-        _print(("user", *COLUMNS), [(t["user"], *row(t)) for t in found])
+        _print(("user", *columns(found)), [(t["user"], *row(t)) for t in found])
     else:
         none = "no such trainers" if statuses or name else "no trainers; bftrainer submit SPEC adds one"
         empty = none if not listed.ended_left_out else ""
-        _print(COLUMNS, [row(t) for t in found], empty=empty)
+        _print(columns(found), [row(t) for t in found], empty=empty)
     for t in [t for t in found if t.get("note")][: 0 if as_json else EXPLAINED]:
         say(f"{t['name']} ({t['id']}): {t['note']}")
     if not as_json and any(t.get("warned") for t in found):
@@ -109,6 +110,12 @@ def _print(columns: tuple[str, ...], rows: list[tuple[object, ...]], empty: str 
     """Print a table without the columns of which no trainer has anything."""
     kept = [i for i in range(len(columns)) if not rows or any(row[i] not in (None, "") for row in rows)]
     print_table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], empty=empty)
+
+
+def columns(trainers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return COLUMNS, with what trainers really have: nodes or GPUs."""
+    counted = units(trainers[0]) if trainers else "nodes"
+    return tuple(counted if column == "nodes" else column for column in COLUMNS)
 
 
 def _is_wanted(t: dict[str, Any], statuses: tuple[str, ...], name: str | None) -> bool:

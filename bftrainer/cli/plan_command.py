@@ -35,7 +35,7 @@ METHODS = ("exact", "greedy", "static", "naive elastic")
 @click.option(
     "--method",
     type=click.Choice(METHODS),
-    help="Show the plan of this planner.  [default: the cheapest of all]",
+    help="Show the plan of this planner; exact: the cheapest even one.  [default: the cheapest of all]",
 )
 @click.option("--samples", type=click.IntRange(1, 100_000), default=64, show_default=True, help="Draws.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draws.")
@@ -147,7 +147,7 @@ def _shown(answer: Answer, method: str | None) -> Plan | None:
 
 
 def _draw(names: list[str], answers: list[Answer], shown: list[Plan | None], path: Path) -> None:
-    from bftrainer.cli.shared.plan_tables import clock
+    from bftrainer.model.text import clock
     from bftrainer.search.plan import picture
 
     plans = [

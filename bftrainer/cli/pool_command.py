@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.units import units
 
 
 @click.command("pool")
@@ -32,14 +34,22 @@ def command(config: Path | None, state_dir: str | None, as_json: bool, long: boo
         {
             "devices": "",  # a daemon of an earlier version does not say
             **n,
+            "gpus": _gpus(n),
             "until": _moment(n["until"]),
             "partitions": ",".join(n["partitions"]),
             "features": ",".join(n["features"]),
         }
         for n in found["nodes"]
     ]
-    print_table(columns, [[n[column] for column in columns] for n in rows])
-    say(f"{found['size']} of {len(rows)} nodes in the pool")
+    names = [found.get("unit", column) if column == "node" else column for column in columns]
+    print_table(names, [[n[column] for column in columns] for n in rows])
+    say(f"{found['size']} of {len(rows)} {units(found)} in the pool")
+
+
+def _gpus(node: dict[str, Any]) -> str:
+    """How many GPUs a node has, and had, if these were more."""
+    had = node.get("gpus_had", 0)  # a daemon of an earlier version does not say
+    return f"{node['gpus']} (had {had})" if had > node["gpus"] else str(node["gpus"])
 
 
 def _moment(seconds: float | None) -> str:

@@ -12,9 +12,10 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
-COLUMNS = ("place", "id", "user", "name", "waits for", "because", "it runs when")
+COLUMNS = ("place", "id", "user", "name", "priority", "waits for", "because", "it runs when")
 
 
 @click.command("queue")
@@ -22,13 +23,15 @@ COLUMNS = ("place", "id", "user", "name", "waits for", "because", "it runs when"
 @click.option("--all", "every", is_flag=True, help="All that wait.")
 @client_options
 def command(limit: int, every: bool, config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """Show your trainers that wait, in order of arrival: why each waits, and what would make it run.
+    """Show your trainers that wait: why each waits, and what would make it run.
 
-    Admins see those of all users. The trials of a study that have no trainer yet wait in the study, see
+    Those of a higher priority come first, then in order of arrival; bftrainer priority changes that. Admins
+    see those of all users. The trials of a study that have no trainer yet wait in the study, see
     bftrainer study show.
     """
     listed = connect(config, state_dir).trainers(0, every=every)
     waiting = [t for t in listed.trainers if t["status"] == "waiting"]
+    waiting.sort(key=lambda t: -(t.get("priority") or 1.0))  # the rest stays in order of arrival
     if as_json:
         print_json(waiting)
         return
@@ -39,6 +42,7 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
             t["id"],
             t["user"],
             t["name"],
+            f"{t.get('priority') or 1.0:g}",
             duration(max(0.0, time.time() - t["submitted_at"])),
             t["reason"] or "-",
             t.get("remedy") or "-",
@@ -51,4 +55,7 @@ def command(limit: int, every: bool, config: Path | None, state_dir: str | None,
         say(f"{left:,} more wait; --all lists them")
     users = Counter(t["user"] for t in listed.trainers for _ in t["nodes"])
     if len(users) > 1:
-        say("nodes held: " + ", ".join(f"{user or 'you'} {count}" for user, count in users.most_common()))
+        say(
+            f"{units(listed.trainers[0])} held: "
+            + ", ".join(f"{user or 'you'} {count}" for user, count in users.most_common())
+        )

@@ -11,6 +11,7 @@ import click
 
 from bftrainer.cli.shared import calibration
 from bftrainer.cli.shared.log_options import log_options
+from bftrainer.cli.shared.logs import print_notes
 from bftrainer.cli.shared.options import json_option, setting_options
 from bftrainer.cli.shared.progress import progress_bar
 from bftrainer.cli.shared.replay_figures import print_figures
@@ -150,12 +151,14 @@ def _replay_log(parameters: dict[str, Any], settings: Settings, out: Path | None
     """Replay a log with a workload, write a record to `out`, and print the figures."""
     from bftrainer.replay import scenario
     from bftrainer.replay.evaluate import evaluate
+    from bftrainer.replay.inputs import load_log
     from bftrainer.replay.record import storage
 
     if out is not None and not out.name.endswith(storage.SUFFIX):
         raise click.UsageError(f"--out {out}: a record's name ends in {storage.SUFFIX}")
     started = time.perf_counter()
     asked = scenario.of(parameters, settings, "replay")
+    print_notes(load_log(asked))
     with progress_bar("replay", shown=not as_json) as progress:
         done = evaluate(asked, progress, name=out.name.removesuffix(storage.SUFFIX) if out else None)
     if out is not None and done.report_data is not None:

@@ -13,6 +13,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options, trainer_argument
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.units import units
 from bftrainer.model.text import duration
 
 NO_WORK = "not known: the spec names no amount of work (work: until_exit), nor does the script"
@@ -27,18 +28,20 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     if as_json:
         print_json(t)
         return
+    counted = units(t)
     lines = {
         "trainer": f"{t['id']}  {t['name']}  of {t['user']}",
         "status": t["status"] + (f" ({t['reason']})" if t["reason"] else ""),
         **({"note": t["note"]} if t.get("note") else {}),
-        "nodes": f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
+        counted: f"{' '.join(t['members']) or '-'}  (allocated: {' '.join(t['nodes']) or '-'}; "
         f"allowed: {_allowed(t)})",
         "progress": f"step {t['step']}, epoch {t['epoch']}, {t['samples']:,} samples"
         + (f" of {t['work']:,}" if t["work"] else ""),
-        **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"])}),
+        **({} if t["ended_at"] else {"ends in": _ends(t.get("ends_in_s"), t["work"], counted)}),
         "samples/s": f"{t['rate']:,.0f}" if t["rate"] else "-",
         "metrics": shown(t["metrics"]) or "-",
-        "scalability": f"{t['scalability']['mode']}; up to {t['scalability']['may_ask_for']} nodes for now",
+        "scalability": f"{t['scalability']['mode']}; "
+        f"up to {t['scalability']['may_ask_for']} {counted} for now",
         "command": " ".join(t["command"]),
         "workdir": t["workdir"],
         "logs": t["log_dir"],
@@ -48,9 +51,9 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     }
     warned = [("its script was warned", text) for text in t.get("warned", ())]
     print_table(("", ""), [*lines.items(), *warned])
-    say("\nspeed by nodes")
+    say(f"\nspeed by {counted}")
     print_table(
-        ("nodes", "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
+        (counted, "samples/s", "+-", "windows", ""), [_size(row) for row in t["scalability"]["sizes"]]
     )
     say("\nwhat a rescale costs")
     print_table(
@@ -64,7 +67,7 @@ def command(trainer: str, config: Path | None, state_dir: str | None, as_json: b
     if t["pauses"]:
         say("\nlast rescales")
         print_table(
-            ("time", "change", "nodes", "step", "longest pause", "steps lost"),
+            ("time", "change", counted, "step", "longest pause", "steps lost"),
             [_pause(p) for p in t["pauses"]],
         )
 
@@ -77,15 +80,15 @@ def _allowed(t: dict[str, Any]) -> str:
     return f"{t['n_min']}..{t['n_max']}" + (f" in multiples of {multiple}" if multiple > 1 else "")
 
 
-def _ends(ends: dict[str, Any] | None, work: int | None) -> str:
+def _ends(ends: dict[str, Any] | None, work: int | None, counted: str) -> str:
     """When the work will be done: how that follows from the trainer's speeds, or why it is not known."""
     if ends is None:
         return "not known yet" if work else NO_WORK
     likely, late = "at its present speed", "at its average since it was submitted"
     if (waits := ends.get("waits")) is not None:
-        likely = f"if it gets nodes in {duration(waits)}" if waits else "if its workers are ready soon"
-        late = "with fewer nodes, or as slowly as until now"
-    words = {"early": "at least, on as many nodes as it may get", "likely": likely, "late": late}
+        likely = f"if it gets {counted} in {duration(waits)}" if waits else "if its workers are ready soon"
+        late = f"with fewer {counted}, or as slowly as until now"
+    words = {"early": f"at least, on as many {counted} as it may get", "likely": likely, "late": late}
     known = [f"{duration(ends[kind])} {words[kind]}" for kind in words if ends[kind] is not None]
     why = f"not known: {ends['unknown']}" if ends.get("unknown") else ""
     return "; ".join([*([why] if why else []), *known]) or "-"

@@ -13,6 +13,7 @@ from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.units import units
 
 
 @click.command("status")
@@ -27,8 +28,8 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
     lines = {
         "daemon": f"bftrainer {s['version']}, pid {s['pid']}, up {timedelta(seconds=int(s['up_s']))}",
         "state": [s["state"], *s["problems"]],
-        "pool": f"{s['pool']} nodes, {s['unused']} unused, {s['pilots']} pilots",
-        **({"headroom": _headroom(room)} if (room := s.get("headroom")) else {}),
+        "pool": f"{s['pool']} {units(s)}, {s['unused']} unused, {s['pilots']} pilots",
+        **({"headroom": _headroom(room, units(s))} if (room := s.get("headroom")) else {}),
         "trainers": ", ".join(f"{n} {status}" for status, n in s["trainers"].items()) or "none",
         **({"bounds hit": ["in the last hour", *hit]} if (hit := s.get("bounds_hit")) else {}),
         "last plan": "none yet" if plan is None else _plan(plan),
@@ -46,7 +47,7 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             )
             for t in s["running"]
         ]
-        print_table(("running", "nodes", "step", "samples/s", "metrics"), cells)
+        print_table(("running", units(s), "step", "samples/s", "metrics"), cells)
         for t in s["running"]:
             if t.get("note"):
                 say(f"{t['name']}: {t['note']}")
@@ -54,8 +55,8 @@ def command(config: Path | None, state_dir: str | None, as_json: bool) -> None:
             say(f"{s['running_left_out']:,} more run; bftrainer list has them")
 
 
-def _headroom(room: dict[str, Any]) -> list[str]:
-    free = f"{room['free']} of {room['usable']} idle nodes are left to main jobs"
+def _headroom(room: dict[str, Any], counted: str = "nodes") -> list[str]:
+    free = f"{room['free']} of {room['usable']} idle {counted} are left to main jobs"
     lines = [f"{free}, {room['wanted']} in any case ({room['setting']})"]
     if promised := room.get("promised"):
         bounds = f"median {promised['median_s']:g} s, p99 {promised['p99_s']:g} s"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bftrainer.cli import study_demo, study_export, study_show
+from bftrainer.cli import study_demo, study_export, study_mirror, study_show
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
-from bftrainer.cli.shared.studies import params_text, study_argument, study_line
+from bftrainer.cli.shared.studies import params_text, stalled, study_argument, study_line
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
-from bftrainer.cli.shared.types import Input
+from bftrainer.cli.shared.types import Input, Positive
 
 COLUMNS = ("id", "user", "name", "status", "trials", "running", "ended", "best", "parameters", "node-hours")
 
@@ -30,6 +31,8 @@ def command() -> None:
 command.add_command(study_show.command)
 command.add_command(study_show.best)
 command.add_command(study_export.command)
+command.add_command(study_mirror.command)
+command.add_command(study_mirror.mirrors)
 command.add_command(study_demo.command)
 
 
@@ -70,6 +73,8 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
         f"submitted {wanted.name} as study {answer['id']} of {wanted.trials:,} trials; follow it: "
         f"bftrainer study show --watch {wanted.name}"
     )
+    if answer.get("note"):
+        say(f"note: {answer['note']}", err=True)
 
 
 @command.command("list")
@@ -117,6 +122,20 @@ def cancel(study: str, config: Path | None, state_dir: str | None, as_json: bool
     _order("cancel", study, config, state_dir, as_json)
 
 
+@command.command("priority")
+@study_argument
+@click.argument("priority", type=Positive())
+@client_options
+def priority(study: str, priority: float, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Give all trainers of STUDY another PRIORITY, a number above 0: the highest gets nodes first."""
+    body = {"priority": priority}
+    row = connect(config, state_dir).call("POST", f"studies/{study}/priority", body=body)
+    if as_json:
+        print_json(row)
+    else:
+        say(f"{row['name']}: priority {row['priority']:g}")
+
+
 def _order(order: str, study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     row = connect(config, state_dir).call("POST", f"studies/{study}/{order}")
     if as_json:
@@ -127,12 +146,13 @@ def _order(order: str, study: str, config: Path | None, state_dir: str | None, a
 
 def _row(study: dict[str, Any]) -> tuple[object, ...]:
     counts, best = study["counts"], study["best"]
+    still = stalled(study, time.time())
     moving = ("waiting", "running", "paused")
     return (
         study["id"],
         study["user"],
         study["name"],
-        study["status"],
+        f"{study['status']}, {still}" if still else study["status"],
         study["trials"],
         counts.get("running", 0),
         sum(count for status, count in counts.items() if status not in moving),

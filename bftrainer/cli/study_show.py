@@ -10,16 +10,20 @@ from typing import Any
 
 import click
 
+from bftrainer.api.client import Client
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
-from bftrainer.cli.shared.studies import study_argument
-from bftrainer.cli.shared.study_forecast import forecast
-from bftrainer.cli.shared.study_tables import COLUMNS, chosen, head, rung_rows, trial_row
+from bftrainer.cli.shared.studies import WIDTH, study_argument
+from bftrainer.cli.shared.study_forecast import forecast, learnt
+from bftrainer.cli.shared.study_tables import chosen, columns, head, rung_rows, trial_row
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.cli.shared.trial_text import row_of, tell
 from bftrainer.cli.shared.types import Positive
 from bftrainer.errors import BftrainerError
 
+ASKED = 100
+"""So many trials are asked for, as a high terminal may show them."""
 SHOWN = 40
 """So many trials are shown: those that run, and the best; --all shows every one."""
 
@@ -27,6 +31,10 @@ SHOWN = 40
 @click.command("show")
 @study_argument
 @click.option("--all", "every", is_flag=True, help="Every trial, by number.")
+@click.option("--trial", type=click.IntRange(min=0), help="One trial: all of it, and what it printed last.")
+@click.option(
+    "--spec", is_flag=True, help="With --trial: the spec with which bftrainer submit runs it once more."
+)
 @click.option("--watch", is_flag=True, help="Show it as it goes on, until it ends.")
 @click.option(
     "--every", "every_s", type=Positive(least=0.2), default=1.0, help="With --watch: how often (s)."
@@ -35,6 +43,8 @@ SHOWN = 40
 def command(
     study: str,
     every: bool,
+    trial: int | None,
+    spec: bool,
     watch: bool,
     every_s: float,
     config: Path | None,
@@ -43,10 +53,18 @@ def command(
 ) -> None:
     """Show STUDY, by name or number: its rungs, and its trials with the course of their metric."""
     client = connect(config, state_dir)
+    if trial is not None:
+        if watch or every:
+            raise click.UsageError("--trial shows one trial, once; leave out --watch and --all")
+        (_spec if spec else _one)(client, study, trial, as_json=as_json)
+        return
+    if spec:
+        raise click.UsageError("--spec is of one trial; give --trial N")
+    asked = {} if as_json else {"course": WIDTH} if every else {"course": WIDTH, "trials": ASKED}
 
     def views() -> Iterator[dict[str, Any]]:
         while True:
-            yield (found := client.call("GET", f"studies/{study}"))
+            yield (found := client.call("GET", f"studies/{study}", **asked))
             if not watch or found["ended_at"]:
                 return
             time.sleep(every_s)
@@ -65,9 +83,11 @@ def command(
 @client_options
 def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """Show the parameters of the best trial of STUDY, and the command that it ran."""
-    found = connect(config, state_dir).call("GET", f"studies/{study}")
+    found = connect(config, state_dir).call("GET", f"studies/{study}", course=0)
     own = found["best"]
     if own is None:
+        if found["ended_at"]:
+            raise BftrainerError(f"no trial of {study} has a result; see why: bftrainer study show {study}")
         raise BftrainerError(
             f"no trial of {study} has a result yet; follow it: bftrainer study show --watch {study}"
         )
@@ -82,18 +102,47 @@ def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) 
     say(f"checkpoints: bftrainer show {row['trainer']}")
 
 
+def _one(client: Client, study: str, trial: int, *, as_json: bool) -> None:
+    found = client.call("GET", f"studies/{study}")
+    if as_json:
+        print_json(row_of(found, trial))
+    else:
+        tell(client, found, trial)
+
+
+def _spec(client: Client, study: str, trial: int, *, as_json: bool) -> None:
+    """A trial as a spec of its own, with what it was in its first line."""
+    import yaml
+
+    from bftrainer.search.again import again
+
+    found = client.call("GET", f"studies/{study}")
+    t = row_of(found, trial)
+    wanted = again(found["text"], found["base"], trial, t["params"], t["until"])
+    if as_json:
+        print_json(wanted)
+        return
+    shown = f", {found['metric']} {t['value']:.6g}" if t["value"] is not None else ""
+    say(f"# trial {trial} of {found['name']}: {t['status']} after {t['samples']:,} samples{shown}")
+    say(yaml.safe_dump(wanted, sort_keys=False, width=1000).rstrip("\n"))
+
+
 def _print(study: dict[str, Any], most: int) -> None:
     for text in head(study):
         say(text)
     if ahead := forecast(study):
         say(ahead)
+    if known := learnt(study):
+        say(known)
     say("")
     print_table(("rung", "samples", "trials", "ended", "best"), rung_rows(study))
     say("")
     rows = chosen(study, most)
-    print_table(COLUMNS, [trial_row(t) for t in rows])
-    if len(rows) < len(study["table"]):
-        say(f"{len(study['table']) - len(rows):,} more trials; --all shows them")
+    print_table(columns(study), [trial_row(t) for t in rows])
+    if left := sum(study["counts"].values()) - len(rows):
+        say(f"{left:,} more trials; --all shows them")
+    if study["failed"] is not None:
+        say(f"why a trial failed: bftrainer study show {study['name']} --trial {study['failed']}")
 
 
 def _watched(views: Iterator[dict[str, Any]]) -> dict[str, Any] | None:

@@ -19,6 +19,8 @@ from bftrainer.errors import BftrainerError
 if TYPE_CHECKING:
     from bftrainer.api.client import Client
 
+ANEW = "submit without --resume: it begins anew, or goes on from files that the script itself keeps elsewhere"
+
 
 @click.command("submit")
 @click.argument("spec", type=Input())
@@ -95,12 +97,11 @@ def _with_checkpoints(client: Client, trainer: str) -> int:
     except OSError as error:
         raise BftrainerError(
             f"trainer {found['id']} ({found['name']}) has no checkpoint that you can read: {folder}: "
-            f"{error.strerror}; submit without --resume to begin anew"
+            f"{error.strerror}; {ANEW}"
         ) from error
     if not left:
         raise BftrainerError(
-            f"trainer {found['id']} ({found['name']}) has left no checkpoint in {folder}; submit without "
-            "--resume to begin anew"
+            f"trainer {found['id']} ({found['name']}) has left no checkpoint in {folder}; {ANEW}"
         )
     return int(found["id"])
 
@@ -109,7 +110,8 @@ def _about(earlier: dict[str, Any], name: str, spec: Path) -> str:
     """What a new trainer has to do with the one before it, in words."""
     which = f"trainer {earlier['id']} ({earlier['name']}, {earlier['status']} at step {earlier['step']})"
     if earlier["goes_on"]:
-        return f"it goes on from the checkpoints of {which} in {earlier['checkpoint_dir']}"
+        where = earlier["checkpoint_dir"]
+        return f"it goes on from the last checkpoint of {which} in {where}; logs will say from which step"
     return (
         f"it begins anew; the checkpoints of {which} stay in {earlier['checkpoint_dir']}. "
         f"To go on from them: bftrainer cancel {name}, then bftrainer submit --resume {earlier['id']} {spec}"

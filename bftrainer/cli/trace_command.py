@@ -11,8 +11,8 @@ from bftrainer.cli import trace_convert, trace_info, trace_synth
 def command() -> None:
     """Look at logs of idle nodes, convert them, and generate some.
 
-    Formats: idle intervals (CSV), SWF, sacct --parsable2, jobcomp/filetxt, periodic sinfo dumps, LSF's
-    lsb.acct; each plain, .gz or .xz.
+    Formats: idle intervals (CSV), SWF, sacct --parsable2, jobcomp/filetxt, periodic dumps of sinfo or of
+    LSF's bhosts, lsb.acct, what `bftrainer record` writes; each plain, .gz or .xz.
     """
 
 

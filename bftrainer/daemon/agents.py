@@ -55,7 +55,8 @@ class AgentReports:
     """Implements `wire.hub.AgentEvents`: what agents report goes to the launcher, or gives their nodes
     back.
 
-    `trainers_on` gives the trainers that may have workers on a node. Until `opened`, agents are asked to
+    `trainers_on` gives the trainers that may have workers on a node. `has_gpus` is told of node, user and
+    number of a pilot's GPUs, and for how many workers these are too few. Until `opened`, agents are asked to
     come again.
     """
 
@@ -67,7 +68,9 @@ class AgentReports:
         launcher: Launcher,
         trainers_on: Callable[[str], Mapping[int, TrainerSpec]],
         telemetry: Telemetry,
+        has_gpus: Callable[[str, str, int, str], None],
     ) -> None:
+        self._has_gpus = has_gpus
         self._link, self._pilots, self._release, self._launcher = link, pilots, release, launcher
         self._trainers_on, self._telemetry = trainers_on, telemetry
         self.opened = False
@@ -100,6 +103,18 @@ class AgentReports:
             left = f"{devices.count} {devices.kind} devices are left"
             self._telemetry.trouble("agent", f"a device is out of use: {'; '.join(out)}; {left}", node=node)
         self._out[node] = out
+        held = self._pilots.held.get(node)
+        if devices is not None and held is not None:
+            self._has_gpus(node, held.pilot.user, devices.count, self._for_whom(node, devices))
+
+    def _for_whom(self, node: str, devices: Devices) -> str:
+        """For how many workers a node has too few devices, in words; empty if for none."""
+        there = self._trainers_on(node).values()
+        workers = max((spec.workers for spec in there if self._link.serves(node, spec)), default=0)
+        if not 0 < devices.count < workers:
+            return ""
+        has = f"{devices.count} devices ({devices.kind})"
+        return f"the pilot on {node} has {has}: too few for {workers} workers, which get other nodes"
 
     def down(self, node: str) -> None:
         """An agent's connection is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bftrainer.daemon.journal import Journal
 from bftrainer.daemon.mailbox import Mailbox
-from bftrainer.model.events import Drain, Resume, TrainerCancelled, TrainerSubmitted
+from bftrainer.model.events import Drain, PriorityChanged, Resume, TrainerCancelled, TrainerSubmitted
 from bftrainer.model.machine import Operation
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.nodes.nodes import Nodes
@@ -39,6 +39,10 @@ class Orders:
     def cancel(self, trainer: int) -> None:
         """End a trainer: its members write a checkpoint and leave."""
         self._mailbox.emit(TrainerCancelled(time=self._clock.now(), trainer=trainer))
+
+    def prioritise(self, trainer: int, to: float) -> None:
+        """Give a trainer another priority."""
+        self._mailbox.emit(PriorityChanged(time=self._clock.now(), trainer=trainer, to=to))
 
     def administer(self, operation: Operation) -> None:
         """Pause, drain or resume, until the next such order; a restart of the daemon changes nothing."""

@@ -20,7 +20,7 @@ from bftrainer.daemon.writes import Decision
 from bftrainer.engine.contain import Contained, contained
 from bftrainer.engine.state import State
 from bftrainer.model.actions import Action
-from bftrainer.model.events import Event, TrainerEnded
+from bftrainer.model.events import Event, PriorityChanged, TrainerEnded
 from bftrainer.model.problem import Plan, Problem
 from bftrainer.model.text import shown
 from bftrainer.model.trainer import Points, Trainer, TrainerStatus
@@ -135,8 +135,11 @@ class Runner:
     def _step(self, before: State, event: Event) -> tuple[Contained, list[Trainer]]:
         """What an event leads to, and the trainers that it changed."""
         result = contained(before, event, self._solve)
-        after = result.step.state.active
-        return result, [t for t in after.values() if before.active.get(t.id) is not t]
+        after = result.step.state
+        changed = [t for t in after.active.values() if before.active.get(t.id) is not t]
+        if isinstance(event, PriorityChanged) and (waits := after.waiting.get(event.trainer)):
+            changed.append(waits)
+        return result, changed
 
     def _tell(self, event: Event, result: Contained) -> None:
         """Tell of an event that the engine could not take or plan for, and end the trainers that cause it."""

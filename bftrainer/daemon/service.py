@@ -14,9 +14,11 @@ from bftrainer import __version__
 from bftrainer.api.answers import Answer, Answers
 from bftrainer.api.callers import NOBODY, Caller, NotAllowedError
 from bftrainer.api.listing import encoded, joined
+from bftrainer.daemon.changing import Changing
 from bftrainer.daemon.earlier import Earlier
 from bftrainer.daemon.evidence import Evidence
 from bftrainer.daemon.exposition import Exposition
+from bftrainer.daemon.gpu_notes import gpu_note
 from bftrainer.daemon.history import History
 from bftrainer.daemon.impact_views import ImpactView, headroom_view
 from bftrainer.daemon.lanes import Lanes
@@ -72,6 +74,7 @@ class DaemonService:
     clock: Clock
     store: Store
     known: Trainers
+    changing: Changing
     history: History
     evidence: Evidence
     studies: StudyAnswers
@@ -121,18 +124,12 @@ class DaemonService:
         return {"id": id_, "name": wanted.name, "note": note, "earlier": before}
 
     async def cancel(self, caller: Caller, trainer: str) -> TrainerView:
-        """End a trainer; no error if it has ended already. Raises as `show` does.
+        """See `Changing.cancel`."""
+        return await self.changing.cancel(caller, trainer)
 
-        The store is asked only where memory alone does not tell which trainer is meant.
-        """
-        found = self.known.unfinished(caller, trainer)
-        if found is None:
-            stored = await self.lanes.store.run(caller.user, lambda: self.known.find(caller, trainer))
-            found = stored.summary
-        if not found.status.final:
-            self.telemetry.ordered("cancel", caller.user, trainer=found.id, name=found.name)
-            self.orders.cancel(found.id)
-        return self.known.view(found, self.known.moment([found]))
+    async def prioritise(self, caller: Caller, trainer: str, to: float) -> TrainerView:
+        """See `Changing.prioritise`."""
+        return await self.changing.prioritise(caller, trainer, to)
 
     def administer(self, caller: Caller, order: str) -> StatusView:
         """Carry out an admin's order for the whole site, one of ORDERS.
@@ -180,13 +177,14 @@ class DaemonService:
         )
         return {
             **view,
+            "note": view["note"] or gpu_note(live, state, self.nodes.seen),
             "command": list(own.command),
             "n_min": own.n_min,
             "n_max": own.n_max,
             "sizes": list(own.sizes.listed),
             "multiple_of": own.sizes.multiple_of,
             "weight": own.weight,
-            "priority": own.priority,
+            "priority": live.spec.priority,
             "workdir": own.workdir,
             "log_dir": str(self.launcher.log_folder(stored.id, own)),
             "checkpoint_dir": str(self.launcher.checkpoint_folder(stored.id, own)),
@@ -211,6 +209,7 @@ class DaemonService:
         idle = state.pool
         why = self.nodes.reasons(details=caller.admin)
         up = {name: self.devices(name) for name in held | idle if self.connected(name)}
+        had = dict(self.nodes.gpus.most)
         nodes = {name: Node(name=name, state=NodeState.BUSY) for name in idle} | {n.name: n for n in seen}
 
         def make() -> Answer:
@@ -223,14 +222,15 @@ class DaemonService:
                         why="" if name in idle else why.get(name, ""),
                         pilot="up" if name in up else "starting" if name in held else None,
                         devices=up.get(name, ""),
+                        gpus_had=had.get(name, 0),
                     ),
                     holder.get(name),
                     caller.may_see,
                 )
                 for name in sorted(nodes)
             )
-            size = str(len(idle)).encode()
-            return Answer(b'{"size": ' + size + b', "nodes": ' + joined(encoded(rows)) + b"}")
+            head = f'{{"size": {len(idle)}, "unit": "{state.settings.unit}", "nodes": '
+            return Answer(head.encode() + joined(encoded(rows)) + b"}")
 
         return await self.lanes.memory.run(caller.user, make)
 
@@ -250,6 +250,7 @@ class DaemonService:
             "state": self._state(problems),
             "operation": self.nodes.operation.value,
             "problems": problems,
+            "unit": state.settings.unit,
             "pool": len(state.pool),
             "unused": len(state.pool) - sum(len(t.nodes) for t in state.active.values()),
             "pilots": len(self.pilots.held),

@@ -4,19 +4,21 @@ nothing of it waits; studies decide in a thread of their own."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from bftrainer.api.errors import FullError, TooManyError
 from bftrainer.daemon.index import Index
 from bftrainer.daemon.journal import ANSWER_S, Journal
+from bftrainer.daemon.mirrors import Mirrors
 from bftrainer.daemon.orders import Orders
 from bftrainer.daemon.runner import Runner
+from bftrainer.daemon.study_forecasts import Means, StudyForecasts
 from bftrainer.daemon.study_thread import StudyThread
 from bftrainer.daemon.trial_runs import TrialRuns
 from bftrainer.errors import NameTakenError, StoreError
 from bftrainer.model.studies import StoredStudy, StoredTrial
-from bftrainer.ports import Clock, Launcher, Store
+from bftrainer.ports import Clock, Emit, Launcher, Store
 from bftrainer.search import events
 from bftrainer.search.stored import DamagedStudyError, loaded
 from bftrainer.search.study import StudySpec
@@ -28,6 +30,8 @@ from bftrainer.telemetry.telemetry import Telemetry
 
 EVERY_S = 0.5
 """How often deadlines, node-hours and the room in the pool are looked at."""
+LAST = 20
+"""So many ended studies are looked at after a start: their storages may lack their ends."""
 SPARE = 2
 """So many trials more than get nodes have a trainer where the user leaves it to the pool: a node that becomes
 free finds one that waits."""
@@ -47,14 +51,19 @@ class Studies:
     orders: Orders
     telemetry: Telemetry
     store_id: str
+    emit: Emit
     thread: StudyThread = field(init=False)
+    forecasts: StudyForecasts = field(init=False)
     runs: TrialRuns = field(init=False)
+    mirrors: Mirrors = field(init=False)
+    _copying: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _looked_at: float = 0.0
     _last_id: int = 0
 
     def __post_init__(self) -> None:
         self.thread = StudyThread(self.journal, self.clock, self.telemetry, self._act)
+        self.forecasts = StudyForecasts(self.clock, self.telemetry, self.emit)
         self.runs = TrialRuns(
             settings=self.settings,
             clock=self.clock,
@@ -66,6 +75,7 @@ class Studies:
             store_id=self.store_id,
             thread=self.thread,
         )
+        self.mirrors = Mirrors(self.settings, self.clock)
         self.runner.ended, self.journal.reported = self.runs.ended, self.runs.reported
 
     # what users order
@@ -99,6 +109,7 @@ class Studies:
         spec = replace(spec, trainer=replace(spec.trainer, user=user), parallelism=at_once)
         study = Study.new(self._last_id, spec, user, self.clock.now(), source)
         stored = self.thread.begin(study)
+        self._copy([study.spec.storage])
         await asyncio.wait([asyncio.wrap_future(stored)], timeout=ANSWER_S)
         if not stored.done():
             self.thread.tell(study.id, events.Cancel())
@@ -111,6 +122,12 @@ class Studies:
         told = asyncio.wrap_future(self.thread.tell(study.id, event))
         done, _ = await asyncio.wait([told], timeout=ANSWER_S)
         return (told.result() if done else None) or study
+
+    async def prioritise(self, study: Study, to: float) -> Study:
+        """Give the trainers of a study's trials another priority, those of now and those to come."""
+        known = await self.order(study, events.Prioritise(to=to))
+        self.runs.prioritise(study.id, to)
+        return known
 
     # the daemon's parts
 
@@ -127,6 +144,14 @@ class Studies:
                 self.journal.keep_study(over, ())
                 continue
             self.thread.snapshots = {**self.thread.snapshots, study.id: study}
+        ended = await self.runner.aside(self.store.studies.ended, LAST)
+        self._copy(study.spec.storage for study in self.thread.snapshots.values())
+        self._copy(study.brief.get("storage") for study in ended)  # just before the daemon, perhaps
+
+    def _copy(self, storages: Iterable[str | None]) -> None:
+        """Have the helper started if a study has a storage."""
+        if any(storages):
+            self.mirrors.want()
 
     def _loaded(self, kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
         study = loaded(kept, trials)
@@ -137,6 +162,7 @@ class Studies:
         """Find the trainers of the trials that ran, then look after deadlines and the pool, for ever."""
         self._loop = asyncio.get_running_loop()
         self._looked_at = self.clock.now()
+        self._copying = asyncio.create_task(self.mirrors.run())
         await self.runs.find_all()
         for id_ in list(self.thread.snapshots):
             self.thread.tell(id_, events.Begun())
@@ -144,9 +170,13 @@ class Studies:
             await asyncio.sleep(EVERY_S)
             self._look()
 
-    def close(self) -> None:
-        """Let go of the thread."""
+    async def close(self) -> None:
+        """Let go of the threads and the helper."""
+        if self._copying is not None:
+            self._copying.cancel()
         self.thread.close()
+        self.forecasts.close()
+        await self.mirrors.close()
 
     def _act(self, study: Study, action: events.Start | events.Stop) -> None:
         """Called in the studies' thread."""
@@ -159,14 +189,18 @@ class Studies:
         self.runs.look()
         now = self.clock.now()
         passed, self._looked_at = max(0.0, now - self._looked_at), now
+        self.forecasts.forget(self.thread.snapshots)
         if not self.thread.snapshots:
             return
         held = self.runs.held()
         state = self.runner.state
-        free = len(state.pool) - sum(len(t.nodes) for t in state.active.values())
+        free = max(0, len(state.pool) - sum(len(t.nodes) for t in state.active.values()))
         most = self.settings.current.max_trials_at_once
+        machine = sum(state.machine.values()) if state.machine else 0
         for study in self.thread.snapshots.values():
             own = held.get(study.id, [])
+            learnt = self.runs.learnt(study.id)
+            self.forecasts.look(study, Means(sum(own) + free, machine, state.settings.unit, learnt))
             room = min(most, len(own) + SPARE + free // study.spec.trainer.n_min)
             if own or room != study.room:
                 self.thread.tell(study.id, events.Room(trials=room, node_s=passed * sum(own)))

@@ -6,7 +6,7 @@ Callers see and order studies of their own, admins those of everybody; others' a
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bftrainer.api.answers import Answer
 from bftrainer.api.callers import Caller, NotAllowedError
@@ -15,7 +15,7 @@ from bftrainer.api.listing import encoded, joined
 from bftrainer.daemon.lanes import Lanes
 from bftrainer.daemon.runner import Runner
 from bftrainer.daemon.studies import Studies
-from bftrainer.daemon.study_views import View, stored_row, study_row, study_view, trial_views
+from bftrainer.daemon.study_views import Now, TrialTexts, View, stored_row, study_row, study_view
 from bftrainer.daemon.submissions import Submissions
 from bftrainer.daemon.trainers import owner_of
 from bftrainer.errors import BftrainerError
@@ -46,6 +46,8 @@ class StudyAnswers:
     studies: Studies
     submissions: Submissions
     telemetry: Telemetry
+    texts: TrialTexts = field(default_factory=TrialTexts)
+    """Of studies that have not ended; the lane `memory` makes these answers."""
 
     async def submit(self, caller: Caller, text: str, name: str, base: str) -> View:
         """Accept the study file `text`, of a file `name` in the folder `base`.
@@ -60,34 +62,46 @@ class StudyAnswers:
         with self.submissions.place(caller):
             spec = await self.submissions.read_study(caller, text, name, base)
             source = Source(text=text, file=name, base=base)
-            return study_row(await self.studies.submit(caller.user, spec, source))
+            study = await self.studies.submit(caller.user, spec, source)
+            storage = self.studies.mirrors.view(study.id, spec.name, spec.storage)
+            return study_row(study) | {"note": storage["error"] if storage else ""}
 
     async def listed(self, caller: Caller, ended: int) -> Answer:
         """The studies that the caller may see: those that run, and the last `ended` that have ended."""
         user = owner_of(caller)
         own = [s for s in self.studies.thread.snapshots.values() if user in (None, s.user)]
+        moved = {study.id: self.studies.runs.moved(study.id) for study in own}
 
         def make() -> Answer:
             over = [stored_row(study) for study in self.store.studies.ended(ended, user)] if ended else []
             known = {study.id for study in own}
-            rows = [row for row in over if row["id"] not in known] + [study_row(study) for study in own]
+            rows = [row for row in over if row["id"] not in known] + [
+                study_row(study, moved[study.id]) for study in own
+            ]
             return Answer(joined(encoded(sorted(rows, key=lambda row: row["id"]))))
 
         return await self.lanes.store.run(caller.user, make)
 
-    async def show(self, caller: Caller, name: str) -> Answer:
-        """All about a study and its trials.
+    async def show(self, caller: Caller, name: str, points: int, most: int | None) -> Answer:
+        """All about a study and its trials, each with the last `points` of its course; of many trials `most`.
 
         Raises:
             UnknownTrainerError: there is none that the caller may see.
         """
         study = self._live(caller, name)
         live = {} if study is None else self._live_trainers(study)
+        unit = self.runner.state.settings.unit
+        now = Now(unit)
+        if study is not None:
+            own, forecast = self.studies.runs, self.studies.forecasts.view(study)
+            now = Now(unit, forecast, own.moved(study.id), own.learnt(study.id))
 
         def make() -> Answer:
             found = study or self._ended(caller, name)
-            trials = joined(encoded(trial_views(found, live)()))
-            head = encoded([study_view(found, live)])[0]
+            texts = self.texts if study is not None else TrialTexts()
+            trials = joined(texts.of(found, live, points, most))
+            storage = self.studies.mirrors.view(found.id, found.spec.name, found.spec.storage)
+            head = encoded([study_view(found, live, now) | {"storage": storage}])[0]
             return Answer(head[:-1] + b', "table": ' + trials + b"}")
 
         lane = self.lanes.memory if study is not None else self.lanes.store
@@ -103,6 +117,18 @@ class StudyAnswers:
             return stored_row(over)
         self.telemetry.ordered(f"study {order}", caller.user, study=study.id, name=study.spec.name)
         return study_row(await self.studies.order(study, ORDERS[order]()))
+
+    async def prioritise(self, caller: Caller, name: str, to: float) -> View:
+        """Give a study another priority. Raises as `show`, and if the caller may not, or it has ended."""
+        self.submissions.check_priority(caller, to)
+        study = self._live(caller, name)
+        if study is None:
+            over = await self.lanes.store.run(caller.user, lambda: self._stored(caller, name))
+            raise BftrainerError(
+                f"the study {over.name} has ended ({over.status}); nothing waits for it any more"
+            )
+        self.telemetry.ordered("study priority", caller.user, study=study.id, name=study.spec.name, to=to)
+        return study_row(await self.studies.prioritise(study, to))
 
     def _live(self, caller: Caller, name: str) -> Study | None:
         """A study that has not ended, by number or name; of several with a name the caller's own."""

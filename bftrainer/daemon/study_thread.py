@@ -97,7 +97,7 @@ class StudyThread:
     def _keep(self, before: Study, after: Study) -> None:
         trials = changed(before, after)
         self._put(after)
-        if trials or (before.status, before.ended_at) != (after.status, after.ended_at):
+        if trials or _told(before) != _told(after):
             self._journal.keep_study(stored_study(after), [stored_trial(trial) for trial in trials])
         if after.ended_at is not None:
             self._sampler.submit(self._samplings.pop, after.id, None)
@@ -135,3 +135,8 @@ class StudyThread:
                 found.tell(trial)
             self._samplings[study.id] = found
         return found
+
+
+def _told(study: Study) -> tuple[object, ...]:
+    """What is stored of a study, beside its trials, whenever it changes."""
+    return study.status, study.ended_at, study.spec.trainer.priority

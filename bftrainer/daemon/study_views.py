@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from bftrainer.api.listing import encoded
 from bftrainer.model.studies import StoredStudy
 from bftrainer.search.fill import command_of, values_of
+from bftrainer.search.plan.of_study import Learnt
 from bftrainer.search.stored import brief
 from bftrainer.search.study import seed_of
-from bftrainer.search.trial import Study, Trial, TrialStatus
+from bftrainer.search.trial import COURSE, Study, Trial, TrialStatus
 
 View = dict[str, Any]
 Live = Mapping[int, tuple[int, int]]
 """Trainer -> how many nodes it holds, and the samples that it last told of."""
+NOTHING = (0, 0)
+NOTHING_LEARNT = Learnt()
+STUDIES = 8
 
 
-def study_row(study: Study) -> View:
-    """A study's line in a list, while it has not ended."""
-    return _row(study, brief(study))
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What is known of a study beside itself while it has not ended.
+
+    Attributes:
+        unit: What is shared out: all counts of nodes count that.
+        forecast: The latest one.
+        moved_at: When a trial has last got further.
+        learnt: How fast its trials are, and what they take to start.
+    """
+
+    unit: str = "node"
+    forecast: View | None = None
+    moved_at: float | None = None
+    learnt: Learnt = NOTHING_LEARNT
+
+
+def study_row(study: Study, moved_at: float | None = None) -> View:
+    """A study's line in a list, while it has not ended; a trial has last got further at `moved_at`."""
+    return _row(study, brief(study)) | {"moved_at": moved_at}
 
 
 def stored_row(study: StoredStudy) -> View:
     """The line of one that has ended."""
-    return _row(study, study.brief, name=study.name)
+    return _row(study, study.brief, name=study.name) | {"moved_at": None}
 
 
 def _row(study: Study | StoredStudy, known: Mapping[str, Any], name: str = "") -> View:
@@ -40,78 +63,114 @@ def _row(study: Study | StoredStudy, known: Mapping[str, Any], name: str = "") -
     }
 
 
-def study_view(study: Study, live: Live) -> View:
+def study_view(study: Study, live: Live, now: Now) -> View:
     """All about a study but its trials."""
     spec, own = study.spec, study.spec.stopping
     return {
-        **study_row(study),
+        **study_row(study, now.moved_at),
         "command": list(spec.trainer.command),
         "budget": spec.budget,
         "eta": own.eta,
         "parallelism": spec.parallelism,
         "room": study.room,
         "retries": spec.retries,
+        "give_up_after": spec.give_up_after,
         "deadline_at": None if spec.deadline_s is None else study.submitted_at + spec.deadline_s,
         "node_hours": spec.node_hours,
         "seed": spec.seed,
         "nodes": sum(nodes for nodes, _ in live.values()),
+        "unit": now.unit,
         "rungs": rungs(study),
+        "forecast": now.forecast,
+        "learnt": {"curve": [list(point) for point in now.learnt.curve], "start_s": now.learnt.start_s},
+        "failed": next((t.number for _, t in sorted(study.trials.items()) if t.failures), None),
         "text": study.source.text,
+        "base": study.source.base,
     }
 
 
 def rungs(study: Study) -> list[View]:
     """How many trials are at which number of samples, and the best value there."""
-    found = []
-    for samples in sorted({samples for bracket in study.brackets for samples in bracket.budgets}):
-        here = [t for t in study.trials.values() if study.samples(t) == samples]
-        values = [
-            r.value
-            for t in study.trials.values()
-            for r in t.results
-            if r.samples >= samples and _at(study, t, r.rung) == samples
-        ]
-        found.append(
-            {
-                "samples": samples,
-                "trials": dict(Counter(t.status.value for t in here)),
-                "ended": len(values),
-                "best": min(values, key=study.spec.order, default=None),
-            }
-        )
-    return found
-
-
-def _at(study: Study, trial: Trial, rung: int) -> int:
-    return study.bracket(trial.number).budgets[rung]
-
-
-def trial_views(study: Study, live: Live) -> Callable[[], list[View]]:
-    """The study's trials by number: made when it is called, by any thread."""
-    return lambda: [
-        _trial(study, trial, live) for trial in sorted(study.trials.values(), key=lambda t: t.number)
+    here: dict[int, Counter[str]] = {at: Counter() for own in study.brackets for at in own.budgets}
+    values: dict[int, list[float]] = {at: [] for at in here}
+    for trial in study.trials.values():
+        budgets = study.bracket(trial.number).budgets
+        here[budgets[trial.rung]][trial.status.value] += 1
+        for result in trial.results:
+            if result.samples >= (at := budgets[result.rung]):
+                values[at].append(result.value)
+    return [
+        {
+            "samples": at,
+            "trials": dict(here[at]),
+            "ended": len(values[at]),
+            "best": min(values[at], key=study.spec.order, default=None),
+        }
+        for at in sorted(here)
     ]
 
 
-def _trial(study: Study, trial: Trial, live: Live) -> View:
+class TrialTexts:
+    """Trials as JSON, kept from one answer to the next: most of a study's have not changed meanwhile.
+
+    To be used by one thread. Keeps those of the `STUDIES` studies that were asked for last.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], dict[int, tuple[Trial, tuple[int, int], bytes]]] = {}
+
+    def of(self, study: Study, live: Live, points: int, most: int | None = None) -> list[bytes]:
+        """A study's trials, each with the last `points` of its course: as `chosen` has them."""
+        before = self._kept.pop((study.id, points), {})
+        found = {}
+        for trial in chosen(study, most):
+            number = trial.number
+            now = live.get(trial.trainer or 0, NOTHING)
+            known = before.get(number)
+            if known is None or known[0] is not trial or known[1] != now:
+                known = (trial, now, encoded([trial_view(study, trial, now, points)])[0])
+            found[number] = known
+        self._kept[study.id, points] = before | found
+        while len(self._kept) > STUDIES:
+            del self._kept[next(iter(self._kept))]
+        return [text for _, _, text in found.values()]
+
+
+def chosen(study: Study, most: int | None) -> list[Trial]:
+    """The trials by number; if they are more than `most`, so many: those that run, and then the others from
+    the best on."""
+    every = sorted(study.trials.values(), key=lambda t: t.number)
+    if most is None or len(every) <= most:
+        return every
+
+    def order(t: Trial) -> tuple[bool, int, float]:
+        last = t.results[-1] if t.results else None
+        reached, value = (last.samples, study.spec.order(last.value)) if last else (0, float("inf"))
+        return t.status is not TrialStatus.RUNNING, -reached, value
+
+    return sorted(every, key=order)[:most]
+
+
+def trial_view(study: Study, trial: Trial, live: tuple[int, int] = NOTHING, points: int = COURSE) -> View:
+    """All about a trial, with the last `points` of its course; `live` as in `Live`."""
     return {
         "number": trial.number,
         "status": trial.status.value,
         "params": dict(trial.params),
         "rung": trial.rung,
-        "samples": max(trial.samples, live.get(trial.trainer or 0, (0, 0))[1]),
+        "samples": max(trial.samples, live[1]),
         "until": study.samples(trial),
         "value": trial.results[-1].value
         if trial.results and trial.status is not TrialStatus.RUNNING
         else trial.value,
         "results": [[result.samples, result.value] for result in trial.results],
-        "course": [list(point) for point in trial.course],
+        "course": [list(point) for point in trial.course[max(0, len(trial.course) - points) :]],
         "command": list(
             command_of(study.spec.trainer.command, values_of(study.spec, trial.number, trial.params))
         ),
         "run": trial.run,
         "trainer": f"{study.spec.name}.{trial.number}.{trial.run}" if trial.run else None,
-        "nodes": live.get(trial.trainer or 0, (0, 0))[0],
+        "nodes": live[0],
         "failures": trial.failures,
         "seed": seed_of(study.spec.seed, trial.number),
         "reason": trial.reason,

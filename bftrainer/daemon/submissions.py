@@ -18,12 +18,14 @@ from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search.parse import parse as parse_study
+from bftrainer.search.storage import file_of
 from bftrainer.search.study import StudySpec
 from bftrainer.settings.live import LiveSettings
 from bftrainer.settings.values import Settings
 from bftrainer.spec.counted import counted
 from bftrainer.spec.located_yaml import SPEC, Bounds
 from bftrainer.spec.parse import parse
+from bftrainer.spec.schema import MOST
 from bftrainer.telemetry.telemetry import Telemetry
 from bftrainer.wire.rates import Bucket
 
@@ -91,6 +93,7 @@ class Submissions:
         wanted = await self._read(caller, text, name, base, parse_study)
         own = self._settings.current
         self._check_claims(caller, wanted.trainer, own)
+        _check_storage(wanted.storage, own.state_dir)
         return replace(wanted, trainer=replace(counted(wanted.trainer, own.engine), user=caller.user))
 
     async def _read(
@@ -174,22 +177,28 @@ class Submissions:
                 caller,
             )
 
+    def check_priority(self, caller: Caller, priority: float) -> None:
+        """Raise `BftrainerError` if the caller may not give a trainer so high a priority."""
+        if not 0 < priority <= MOST:
+            raise BftrainerError(f"priority: {priority:g}: give a number above 0, up to {MOST:g}")
+        if not caller.admin:
+            _check_claim("priority", priority, self._settings.current.max_priority)
+
     def _check_claims(self, caller: Caller, wanted: TrainerSpec, own: Settings) -> None:
-        if caller.admin:
-            return
-        for what, value, most in (
-            ("priority", wanted.priority, own.max_priority),
-            ("weight", wanted.weight, own.max_weight),
-        ):
-            if value > most:
-                raise BftrainerError(
-                    f"{what}: {value:g} is above {most:g}, the most here; lower it, or ask an admin "
-                    f"(max_{what})"
-                )
+        if not caller.admin:
+            _check_claim("priority", wanted.priority, own.max_priority)
+            _check_claim("weight", wanted.weight, own.max_weight)
 
     def _beyond(self, error: BftrainerError, bound: str, caller: Caller) -> BftrainerError:
         self._telemetry.bounded(bound, caller.user)
         return error
+
+
+def _check_claim(what: str, value: float, most: float) -> None:
+    if value > most:
+        raise BftrainerError(
+            f"{what}: {value:g} is above {most:g}, the most here; lower it, or ask an admin (max_{what})"
+        )
 
 
 def _check_path(key: str, path: str) -> None:
@@ -199,3 +208,10 @@ def _check_path(key: str, path: str) -> None:
         raise BftrainerError(f"{key}: {error}") from error
     if len(path) > MAX_PATH:
         raise BftrainerError(f"{key}: {len(path)} characters; a path has at most {MAX_PATH}")
+
+
+def _check_storage(url: str | None, state_dir: Path) -> None:
+    """Raise if a study's storage is among the daemon's own files."""
+    path = None if url is None else file_of(url)
+    if path is not None and path.resolve().is_relative_to(state_dir.resolve()):
+        raise BftrainerError(f"storage: {path} is in the daemon's state_dir; give a file elsewhere")

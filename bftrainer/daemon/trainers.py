@@ -147,11 +147,11 @@ class Trainers:
 
     def view(self, stored: TrainerSummary, moment: Moment, *, with_best: bool = False) -> TrainerView:
         """A trainer's line in a list; `with_best` is for `Outlooks.of`. Any thread may call it."""
-        over = self.index.over(stored.id)
+        over, unit = self.index.over(stored.id), moment.state.settings.unit
         if over is not None:
-            return trainer_view(over, None, None, moment.workers.get(over.id, {}))
-        live = moment.state.active.get(stored.id)
-        view = trainer_view(stored, live, self.journal.latest(stored.id), moment.workers.get(stored.id, {}))
+            return trainer_view(over, None, None, moment.workers.get(over.id, {}), unit)
+        live, workers = moment.state.active.get(stored.id), moment.workers.get(stored.id, {})
+        view = trainer_view(stored, live, self.journal.latest(stored.id), workers, unit)
         view["note"] = moment.notes.get(stored.id, "")
         if stored.id in moment.state.waiting:  # whatever the daemon before had stored
             view["status"] = TrainerStatus.WAITING.value
@@ -160,6 +160,7 @@ class Trainers:
             view["reason"] = moment.shortage.why(unfinished, lambda t: _left(t, moment))
             view["remedy"] = moment.shortage.remedy(unfinished)
         if unfinished is not None:
+            view["priority"] = unfinished.spec.priority
             view["ends_in_s"] = moment.outlooks.of(unfinished, view, with_best=with_best)
         return view
 

@@ -66,7 +66,8 @@ class OutlookView(TypedDict):
 
 
 class TrainerView(TypedDict):
-    """A trainer's line in a list. `remedy`: what would make it run, while it waits; `note`: what its user
+    """A trainer's line in a list. `unit`: what is shared out, "node" or "GPU", which `nodes` and `members`
+    are then, and all counts of nodes. `remedy`: what would make it run, while it waits; `note`: what its user
     should know of it now, with what to do; `work`: the samples of the whole training, as spec or script say;
     None: neither does; `warned`: the script's last warnings, in a list the beginning of the latest."""
 
@@ -77,6 +78,7 @@ class TrainerView(TypedDict):
     reason: str
     remedy: str
     note: str
+    unit: str
     nodes: list[str]
     members: list[str]
     workers: dict[str, str]
@@ -90,6 +92,7 @@ class TrainerView(TypedDict):
     submitted_at: float
     ended_at: float | None
     ends_in_s: OutlookView | None
+    priority: float | None
 
 
 class DetailsView(TrainerView):
@@ -101,7 +104,6 @@ class DetailsView(TrainerView):
     sizes: list[int]
     multiple_of: int
     weight: float
-    priority: float
     workdir: str
     log_dir: str
     checkpoint_dir: str
@@ -138,7 +140,8 @@ class CostsView(TypedDict):
 
 
 class NodeView(TypedDict):
-    """One node. `trainer` is None, too, where the caller may not know whose it is."""
+    """One node. `trainer` is None, too, where the caller may not know whose it is. `gpus_had`: the most GPUs
+    that it had since the daemon began."""
 
     node: str
     state: str
@@ -151,6 +154,7 @@ class NodeView(TypedDict):
     features: list[str]
     gres: str
     gpus: int
+    gpus_had: int
     devices: str
 
 
@@ -190,6 +194,7 @@ class StatusView(TypedDict):
     state: str
     operation: str
     problems: list[str]
+    unit: str
     pool: int
     unused: int
     pilots: int
@@ -203,7 +208,11 @@ class StatusView(TypedDict):
 
 
 def trainer_view(
-    stored: TrainerSummary, live: Trainer | None, latest: Progress | None, workers: dict[str, str]
+    stored: TrainerSummary,
+    live: Trainer | None,
+    latest: Progress | None,
+    workers: dict[str, str],
+    unit: str,
 ) -> TrainerView:
     """A trainer's line; what is newer in memory (`live`, `latest`) than in the store wins."""
     source = latest or stored
@@ -215,6 +224,7 @@ def trainer_view(
         "reason": stored.reason,
         "remedy": "",
         "note": "",
+        "unit": unit,
         "nodes": sorted(live.nodes) if live else [],
         "members": list(live.members) if live else [],
         "workers": workers,
@@ -228,6 +238,7 @@ def trainer_view(
         "submitted_at": stored.submitted_at,
         "ended_at": stored.ended_at,
         "ends_in_s": None,
+        "priority": None,
     }
 
 
@@ -255,7 +266,9 @@ def running_view(trainer: TrainerView) -> RunningView:
     }
 
 
-def node_view(info: Node, *, idle: bool, why: str, pilot: str | None, devices: str = "") -> NodeView:
+def node_view(
+    info: Node, *, idle: bool, why: str, pilot: str | None, devices: str = "", gpus_had: int = 0
+) -> NodeView:
     """A node that no trainer has."""
     return {
         "node": info.name,
@@ -269,6 +282,7 @@ def node_view(info: Node, *, idle: bool, why: str, pilot: str | None, devices: s
         "features": list(info.features),
         "gres": info.gres,
         "gpus": info.gpus,
+        "gpus_had": max(info.gpus, gpus_had),
         "devices": devices,
     }
 

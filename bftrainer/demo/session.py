@@ -70,7 +70,7 @@ class DemoSession:
             stderr=self._log,
             env={**own, **(environ or {})},
         )
-        self._client = Client(self._state / "daemon.sock")
+        self.client = Client(self._state / "daemon.sock")
         self._await_daemon()
 
     def submit(self, specs: Sequence[Path]) -> None:
@@ -85,7 +85,7 @@ class DemoSession:
             except (OSError, UnicodeDecodeError) as error:
                 raise BftrainerError(f"{path}: {error}") from error
             body = {"spec": text, "name": str(path), "base": str(path.parent.resolve())}
-            self._client.call("POST", "trainers", body=body)
+            self.client.call("POST", "trainers", body=body)
 
     def submit_study(self, path: Path) -> str:
         """Submit a study, as `bftrainer study submit` does. Returns its name.
@@ -98,13 +98,13 @@ class DemoSession:
         except (OSError, UnicodeDecodeError) as error:
             raise BftrainerError(f"{path}: {error}") from error
         body = {"spec": text, "name": str(path), "base": str(path.parent.resolve())}
-        return str(self._client.call("POST", "studies", body=body)["name"])
+        return str(self.client.call("POST", "studies", body=body)["name"])
 
     def watch_study(self, name: str, seconds: float, every_s: float = 0.5) -> Iterator[dict[str, Any]]:
         """Yield what the daemon tells of a study until it has ended, or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while True:
-            found = self._client.call("GET", f"studies/{name}")
+            found = self.client.call("GET", f"studies/{name}")
             yield found
             if found["ended_at"] or time.monotonic() > deadline:
                 return
@@ -124,9 +124,9 @@ class DemoSession:
         self._begin = self._begin or time.monotonic()
         return View(
             elapsed_s=time.monotonic() - self._begin,
-            pool=self._client.call("GET", "pool"),
-            trainers=self._client.call("GET", "trainers"),
-            pauses=self._client.call("GET", "pauses", limit=60),
+            pool=self.client.call("GET", "pool"),
+            trainers=self.client.call("GET", "trainers"),
+            pauses=self.client.call("GET", "pauses", limit=60),
         )
 
     def log(self) -> str:
@@ -143,11 +143,15 @@ class DemoSession:
         Raises:
             BftrainerError: The daemon did not stop within `STOP_S`.
         """
-        pauses = self._client.rows("pauses", 10_000)
-        events = self._client.rows("events", 10_000)
-        trainers = self._client.call("GET", "trainers")
+        pauses = self.client.rows("pauses", 10_000)
+        events = self.client.rows("events", 10_000)
+        trainers = self.client.call("GET", "trainers")
+        studies = [
+            self.client.call("GET", f"studies/{study['name']}")
+            for study in self.client.call("GET", "studies")
+        ]
         self._stop()
-        return summarise(events, pauses, trainers, settled_strays(self._state, DYING_S))
+        return summarise(events, pauses, trainers, studies, settled_strays(self._state, DYING_S))
 
     def close(self) -> None:
         """End all processes that are left, copy the directory to `keep`, and remove it."""
@@ -166,7 +170,7 @@ class DemoSession:
         deadline = time.monotonic() + START_S
         while True:
             try:
-                self._client.call("GET", "status")
+                self.client.call("GET", "status")
                 return
             except DaemonError:
                 if self._daemon.poll() is not None or time.monotonic() > deadline:

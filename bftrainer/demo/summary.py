@@ -20,7 +20,7 @@ class Summary:
         pauses_s: Kind of rescale -> one pause for each, the longest of its surviving members.
         steps_lost: Steps that rescales lost although a member survived.
         steps_repeated: Steps repeated from a checkpoint after a trainer lost all its nodes at once.
-        trainers: The trainers' rows of the API, just before the daemon stopped.
+        trainers, studies: What the API said of each, just before the daemon stopped.
         strays: Ids of processes that the daemon left behind.
     """
 
@@ -30,6 +30,7 @@ class Summary:
     steps_lost: int
     steps_repeated: int
     trainers: list[dict[str, Any]]
+    studies: list[dict[str, Any]]
     strays: list[int]
 
     @property
@@ -42,6 +43,7 @@ def summarise(
     events: Sequence[dict[str, Any]],
     pauses: Sequence[dict[str, Any]],
     trainers: list[dict[str, Any]],
+    studies: list[dict[str, Any]],
     strays: list[int],
 ) -> Summary:
     """Count what the rows of the API tell about the whole demonstration."""
@@ -57,6 +59,7 @@ def summarise(
         steps_lost=sum(p["lost_steps"] for p in pauses if p["kind"] in RESCALES),
         steps_repeated=sum(p["lost_steps"] for p in pauses if p["kind"] == "restart"),
         trainers=trainers,
+        studies=studies,
         strays=strays,
     )
 

@@ -59,6 +59,21 @@ def lost(trainer: Any) -> list[str]:
     return sorted({metric.meta.name for metric in _of_epoch(trainer).values() if not metric.is_tensor})
 
 
+def by_hand(trainer: Any, module: Any, *, alone: bool) -> list[str]:
+    """The names of metrics of torchmetrics that have counted, and that nothing is logged of: their counts are
+    not in checkpoints, or those of rank 0 alone. `alone`: there is never another rank."""
+    kind = getattr(sys.modules.get("torchmetrics"), "Metric", ())
+    logged = {id(metric.value) for metric in _of_epoch(trainer).values() if not metric.is_tensor}
+    return [
+        name
+        for name, each in module.named_modules()
+        if isinstance(each, kind)
+        and each.update_called
+        and id(each) not in logged
+        and not (alone and all(each._persistent.values()))
+    ]
+
+
 def _logged(trainer: Any) -> dict[str, Any]:
     """Lightning's objects for the figures that are numbers."""
     return {key: metric for key, metric in _of_epoch(trainer).items() if metric.is_tensor}

@@ -22,22 +22,27 @@ from typing import Any
 from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
-from bftrainer.elastic.huggingface_refused import length_of, require_arguments, require_data
+from bftrainer.elastic.huggingface_order import begin_epoch, length_of, order_of
+from bftrainer.elastic.huggingface_refused import require_arguments, require_data
 from bftrainer.elastic.loss_by_items import (
     means,
     require_function_by_items,
     require_loss_by_items,
+    require_smoothing_by_items,
     watch_first_loss,
 )
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Restored
 from bftrainer.elastic.own_state import OwnState, tell_of_lost
+from bftrainer.elastic.same_weights import SameWeights
 from bftrainer.elastic.together import highest, require_same_start
+from bftrainer.elastic.told_data import tell_of_other_data
 from bftrainer.elastic.train.rng import reseed_here
 from bftrainer.elastic.warned import note_warning
 
 try:
     from transformers import Trainer, TrainerCallback
+    from transformers.trainer_pt_utils import LabelSmoother
 
     from bftrainer.elastic import huggingface_resumed as resumed
 except ImportError as error:
@@ -49,6 +54,10 @@ except ImportError as error:
 WHOLE = "bftrainer-whole.json"
 """A file in every checkpoint that all ranks have written in full."""
 KEEP = 2
+AVERAGED = (
+    "In compute_loss, call the argument model and not self.model, which averages nothing; change weights by "
+    "nothing that is a rank's own"
+)
 
 
 class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers need not be installed
@@ -73,6 +82,9 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         self._at_start: AsAtStart | None = None
         self._restored: Restored | None = None
         self._own: dict[str, OwnState] = {}
+        self._same = SameWeights(AVERAGED)
+        self._data: dict[str, str] = {}
+        self._order: int | None = None
 
     def batch(self, total: int, *, at_most: int | None = None) -> dict[str, int]:
         """The arguments with which a step has `total` samples on any number of nodes that the spec allows, in
@@ -92,6 +104,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """Have the Trainer restore its callbacks from checkpoints, too, such as the patience of an early
         stopping: by default they would begin anew in every process."""
         args.restore_callback_states_from_checkpoint = True
+        resumed.keep_callbacks(self)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse arguments that would go wrong, and listen for SIGTERM.
@@ -105,6 +118,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if (model := given.get("model")) is not None:
             require_loss_by_items(model)
             require_function_by_items(Trainer, self)
+            if getattr(args, "label_smoothing_factor", 0):
+                require_smoothing_by_items(LabelSmoother, model)
             if not getattr(args, "torch_compile", False):  # which would compile the watching, too
                 watch_first_loss(model)
             self._at_start = AsAtStart(model)
@@ -116,16 +131,20 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                     "num_items_in_batch"
                 )
         require_same_start(state.global_step)
+        before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
+        loader = given.get("train_dataloader")
+        self._data = tell_of_other_data(getattr(loader, "dataset", None), before.get("data", {}))
+        self._order = order_of(loader, before.get("order"))
         once.begin(self._job)
         if state.global_step:
             # the Trainer restores them on as many nodes only; it has all ranks begin with the same
             reseed_here(state.global_step, rank=0)
             args.eval_on_start = False  # it was, and an early stopping would count each start
         self._restored = resumed.restored(self.checkpoint)
-        self._own = resumed.own_states(self, given.get("model"))
+        self._own = resumed.own_states(self, given.get("model"), loader, given.get("optimizer"))
         if self._job.rank == 0:
             note(begun(state.global_step))
-            if resumed.order_differs(given.get("train_dataloader")):
+            if resumed.order_differs(loader):
                 note_warning(resumed.TOLD)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -145,10 +164,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         """Report, and agree with all ranks whether to save and to stop.
 
         Raises:
-            ValueError: layers were frozen or unfrozen while the script trained.
+            ValueError: layers were frozen or unfrozen while the script trained, or the ranks' weights are not
+                the same.
         """
         if self._at_start is not None:
             self._at_start.require_frozen(given["model"])
+        if _is_whole_on_each(args):
+            self._same.after_step(given["model"])
         state.global_step = min(state.global_step, state.max_steps)
         loader = given.get("train_dataloader")
         samples = self._samples(state.global_step, loader)
@@ -178,7 +200,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         if self._job.rank == 0:
             tell_of_lost(self._own, resumed.LOST)
             folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
-            mark = {"global_batch": self._batch, "ours": self._ours}
+            mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
+            mark["order"] = self._order
             partial = folder / f".{WHOLE}"
             partial.write_text(json.dumps(mark))
             partial.replace(folder / WHOLE)
@@ -207,13 +230,15 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             control.should_save = self._ours = True
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """End the process that was to end after the last step of the epoch before.
+        """End the process that was to end after the last step of the epoch before, or begin its order.
 
         Raises:
             SystemExit: then; the code is 0.
         """
+        loader = given.get("train_dataloader")
         if self._leaving:
-            self._leave(state, given.get("train_dataloader"))
+            self._leave(state, loader)
+        begin_epoch(loader, int(state.epoch or 0))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
         """Report the figures that the Trainer logs."""
@@ -254,7 +279,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 "numbers of nodes: Hugging Face would count epochs wrongly. Say "
                 f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
             )
-        require_data(args, loader, self._batch)
+        require_data(args, loader, self._batch, is_fixed=fewest == most)
         require_arguments(args, is_fixed=fewest == most)
         if not args.restore_callback_states_from_checkpoint:
             raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
@@ -278,6 +303,12 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 f"{self.checkpoint} was written with {before} samples a step, this run has {self._batch}: "
                 "Hugging Face would count epochs wrongly. Keep the batch, or begin anew in another folder"
             )
+
+
+def _is_whole_on_each(args: Any) -> bool:
+    """Whether each of several ranks has the whole model, not a shard of it."""
+    kind = getattr(getattr(args, "distributed_state", None), "distributed_type", None)
+    return getattr(kind, "name", "").startswith("MULTI_")
 
 
 def _global_batch(args: Any, size: int) -> int:

@@ -6,9 +6,12 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
+from bftrainer.elastic.huggingface_order import dataset_of, length_of, sampler_of
 
-def require_data(args: Any, loader: Any, batch: int) -> None:
-    """Refuse training data that ranks do not share out, or which comes in another order on other nodes.
+
+def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
+    """Refuse training data that ranks do not share out, or which comes in another order on other nodes, or
+    after a start. `is_fixed`: the number of nodes is.
 
     Raises:
         ValueError: what, and what to give instead.
@@ -25,12 +28,61 @@ def require_data(args: Any, loader: Any, batch: int) -> None:
             f"with dataloader_drop_last the number of steps in {length} samples depends on the number of "
             f"nodes: leave it out, or leave {length % batch} samples out yourself"
         )
-    sampler = _sampler(loader)
+    data = dataset_of(loader)
+    is_stream = isinstance(data, IterableDataset)
+    if is_stream:
+        _require_stream(args, data, is_fixed=is_fixed)
+    if not getattr(args, "dataloader_in_order", True) and args.dataloader_num_workers > 1:
+        raise ValueError(
+            "without dataloader_in_order batches come as they are ready, and a training goes on after those "
+            "that came first in order: leave it out"
+        )
+    config = args.accelerator_config
+    if getattr(config, "dispatch_batches", None) and not is_stream:
+        raise ValueError(
+            "with dispatch_batches accelerate goes on within an epoch with other samples: it leaves out too "
+            "few batches, of the first epoch's order. Leave it out of accelerator_config"
+        )
+    if not getattr(config, "even_batches", True) and length is not None and length % batch:
+        raise ValueError(
+            f"without even_batches the last step of {length} samples has other numbers of them on each node, "
+            "which weigh differently, and some nodes have none and wait for ever: leave it out of "
+            f"accelerator_config, or leave {length % batch} samples out yourself"
+        )
+    sampler = sampler_of(loader)
     if not (sampler is None or hasattr(sampler, "set_epoch") or type(sampler) is SequentialSampler):
         raise ValueError(
             f"{type(sampler).__name__} has no set_epoch, so it draws another order after every start, and a "
             "training goes on within an epoch: give it set_epoch(epoch), from which alone its order follows"
         )
+
+
+def _require_stream(args: Any, data: Any, *, is_fixed: bool) -> None:
+    """Refuse what makes a stream's order depend on the nodes, or on when a process began.
+
+    Raises:
+        ValueError: what, and what to give instead.
+    """
+    if getattr(args, "dataloader_num_workers", 0) > 1 and not is_fixed:
+        raise ValueError(
+            "several worker processes read a stream in turns of a batch, whose size depends on the number of "
+            "nodes, so that its order does, too: give dataloader_num_workers 1 or 0"
+        )
+    if getattr(args, "dataloader_persistent_workers", False) and hasattr(data, "set_epoch"):
+        raise ValueError(
+            "worker processes that persist never learn a stream's next epoch, until a start makes new ones: "
+            "leave dataloader_persistent_workers out"
+        )
+    if getattr(args.accelerator_config, "dispatch_batches", None) is False and _is_in_shards(data):
+        raise ValueError(
+            "with dispatch_batches=False each node reads shards of its own of this stream, so that its order "
+            "depends on the number of nodes: leave it out of accelerator_config"
+        )
+
+
+def _is_in_shards(data: Any) -> bool:
+    """Whether it is one of Hugging Face's data sets, which accelerate shares out by shards."""
+    return any(kind.__module__.partition(".")[0] == "datasets" for kind in type(data).__mro__)
 
 
 def require_arguments(args: Any, *, is_fixed: bool) -> None:
@@ -65,19 +117,3 @@ def require_arguments(args: Any, *, is_fixed: bool) -> None:
             "with average_tokens_across_devices=False each node's items weigh by that node's share, so "
             "that steps depend on the number of nodes: leave it out"
         )
-
-
-def _sampler(loader: Any) -> Any:
-    """What chooses the samples; None for a stream."""
-    if isinstance(getattr(loader, "dataset", None), IterableDataset):
-        return None
-    batches = getattr(loader, "batch_sampler", None)
-    return getattr(getattr(batches, "batch_sampler", batches), "sampler", None)  # accelerate's, on ranks
-
-
-def length_of(loader: Any) -> int | None:
-    """The samples of an epoch; None where the data set does not say."""
-    try:
-        return len(loader.dataset)
-    except (TypeError, AttributeError):
-        return None

@@ -6,7 +6,8 @@ import dis
 import gc
 import inspect
 import random
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,16 @@ from torch.utils.data import IterableDataset
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
+from bftrainer.elastic.huggingface_order import dataset_of
+from bftrainer.elastic.marks import is_scripts_own
 from bftrainer.elastic.own_model import Restored
-from bftrainer.elastic.own_state import OwnState, is_scripts_own
+from bftrainer.elastic.own_objects import by_name, of_model, own_objects, with_inner
+from bftrainer.elastic.own_state import OwnState
 from bftrainer.elastic.train.own_weights import LOOKED_AT
 
 LOST = (
-    "keep it in an ExportableState of transformers, make it a buffer of the model (register_buffer), or "
-    "compute it from state.global_step"
+    "keep it in an ExportableState of transformers, make it a buffer of the model (register_buffer), have an "
+    "optimizer's state_dict return it, or compute it from state.global_step"
 )
 """What to do about what a script keeps itself."""
 FIRST = 8
@@ -49,22 +53,62 @@ def restored(checkpoint: str | None) -> Restored | None:
     return Restored(_tensors(files), *HOOKS) if files else None
 
 
-def own_states(callback: Any, model: torch.nn.Module | None) -> dict[str, OwnState]:
+def own_states(
+    callback: Any, model: torch.nn.Module | None, loader: Any = None, optimizer: Any = None
+) -> dict[str, OwnState]:
     """What a script keeps in attributes, and no checkpoint has: of its model, of the Trainer that has
-    `callback` if the script derived it, and of its other callbacks."""
+    `callback` if the script derived it, of its other callbacks, its data, its collator and its optimiser, and
+    in its variables.
+
+    `loader`, `optimizer`: of the training, as the Trainer tells its callbacks.
+    """
     found: list[tuple[Any, Container[str]]] = [] if model is None else [(model, ())]
-    for trainer in gc.get_objects():  # no callback is told which Trainer it is of
-        every = trainer.callback_handler.callbacks if issubclass(type(trainer), Trainer) else ()
-        if callback not in every:
-            continue
+    known, others = of_model(model), []
+    for trainer in _trainers_of(callback):
+        every = trainer.callback_handler.callbacks
+        known += [trainer, *every, *with_inner([trainer.lr_scheduler])]
+        others.append(trainer.data_collator)
         if is_scripts_own(type(trainer)):
             found.append((trainer, _set_by(Trainer)))
-        found += [
-            (each, ())
-            for each in every
-            if is_scripts_own(type(each)) and not isinstance(each, ExportableState)
-        ]
-    return {type(each).__name__: OwnState(each, but) for each, but in found}
+        found += [(each, _exported(each)) for each in every if is_scripts_own(type(each))]
+    beside = own_objects(loader, [] if optimizer is None else [optimizer], others, known)
+    return by_name([*beside, *(OwnState(each, but) for each, but in found)])
+
+
+def keep_callbacks(callback: Any) -> None:
+    """Have the Trainer that has `callback` restore what its callbacks export into the very objects that the
+    script has made. Hugging Face makes new ones, and the script's stay as they were at the start."""
+    for trainer in _trainers_of(callback):
+        trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
+
+
+def _load_into(callbacks: list[Any], trainer: Any) -> None:
+    before = [*callbacks]
+    stored = trainer.state.stateful_callbacks
+    for name, data in stored.items():
+        if isinstance(data, list):  # several of one class: each checkpoint adds theirs behind the last ones
+            stored[name] = data[-sum(type(each).__name__ == name for each in before) :]
+    type(trainer)._load_callback_state(trainer)
+    made = [each for each in callbacks if not any(each is one for one in before)]
+    for each in before:
+        if not any(each is one for one in callbacks):
+            new = next(one for one in made if type(one) is type(each))
+            made.remove(new)
+            for name in _exported(new):
+                setattr(each, name, getattr(new, name))
+    callbacks[:] = before
+
+
+def _exported(callback: Any) -> Collection[str]:
+    """The names of the attributes that go with checkpoints."""
+    return callback.state()["attributes"].keys() if isinstance(callback, ExportableState) else ()
+
+
+def _trainers_of(callback: Any) -> Iterator[Any]:
+    """No callback is told which Trainer it is of."""
+    for each in gc.get_objects():
+        if issubclass(type(each), Trainer) and callback in each.callback_handler.callbacks:
+            yield each
 
 
 def _set_by(kind: type) -> frozenset[str]:
@@ -83,9 +127,7 @@ def order_differs(loader: Any) -> bool:
 
     It is read from its beginning, and random numbers are as before afterwards.
     """
-    data: Any = getattr(loader, "dataset", None)
-    while type(data).__module__.startswith("accelerate.") and hasattr(data, "dataset"):  # a rank's part
-        data = data.dataset
+    data = dataset_of(loader)
     if not isinstance(data, IterableDataset) or hasattr(data, "set_epoch"):
         return False
     python, numpy = random.getstate(), np.random.get_state()

@@ -20,7 +20,10 @@ from bftrainer.elastic.attach import attach
 from bftrainer.elastic.even_batches import EvenBatches
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.lightning_counts import (
+    LOST,
     figures,
+    go_on_with,
+    logged,
     own_states,
     plain_numbers,
     recount,
@@ -33,7 +36,9 @@ from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.open_windows import OpenWindows
 from bftrainer.elastic.own_model import AsAtStart, Restored
 from bftrainer.elastic.own_state import OwnState, tell_of_lost
+from bftrainer.elastic.same_weights import SameWeights
 from bftrainer.elastic.together import require_same_start
+from bftrainer.elastic.told_data import tell_of_other_data
 from bftrainer.elastic.train.rng import reseed_here
 
 try:
@@ -47,10 +52,13 @@ try:
         require_no_finder,
         require_resumed,
         require_schedulers,
+        require_steps,
         resume_windows,
         tell_of_callbacks,
+        tell_of_counts,
         tell_of_figures,
         tell_of_lengths,
+        tell_of_parts,
         tell_of_sum,
         tell_of_validations,
     )
@@ -59,11 +67,16 @@ except ImportError as error:
         f"bftrainer.elastic.lightning needs lightning ({error}): pip install 'bftrainer[lightning]'"
     ) from error
 
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 HOOKS = (
     "on_fit_start or on_train_start of the module or of a callback",
     "Do that in __init__, or only where self.trainer.ckpt_path is None",
+)
+AVERAGED = (
+    "In training_step, say self.manual_backward(loss) and never loss.backward() or torch.autograd.grad; give "
+    "every optimiser in configure_optimizers, and change weights by nothing that is a rank's own"
 )
 
 
@@ -96,12 +109,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._batches: EvenBatches | None = None
         self._resumed: tuple[int, int] | None = None  # epoch, and steps of it
         self._at_start: AsAtStart | None = None
-        self._files = CheckpointFiles(self._job)
+        self._files, self._data = CheckpointFiles(self._job), dict[str, str]()
         self._own: dict[str, OwnState] = {}
-        self._loss_is_known = False
+        self._same = SameWeights(AVERAGED)
         self._restored: Restored | None = None
-        self._windows = OpenWindows(())
+        self._loss_is_known, self._windows = False, OpenWindows(())
         self._figures: epoch_figures.Kept = {}  # of the epoch under way, up to the checkpoint
+        self._logged: dict[str, Any] = {}  # the last of each figure before this start
 
     def loader(self, data: Any, *, shuffle: bool = True, seed: int = 0, **options: Any) -> DataLoader[Any]:
         """A DataLoader of this rank's share of each step; `options` are a DataLoader's. What is left of an
@@ -115,11 +129,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         self._batches = EvenBatches(
             len(data), self._batch, self._cut, self._job.rank, shuffle=shuffle, seed=seed
         )
-        if self._batches.steps < 2:
-            raise ValueError(
-                f"{len(data)} samples are not enough for two steps of {self._batch}: a run goes on within an "
-                "epoch; take a smaller batch"
-            )
+        require_steps(self._batches.steps, len(data), self._batch)
         if self._resumed is not None:  # a data module's, which Lightning asks for after the checkpoint
             self._batches.go_on(*self._resumed)
         return _Loader(data, batch_sampler=self._batches, **options)
@@ -146,16 +156,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""
-        tell_of_lost(
-            self._own,
-            "save it in the module's on_save_checkpoint or the callback's state_dict, make it a buffer "
-            "(register_buffer) or persistent(True), return schedulers from configure_optimizers, or take "
-            "global_step",
-        )
+        tell_of_lost(self._own, LOST)
+        tell_of_counts(epoch_figures.by_hand(trainer, pl_module, alone=tuple(self._job.sizes) == (1,)))
         plain_numbers(checkpoint)
-        counts = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
-        found = {"files": self._files.noted(trainer), "figures": self._figures}
-        checkpoint["bftrainer"] = counts | found
+        counts: dict[str, Any] = {"batch": self._batch, "micro_batches": self._cut.micro_batches}
+        counts |= {"files": self._files.noted(trainer), "data": self._data}
+        checkpoint["bftrainer"] = counts | {"figures": self._figures, "metrics": logged(trainer)}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on at the same sample, and count batches as this number of nodes does.
@@ -174,7 +180,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             )
         weights = checkpoint.get("current_model_state", checkpoint.get("state_dict", {}))  # beside an average
         self._restored = Restored(weights, *HOOKS)
-        self._figures = before.get("figures", {})
+        self._figures, self._logged = before.get("figures", {}), before.get("metrics", {})
+        self._data = before.get("data", {})
         self._files.resume(before.get("files"))
         self._resumed = recount(checkpoint, before["micro_batches"], self._cut.micro_batches)
         require_goes_on(trainer, *self._resumed)
@@ -212,11 +219,13 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
             raise ValueError(
                 "take one elastic.loader(data) for the training's data, instead of a DataLoader or several"
             )
+        go_on_with(trainer, self._logged)
         require_schedulers(trainer, accumulates=self._accumulates)
+        self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
         tell_of_callbacks(trainer, pl_module, self._resumed, Path(self._job.folder).resolve())
+        tell_of_parts(trainer, pl_module, accumulates=self._accumulates)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)
-        resume_windows(trainer)
         self._at_start, self._own = AsAtStart(pl_module), own_states(trainer, pl_module)
         self._windows = OpenWindows(getattr(trainer, "optimizers", ()))
         self._job.listen_for_sigterm()
@@ -232,8 +241,9 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Refuse weights that were changed after they had been restored, by a `ValueError`."""
-        if self._restored is not None:
+        if self._restored is not None:  # the first batch of a process that goes on
             self._restored.require_unchanged(pl_module)
+            resume_windows(trainer)
         self._restored = None
         self._windows.batch_begins()
 
@@ -248,7 +258,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
 
         Raises:
             SystemExit: all ranks have saved and are to end; the code is 0.
-            ValueError: layers were frozen or unfrozen while the script trained, or gradients not averaged.
+            ValueError: layers were frozen or unfrozen, gradients not averaged, or the ranks' weights differ.
         """
         require_averaged(trainer.strategy.model, pl_module)
         if self._at_start is not None and pl_module.automatic_optimization:
@@ -260,6 +270,8 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         done, rest = divmod(batch_idx + 1, self._cut.micro_batches)
         if rest:
             return
+        if isinstance(trainer.strategy.model, DistributedDataParallel):
+            self._same.after_step(pl_module)
         step = (epoch := trainer.current_epoch) * self._batches.steps + done
         samples = step * self._batch
         steps = whole_training(trainer, pl_module, self._batches.steps)
@@ -303,6 +315,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         """Tell that the work of the spec is done, also where a start finds nothing left to do; with
         `until_exit`, the script's end does."""
         self._files.end(trainer)
+        go_on_with(trainer, self._logged)  # where `fit` had nothing left to do
         if self._job.samples is not None and self._batches is not None:
             step = trainer.current_epoch * self._batches.steps
             self._job.done(step=step, samples=step * self._batch, epoch=trainer.current_epoch)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule
+import torch
+from lightning.pytorch import Callback, LightningDataModule, LightningModule
 
-from bftrainer.elastic.own_state import OwnState, is_scripts_own
+from bftrainer.elastic.marks import is_scripts_own
+from bftrainer.elastic.own_objects import by_name, of_model, own_objects, with_inner
+from bftrainer.elastic.own_state import OwnState
 from bftrainer.elastic.state.packing import mapped, plain
+
+LOST = (
+    "save it in the module's on_save_checkpoint or the callback's state_dict, make it a buffer "
+    "(register_buffer), return schedulers from configure_optimizers, have a data module or an optimizer "
+    "return it in its state_dict, or take global_step"
+)
+"""What to do about what a script keeps itself."""
 
 
 def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int]:
@@ -19,6 +30,11 @@ def recount(checkpoint: dict[str, Any], before: int, now: int) -> tuple[int, int
     loop = checkpoint["loops"]["fit_loop"]
     batches = loop["epoch_loop.batch_progress"]
     for counts in (batches["total"], batches["current"]):
+        # batches at which a module ended its epoch (-1 in on_train_batch_start): Lightning never starts them,
+        # and would take the one before the checkpoint for such
+        ended = counts["ready"] - counts["started"]
+        counts["started"] += ended
+        counts["completed"] += ended
         ready = counts["ready"] * now // before
         for name, count in counts.items():  # the last may not be complete
             counts[name] = ready - (counts["ready"] - count) if name != "ready" else count
@@ -61,6 +77,19 @@ def figures(trainer: Any) -> dict[str, float]:
     return {name: float(value) for name, value in found if getattr(value, "numel", lambda: 1)() == 1}
 
 
+def logged(trainer: Any) -> dict[str, torch.Tensor]:
+    """The last value of each figure, for a checkpoint."""
+    found = trainer.callback_metrics.items()
+    return {name: value.detach().cpu() for name, value in found if torch.is_tensor(value)}
+
+
+def go_on_with(trainer: Any, before: Mapping[str, torch.Tensor]) -> None:
+    """Have the Trainer know figures that were logged `before` this start, such as of the last validation."""
+    there = trainer.callback_metrics
+    for name, value in before.items():
+        there.setdefault(name, value)
+
+
 def plain_numbers(checkpoint: dict[str, Any]) -> None:
     """Have optimisers and schedulers keep Python's own numbers in a checkpoint: with NumPy's, such as a
     learning rate of `0.5 * (1 + np.cos(...))`, it could not be read."""
@@ -70,7 +99,8 @@ def plain_numbers(checkpoint: dict[str, Any]) -> None:
 
 
 def own_states(trainer: Any, module: Any) -> dict[str, OwnState]:
-    """What a script keeps in attributes, and no checkpoint has: of its module, and of its callbacks."""
+    """What a script keeps in attributes, and no checkpoint has: of its module, its callbacks, its data, its
+    optimisers, and in its variables."""
     own = [module] if type(module).on_save_checkpoint is LightningModule.on_save_checkpoint else []
     own += [
         each
@@ -79,5 +109,16 @@ def own_states(trainer: Any, module: Any) -> dict[str, OwnState]:
         and type(each).state_dict is Callback.state_dict
         and type(each).on_save_checkpoint is Callback.on_save_checkpoint
     ]
-    saved = [each.scheduler for each in getattr(trainer, "lr_scheduler_configs", ())]
-    return {type(each).__name__: OwnState(each, saved=saved) for each in own}
+    saved = with_inner(each.scheduler for each in getattr(trainer, "lr_scheduler_configs", ()))
+    found = [OwnState(each, saved=saved) for each in own]
+    known = [*of_model(module), trainer, *trainer.callbacks, *saved]
+    data = getattr(trainer, "datamodule", None)
+    modules = [] if data is None or _saves(data) else [data]
+    known += [] if modules else [data]
+    loader, optimizers = getattr(trainer, "train_dataloader", None), getattr(trainer, "optimizers", ())
+    return by_name([*own_objects(loader, optimizers, modules, known), *found])
+
+
+def _saves(data: Any) -> bool:
+    """Whether a module of data has a state of its own in checkpoints."""
+    return type(data).state_dict is not LightningDataModule.state_dict

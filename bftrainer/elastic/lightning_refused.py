@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +11,20 @@ from typing import Any
 import torch
 from lightning.pytorch.callbacks import (
     BatchSizeFinder,
+    Callback,
     GradientAccumulationScheduler,
     LearningRateFinder,
     ModelPruning,
     StochasticWeightAveraging,
 )
+from lightning.pytorch.core.hooks import ModelHooks
 
 from bftrainer.elastic import epoch_figures
-from bftrainer.elastic.own_state import is_scripts_own
+from bftrainer.elastic.marks import is_scripts_own
 from bftrainer.elastic.train.loss import TOLD, is_sum
 from bftrainer.elastic.warned import note_warning
 
+_counts_told: set[str] = set()
 FOLLOW = (
     *("BackboneFinetuning", "BaseFinetuning", "BasePredictionWriter", "Callback", "Checkpoint"),
     *("DeviceStatsMonitor", "EMAWeightAveraging", "EarlyStopping", "GradientAccumulationScheduler"),
@@ -60,6 +63,19 @@ def require_data(data: Any, options: Mapping[str, Any]) -> None:
         raise TypeError(
             f"{type(data).__name__} has no length: under Lightning the nodes share a map-style data set. "
             "For a stream, take elastic.Run, or Hugging Face's Trainer"
+        )
+
+
+def require_steps(steps: int, samples: int, batch: int) -> None:
+    """Refuse data that is not enough for two steps.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if steps < 2:
+        raise ValueError(
+            f"{samples} samples are not enough for two steps of {batch}: a run goes on within an epoch; "
+            "take a smaller batch"
         )
 
 
@@ -115,6 +131,21 @@ def tell_of_callbacks(trainer: Any, module: Any, resumed: tuple[int, int] | None
             )
 
 
+def tell_of_parts(trainer: Any, module: Any, *, accumulates: bool) -> None:
+    """Tell of a hook that sees gradients of a part of the step, of this rank's samples alone."""
+    if not accumulates:
+        return
+    own = [each for each in (module, *trainer.callbacks) if isinstance(each, ModelHooks | Callback)]
+    plain = (ModelHooks.on_after_backward, Callback.on_after_backward)
+    names = [type(each).__name__ for each in own if type(each).on_after_backward not in plain]
+    if names:
+        note_warning(
+            f"on_after_backward of {', '.join(names)} is called for each micro-batch, with gradients "
+            "that are not averaged yet: what it does to them depends on the number of nodes. Do it in "
+            "on_before_optimizer_step, or clip by the Trainer's gradient_clip_val"
+        )
+
+
 def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
     """Tell, at an epoch's end, of its figures that have a part of it only. `resumed`: where the run went on,
     as the epoch and the steps of it that were taken."""
@@ -127,9 +158,22 @@ def tell_of_figures(trainer: Any, resumed: tuple[int, int] | None) -> None:
         )
 
 
+def tell_of_counts(names: Collection[str]) -> None:
+    """Tell, once each, of metrics that count by hand, see `epoch_figures.by_hand`."""
+    for name in names:
+        if name not in _counts_told:
+            _counts_told.add(name)
+            note_warning(
+                f"{name} counts by itself, and a checkpoint lacks it or, by persistent(True), has what rank "
+                "0 has counted: log the metric itself (self.log), or sum over all ranks in a buffer of the "
+                "module"
+            )
+
+
 def resume_windows(trainer: Any) -> None:
     """Accumulate as a GradientAccumulationScheduler says of the epoch, which Lightning only asks it when an
-    epoch begins, not where a run goes on within one."""
+    epoch begins, not where a run goes on within one. Not before all callbacks' `on_train_start`: there it
+    takes any number but 1 for the script's own, and refuses it."""
     for each in trainer.callbacks:
         if isinstance(each, GradientAccumulationScheduler):
             trainer.accumulate_grad_batches = each.get_accumulate_grad_batches(trainer.current_epoch)

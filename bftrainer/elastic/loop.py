@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bftrainer.elastic import warned
+from bftrainer.elastic import counted, warned
 from bftrainer.elastic.member_group import peers_of
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import lost_peer
@@ -168,7 +168,11 @@ class Run(Steps):
             if self._life != "inside":
                 self._enter()
             self._is_late()
+            if self._orders is not None and counted.is_enumerated(self):
+                warned.warn(counted.TOLD)
             while not (self._is_over() and self._peers.finish()):
+                if self._is_over():  # a member was lost as all agreed on the end: the others agree again
+                    continue
                 yield from self._one_step()
         except Leave:
             self._peers.leave()
@@ -194,7 +198,7 @@ class Run(Steps):
         )
         if not self._is_over() or (self._passes is None and self._orders is None):
             raise RuntimeError(told)
-        warned.warn(told, stacklevel=3)
+        warned.warn(told)
 
     def backward(self, loss: torch.Tensor, which: str | None = None) -> None:
         """`loss.backward()` for the mean loss of the present batch, scaled by the scaler, and weighed as
@@ -215,12 +219,12 @@ class Run(Steps):
         if part.first and not part.went_backward and self._own_gradients.left(self._trained.parameters(name)):
             if not part.last:
                 raise RuntimeError(LEFT)
-            warned.warn(LEFT, stacklevel=2)
+            warned.warn(LEFT)
         part.went_backward = True
         if not self._loss_is_known:
             self._loss_is_known = True
             if is_sum(loss, part.stop - part.start):
-                warned.warn(TOLD, stacklevel=2)
+                warned.warn(TOLD)
         weighed = self._update.scaled(loss * part.weight if part.weight != 1.0 else loss)
         own = self._trained.parameters(name) if self._trained.is_several else None
         weighed.backward(inputs=own)  # type: ignore[no-untyped-call]

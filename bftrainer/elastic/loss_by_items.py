@@ -105,6 +105,21 @@ def require_function_by_items(base: type, callback: Any) -> None:
             )
 
 
+def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
+    """Refuse label smoothing, which `smoother` computes, of versions of transformers in which it is a mean.
+
+    Raises:
+        ValueError: then, with what to do instead.
+    """
+    takes_items = getattr(model, "accepts_loss_kwargs", bool(_rest(type(model).forward)))
+    if takes_items and ITEMS not in inspect.signature(smoother.__call__).parameters:
+        raise ValueError(
+            f"this version of transformers smoothes labels without {ITEMS}, and multiplies the mean by the "
+            "number of nodes and of micro-batches: install transformers 5.23 or newer, leave "
+            "label_smoothing_factor out, or say model.accepts_loss_kwargs = False before you make the Trainer"
+        )
+
+
 def means(base: type, model: torch.nn.Module) -> list[str]:
     """The names of a script's classes derived from Hugging Face's Trainer whose `compute_loss` returns a
     mean, as far as can be told, where Hugging Face expects a sum divided by `num_items_in_batch`."""

@@ -10,6 +10,9 @@ import torch
 from bftrainer.elastic.train.modes import evaluating
 from bftrainer.elastic.train.own_weights import some
 
+NARROW = (torch.float32, torch.bfloat16, torch.float16)
+"""Types that a model may be made in before a framework converts it."""
+
 
 class AsAtStart:
     """What of a model has to stay as it is at the start of a process, as no checkpoint has it."""
@@ -84,11 +87,18 @@ class Restored:
             is_whole = type(value) in (torch.Tensor, torch.nn.Parameter)  # and not a node's part of it
             if before is None or before.dtype != value.dtype:
                 continue
-            if is_whole and not torch.equal(before, some(value).cpu()):
+            if not is_whole or torch.equal(before, now := some(value).cpu()):
+                continue
+            if narrow := [each for each in NARROW if torch.equal(before.to(each).to(now.dtype), now)]:
                 raise ValueError(
-                    f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
-                    f"after every change of nodes. {self._remedy}"
+                    f"{name} is what the checkpoint has, rounded to {narrow[0]}: the model is made in that, "
+                    f"and is converted to {now.dtype} after it has been restored. Make it in {now.dtype} at "
+                    f"once, such as by torch.set_default_dtype({now.dtype})"
                 )
+            raise ValueError(
+                f"{name} is not what the checkpoint has: {self._hooks} changes it, and is called again "
+                f"after every change of nodes. {self._remedy}"
+            )
 
 
 def _frozen(model: torch.nn.Module) -> frozenset[str]:

@@ -3,31 +3,16 @@ checkpoint has it, and it begins anew in every process."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Container, Hashable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Container, Hashable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LRScheduler
 
-from bftrainer.elastic.train.own_weights import some
+from bftrainer.elastic.marks import mark
 from bftrainer.elastic.warned import note_warning
 
 DEPTH = 3
 """Objects within objects are followed so far."""
-FEW = 8
-"""So many entries of a container are compared, at its end."""
-LIBRARIES = (
-    "torch",
-    "torchmetrics",
-    "lightning",
-    "pytorch_lightning",
-    "transformers",
-    "datasets",
-    "bftrainer",
-)
-"""What their objects keep by themselves is their own affair."""
 BEST = ("MaxMetric", "MinMetric")
 """Metrics of torchmetrics that go on over epochs; others begin anew with each."""
 
@@ -36,39 +21,49 @@ class OwnState:
     """What an object of a script changes in its attributes.
 
     Args:
-        of: a module, a callback or the like.
+        of: a module, a callback, a data set or the like.
         but: names of attributes to leave out.
         saved: objects in attributes that a checkpoint has, such as schedulers.
+        held: what a checkpoint has of the object itself, when it is asked, such as its `state_dict`.
     """
 
-    def __init__(self, of: object, but: Container[str] = (), saved: Collection[object] = ()) -> None:
-        self._of, self._saved = of, {id(each) for each in saved}
-        self._marks = {name: mark for name, mark in self._found() if name not in but}
+    def __init__(
+        self,
+        of: object,
+        but: Container[str] = (),
+        saved: Collection[object] = (),
+        held: Callable[[], Any] | None = None,
+    ) -> None:
+        self.of = of
+        self._held = held
+        self._keeps = list(saved)  # an id is another object's as soon as its own is gone
+        self._saved = {id(each) for each in saved}
+        self._marks = {name: at for name, at in self._found() if name not in but}
 
     def lost(self) -> list[str]:
         """The names of those that have changed since the start; each once."""
         now = dict(self._found())
-        changed = sorted(name for name, mark in self._marks.items() if now.get(name) != mark)
+        changed = sorted(name for name, at in self._marks.items() if now.get(name) != at)
+        if changed and self._held is not None:
+            held = frozenset(_leaves(self._held()))
+            changed = [
+                name for name in changed if not held.issuperset(_leaves(vars(self.of).get(name), name))
+            ]
         for name in changed:
             del self._marks[name]
         return changed
 
     def _found(self) -> Iterator[tuple[str, Hashable]]:
-        for name, value in vars(self._of).items():
-            if type(value) in (int, float) or (name[0] != "_" and id(value) not in self._saved):
-                yield name, _mark(value, DEPTH)
-        inner = self._of.named_modules() if isinstance(self._of, torch.nn.Module) else ()
+        for name, value in list(vars(self.of).items()):
+            if type(value) in (int, float) or (name[:1] != "_" and id(value) not in self._saved):
+                yield name, mark(value, DEPTH, self._saved)
+        inner = self.of.named_modules() if isinstance(self.of, torch.nn.Module) else ()
         for where, module in inner:
             for name, value in vars(module).items() if where else ():
                 saved = getattr(module, "_persistent", {}).get(name, False)
                 is_best = type(module).__name__ in BEST and name in ("max_value", "min_value") and not saved
                 if name[0] != "_" and (type(value) in (int, float) or is_best):
-                    yield f"{where}.{name}", _mark(value, 0)
-
-
-def is_scripts_own(defined: Any) -> bool:
-    """Whether a class or function is of the script, and of none of the libraries that train for it."""
-    return defined.__module__.partition(".")[0] not in LIBRARIES
+                    yield f"{where}.{name}", mark(value, 0)
 
 
 def tell_of_lost(states: Mapping[str, OwnState], remedy: str) -> None:
@@ -81,28 +76,15 @@ def tell_of_lost(states: Mapping[str, OwnState], remedy: str) -> None:
             )
 
 
-def _mark(value: Any, depth: int) -> Hashable:
-    """Something small that is another where the value is; None for what is not followed."""
-    if type(value) in (int, float):
-        return repr(value)  # so that NaN is as it was
+def _leaves(value: Any, name: str = "") -> Iterator[Hashable]:
+    """The tensors within a state, and the numbers with the names that they have there."""
     if isinstance(value, torch.Tensor):
-        return (tuple(value.shape), repr(some(value).tolist()))
-    if isinstance(value, LRScheduler):
-        return value.last_epoch
-    entries = _entries(value) if depth else None
-    return None if entries is None else tuple(_mark(each, depth - 1) for each in entries)
-
-
-def _entries(value: Any) -> list[Any] | None:
-    """What is within a value, or a part of it; None for what is not followed."""
-    if isinstance(value, torch.nn.Module):
-        return list(islice(value.parameters(), FEW))
-    if isinstance(value, Mapping):
-        return [len(value), *islice(value.values(), FEW)]
-    if isinstance(value, list | tuple | deque):
-        return [len(value), *list(value)[-FEW:]]
-    if isinstance(value, set):
-        return [len(value)]
-    if not is_scripts_own(type(value)) or not hasattr(value, "__dict__"):
-        return None
-    return [each for name, each in vars(value).items() if name[0] != "_"]
+        yield mark(value, 0)
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _leaves(each, str(key))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each, name)
+    elif type(value) in (int, float):
+        yield (name, mark(value, 0))

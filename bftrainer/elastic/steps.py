@@ -68,6 +68,7 @@ class Steps(RunView):
         self._batches, self._trainable, self._seed = batches, trainable, seed
         self._modes = modes
         self._own_gradients, self._own_weights = own_gradients, OwnWeights(trained)
+        own_gradients.on_made = self._own_weights.at_backward
         self._kept_buffers = KeptBuffers(trained)
         self._has_told_of_parts = False
         self._pauses = 0  # under way, one within the other
@@ -156,7 +157,7 @@ class Steps(RunView):
         if not part.last:
             if not self._has_told_of_parts:
                 self._has_told_of_parts = True
-                warned.warn(SEVERAL_IN_PARTS, stacklevel=3)
+                warned.warn(SEVERAL_IN_PARTS)
             return False
         turn.calls += 1
         if turn.calls <= len(self._stepped.names):  # it was, before a node was lost in this very step
@@ -228,7 +229,8 @@ class Steps(RunView):
         if self._part is part and not turn.asked:
             raise RuntimeError(
                 "the loop went on without run.step(); call it once per batch, on all nodes. To leave a bad "
-                "batch out, take a loss of zero, such as 0.0 * sum(p.sum() for p in model.parameters())"
+                "batch out, take a loss of zero, such as 0.0 * sum(p.sum() for p in model.parameters()); "
+                "on all nodes, or what comes out depends on their number (docs/your-script.md, A bad batch)"
             )
         if not self._trained.is_several:
             return
@@ -257,7 +259,10 @@ class Steps(RunView):
             self._peers.agree()
             self._averaging.finish(name)
             if turn.share.total < len(self._peers.working) and not self._averaging.needs_batch:
-                follow(self._peers.group, self._trained.optimizers[name], self._peers.working[0])
+                group, first = self._peers.group, self._peers.working[0]
+                follow(group, self._trained.optimizers[name], first)
+                takes = self._peers.place is not None and not turn.share.size
+                self._kept_buffers.follow(group, first, takes=takes)
             self._peers.settle()
         except GroupBroken as error:
             self._update.clear()

@@ -14,6 +14,7 @@ from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.membership import Leave
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.state.forgotten import forgotten
+from bftrainer.elastic.state.own_optimizers import OwnOptimizers
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.average import Averaging
 from bftrainer.elastic.train.batches import MicroBatch
@@ -37,6 +38,7 @@ class RunView(Identity):
         self._hooks: list[Callable[[], object]] = []
         self._in_hook = False
         self._epoch_hooks: list[Callable[[], object]] = []
+        self._own: OwnOptimizers | None = None  # from when it has its state
         self._turn: Turn | None = None  # the step that is under way
         self._part: MicroBatch | None = None  # that the script works on
 
@@ -105,7 +107,7 @@ class RunView(Identity):
     def _enter(self) -> None:
         self._life = "inside"
         for told in forgotten(self._state.parts):  # before anybody waits for this node
-            warned.warn(told, stacklevel=4)
+            warned.warn(told)
         try:
             self._peers.enter()
         except Leave:
@@ -153,6 +155,8 @@ class RunView(Identity):
     def _after_step(self, *, epoch_over: bool) -> None:
         if not self._peers.has_state:
             return
+        self._own = self._own or OwnOptimizers(self._state.parts)
+        self._own.stepped()
         self._in_hook = True
         for hook in (*self._hooks, *(self._epoch_hooks if epoch_over else ())):
             hook()

@@ -5,12 +5,11 @@ Counts are planned with the best case: a trainer is on one node wherever that is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from bftrainer.allocate.place import by_node
-from bftrainer.model.gpus import node_of
+from bftrainer.allocate.place import counts_of
 from bftrainer.model.problem import Candidate
 from bftrainer.model.trainer import Points, Trainer
 from bftrainer.performance import curve
@@ -26,7 +25,7 @@ class Room:
     @classmethod
     def of(cls, pool: frozenset[str]) -> Room:
         """That of this pool."""
-        counted = Counter(map(node_of, pool))
+        counted = counts_of(pool)
         return cls(counted, max(counted.values(), default=0))
 
 
@@ -37,11 +36,12 @@ def with_branches(c: Candidate, trainer: Trainer, room: Room) -> Candidate:
         return c
     alone = room.most
     if trainer.nodes:
-        own = by_node(trainer.nodes)
-        alone = max(map(len, own.values())) if len(own) > 1 else room.of_node.get(next(iter(own)), 0)
+        own = counts_of(trainer.nodes)
+        alone = max(own.values()) if len(own) > 1 else room.of_node.get(next(iter(own)), 0)
     return replace(c, curve=_joined(c.curve, c.across, alone), alone=alone)
 
 
+@lru_cache(maxsize=1 << 11)
 def _joined(local: Points, across: Points, alone: int) -> Points:
     """The curve that follows `local` up to so many GPUs, and `across` from the next one on."""
     below = tuple((n, curve.rate(local, n)) for n in range(1, alone + 1))

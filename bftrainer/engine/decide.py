@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.allocate.assign import assign
 from bftrainer.engine import shared
 from bftrainer.engine.node_info import NodeGroups
 from bftrainer.engine.places import dealt
-from bftrainer.engine.question import problem_of
+from bftrainer.engine.question import by_user, caps_of, problem_of
 from bftrainer.engine.queue import rank
 from bftrainer.engine.shared import bounded
+from bftrainer.engine.shares import Ledger, claim_to_more, entered, shares_of
 from bftrainer.engine.state import Solve, State
 from bftrainer.engine.take import without
 from bftrainer.model.policy import Share
 from bftrainer.model.problem import Allocation, Plan, Problem
 from bftrainer.model.trainer import Scalability, Trainer
 from bftrainer.performance.estimate import Estimates, SharedObservations, estimates_of
+
+NONE: frozenset[str] = frozenset()
+MOST_RAISED = 2
+"""For so many users a plan is made anew where others leave nodes unused."""
 
 
 def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
@@ -28,17 +33,68 @@ def decide(state: State, now: float, solve: Solve) -> tuple[Plan | None, State]:
     """
     asked = candidates(state)
     if not asked:
-        return None, _allocated(state, {})
+        return None, replace(_allocated(state, {}), ledger=Ledger())
     question, groups = problem_of(state, asked, now)
     planned = shared.planned if state.settings.share is Share.GPU else _planned
     plan, target = planned(state, asked, question, groups, solve)
+    own = by_user(asked)
+    if len(own) > 1 and state.settings.user_shares:
+        more: dict[str, int] = {}
+        while user := _wants_more(state, question, own, target, more):  # of what others cannot use
+            more[user] = _unused(state, target) - _room(question, own[user], target)
+            question = replace(question, caps=caps_of(state, asked, now, more))
+            plan, target = planned(state, asked, question, groups, solve)
     state = _activated(replace(state, estimates=_learnt(asked, state.programs)), asked, target)
     plan = replace(
         plan,
         counts={id_: n for id_, n in plan.counts.items() if id_ in state.active},
         allocation={id_: nodes for id_, nodes in target.items() if id_ in state.active},
     )
-    return plan, _allocated(state, target)
+    return plan, _entered(_allocated(state, target), own, now)
+
+
+def _wants_more(
+    state: State,
+    question: Problem,
+    own: Mapping[str, Sequence[Trainer]],
+    target: Allocation,
+    more: Mapping[str, int],
+) -> str:
+    """The user that is owed most of those that can use no more of their shares, though they want nodes and
+    some are left; "": none."""
+    left = _unused(state, target)
+    if len(more) >= MOST_RAISED or not left:
+        return ""
+
+    def full(theirs: Sequence[Trainer]) -> bool:
+        room = _room(question, theirs, target)
+        return room <= 0 or any(not target.get(t.id) and room < t.spec.n_min <= left for t in theirs)
+
+    return max(
+        (user for user, theirs in own.items() if user not in more and full(theirs)),
+        key=lambda user: claim_to_more(user, state.ledger),
+        default="",
+    )
+
+
+def _unused(state: State, target: Allocation) -> int:
+    """How many nodes nobody gets."""
+    return len(state.pool) - sum(map(len, target.values()))
+
+
+def _room(question: Problem, theirs: Sequence[Trainer], target: Allocation) -> int:
+    """How many nodes more a user's trainers may get within its cap."""
+    most = next((cap.n_max for cap in question.caps if any(t.id in cap.trainers for t in theirs)), 0)
+    return most - sum(len(target.get(t.id, ())) for t in theirs)
+
+
+def _entered(state: State, own: Mapping[str, Sequence[Trainer]], now: float) -> State:
+    """The state whose ledger has what users hold from now on."""
+    weights = state.settings.user_shares
+    if not weights:
+        return state
+    shares = shares_of(len(state.pool), weights, own)
+    return replace(state, ledger=entered(state.ledger, shares, state.active.values(), now))
 
 
 def _planned(
@@ -77,30 +133,44 @@ def candidates(state: State) -> tuple[Trainer, ...]:
     """The trainers among which nodes are shared out, in order; none while the site drains."""
     if state.draining:
         return ()
-    found = [t for t in state.active.values() if t.id not in state.displaced and not state.set_aside(t)]
+    placed = (t for t in state.active.values() if t.id not in state.displaced and not state.set_aside(t))
+    found = [t for t in placed if _seats(state, t)]
     if state.settings.max_parallel is None:
         found = sorted(found + _eligible(state), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
-            first = dealt(found)[: math.ceil(len(state.pool) / per_trainer)]
+            first = dealt(found, state.settings.user_shares)[: math.ceil(len(state.pool) / per_trainer)]
             found = sorted(first, key=rank)
     return tuple(found)
 
 
+def _seats(state: State, t: Trainer) -> bool:
+    """Whether the pool has nodes with enough GPUs for a trainer's workers."""
+    if t.spec.workers < 2:
+        return True
+    return len(state.pool) - len(state.gpus.too_few(t.spec, state.pool - t.nodes)) >= t.spec.n_min
+
+
 def _eligible(state: State) -> list[Trainer]:
-    return [t for t in state.waiting.eligible(len(state.pool)) if not state.set_aside(t)]
+    heads = state.waiting.eligible(len(state.pool))
+    return [t for t in heads if not state.set_aside(t) and _seats(state, t)]
 
 
 def _assigned(state: State, candidates: tuple[Trainer, ...], plan: Plan, groups: NodeGroups) -> Allocation:
     """The nodes for the plan's counts, per group where the pool has groups. Nobody migrates."""
     members = {t.id: frozenset(t.members) for t in candidates}
-    off = {t.id: state.kept_off[t.spec.user] for t in candidates if t.spec.user in state.kept_off}
+    off = {t.id: own for t in candidates if (own := _barred(state, t))}
     target: dict[int, frozenset[str]] = {}
     for counts, nodes in _shares(plan, groups) or [(plan.counts, state.pool)]:
         held = {t.id: t.nodes & nodes for t in state.active.values() if t.nodes}
         for id_, own in assign(counts, held, nodes, members, off).items():
             target[id_] = target.get(id_, frozenset()) | own
     return target
+
+
+def _barred(state: State, t: Trainer) -> frozenset[str]:
+    """The nodes of the pool that a trainer gets only if it has them."""
+    return state.kept_off.get(t.spec.user, NONE) | state.gpus.too_few(t.spec, state.pool)
 
 
 def _short(plan: Plan, target: Allocation) -> dict[int, int]:

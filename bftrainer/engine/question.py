@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
 import numpy as np
 
 from bftrainer.allocate import metric
@@ -11,12 +15,16 @@ from bftrainer.engine.node_info import NodeGroups, grouped
 from bftrainer.engine.shares import entitled
 from bftrainer.engine.state import State
 from bftrainer.model.policy import EngineSettings
-from bftrainer.model.problem import Candidate, Cap, Problem
+from bftrainer.model.problem import Candidate, Cap, Group, Problem
 from bftrainer.model.trainer import RescaleCosts, Trainer
-from bftrainer.performance.estimate import Estimates, SharedObservations, costs_of, estimates_of, limits
+from bftrainer.performance.estimate import Estimates, costs_of, estimates_of, limits
 
+NOTHING: Mapping[str, int] = MappingProxyType({})
 LAST = 1e-6
 """A trainer that yields counts so little: it gets the nodes that no other wants."""
+
+LEAST = 0.01
+"""A start counts for at least this part of T_fwd."""
 
 
 def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple[Problem, NodeGroups]:
@@ -32,7 +40,7 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
         pool_size=len(pool),
         t_fwd_s=t_fwd_s,
         candidates=tuple(
-            with_branches(_candidate(t, settings, state.programs, estimates, costs, groups, now), t, room)
+            with_branches(_candidate(t, state, estimates, _of_start(costs, t, t_fwd_s), groups, now), t, room)
             for t, estimates, costs in zip(
                 trainers,
                 estimates_of(trainers, state.programs),
@@ -40,22 +48,38 @@ def problem_of(state: State, trainers: tuple[Trainer, ...], now: float) -> tuple
                 strict=True,
             )
         ),
-        caps=_caps(state, trainers),
+        caps=caps_of(state, trainers, now),
         groups=tuple(group for group, _ in groups),
     ), groups
 
 
+def _of_start(costs: RescaleCosts, t: Trainer, t_fwd_s: float) -> RescaleCosts:
+    """What rescaling costs, where the start of a trainer without nodes takes less than all of T_fwd.
+
+    A start interrupts nothing: in the published model it is free (eq. 16 with O(0) = 0). Its initialisation
+    says how long its nodes give nothing; if that were T_fwd or more, a trainer would wait beside nodes that
+    nobody wants, for good.
+    """
+    if t.nodes:
+        return costs
+    return replace(costs, up=replace(costs.up, init_s=min(costs.up.init_s, (1 - LEAST) * t_fwd_s)))
+
+
 def _candidate(
     t: Trainer,
-    settings: EngineSettings,
-    programs: SharedObservations,
+    state: State,
     estimates: Estimates,
     costs: RescaleCosts,
     groups: NodeGroups,
     now: float,
 ) -> Candidate:
-    points = estimates[None].points
-    n_min, n_max = limits(t, estimates, programs, settings.profile_sizes, now)
+    settings, points = state.settings, estimates[None].points
+    n_min, n_max = limits(t, estimates, state.programs, settings.profile_sizes, now)
+    small: tuple[str, ...] = ()
+    if short := state.gpus.too_few(t.spec, state.pool - t.nodes):  # others have enough GPUs
+        fit = _by_class(groups or ((Group(size=0), state.pool),), short)
+        n_max = max(n_min, t.spec.fitting(min(n_max, max(fit.values()))))
+        small = tuple(name for name, count in fit.items() if count < t.spec.n_min)
     return Candidate(
         trainer=t.id,
         n_min=n_min,
@@ -67,12 +91,21 @@ def _candidate(
         costs=costs,
         held=tuple(len(nodes & t.nodes) for _, nodes in groups) if t.nodes else (),
         sizes=t.spec.sizes,
-        curves=tuple(
+        curves=tuple((name, ()) for name in small if groups)
+        + tuple(
             (name, metric.metric(settings.objective, own.points, t.spec.priority, points))
             for name, own in estimates.items()
             if name is not None
         ),
     )
+
+
+def _by_class(groups: NodeGroups, without: frozenset[str]) -> dict[str, int]:
+    """How many nodes of each class there are, without some."""
+    found: dict[str, int] = {}
+    for group, nodes in groups:
+        found[group.node_class] = found.get(group.node_class, 0) + len(nodes - without)
+    return found
 
 
 def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
@@ -87,18 +120,23 @@ def weight_of(trainer: Trainer, settings: EngineSettings, now: float) -> float:
     return own * (1.0 + max(0.0, now - trainer.submitted_at) / settings.ageing_s)
 
 
-def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
+def caps_of(
+    state: State, trainers: tuple[Trainer, ...], now: float, more: Mapping[str, int] = NOTHING
+) -> tuple[Cap, ...]:
+    """What users may hold together; of their shares, `more` than they are entitled to."""
     most = state.settings.user_max_nodes
     shares = state.settings.user_shares
     if most is None and not shares and not state.barred and not state.kept_off:
         return ()
-    own: dict[str, list[Trainer]] = {}
-    for t in trainers:
-        own.setdefault(t.spec.user, []).append(t)
-    fair = entitled(len(state.pool), shares, own) if shares else {}
+    own = by_user(trainers)
+    fair: dict[str, int] = {}
+    if shares:
+        fair = entitled(len(state.pool), shares, own, state.ledger, now)
     caps = []
     for user, theirs in own.items():
-        bounds = [bound for bound in (most, fair.get(user)) if bound is not None]
+        bounds = [] if most is None else [most]
+        if user in fair:
+            bounds.append(fair[user] + more.get(user, 0))
         if user in state.barred:  # it keeps what it runs on
             bounds.append(sum(len(t.members) for t in theirs))
         if off := state.kept_off.get(user, frozenset()) & state.pool:
@@ -106,3 +144,11 @@ def _caps(state: State, trainers: tuple[Trainer, ...]) -> tuple[Cap, ...]:
         if bounds:
             caps.append(Cap(trainers=frozenset(t.id for t in theirs), n_max=min(bounds)))
     return tuple(caps)
+
+
+def by_user(trainers: Sequence[Trainer]) -> dict[str, list[Trainer]]:
+    """User -> its trainers, in order."""
+    own: dict[str, list[Trainer]] = {}
+    for t in trainers:
+        own.setdefault(t.spec.user, []).append(t)
+    return own

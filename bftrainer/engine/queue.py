@@ -22,7 +22,7 @@ Shape = tuple[Any, ...]
 def shape(trainer: Trainer) -> Shape:
     """Everything about a waiting trainer that matters to its value, except its age."""
     s = trainer.spec
-    given = (s.scalability, s.curve, s.across, s.curves, s.costs, s.program, s.whole)
+    given = (s.scalability, s.curve, s.across, s.curves, s.costs, s.program, s.whole, s.workers)
     return (given, s.n_min, s.n_max, s.sizes, s.weight, s.priority, s.user, trainer.observed)
 
 
@@ -65,10 +65,10 @@ class Queue:
         return self.lines[self.shapes[trainer]][trainer] if trainer in self.shapes else None
 
     def add(self, trainer: Trainer) -> Queue:
-        """The queue with one more trainer, the last of its line."""
+        """The queue with one more trainer: the last of its line, unless it arrived before others of it."""
         kind, own = shape(trainer), class_of(trainer)
-        line = {**self.lines.get(kind, {}), trainer.id: trainer}
-        of_user = {**self.users.get(own, {}), trainer.id: trainer}
+        line = _more(self.lines.get(kind, {}), trainer)
+        of_user = _more(self.users.get(own, {}), trainer)
         return Queue(
             {**self.lines, kind: line}, {**self.shapes, trainer.id: kind}, {**self.users, own: of_user}
         )
@@ -89,10 +89,22 @@ class Queue:
         """How many trainers of a user wait."""
         return sum(len(line) for (_, own), line in self.users.items() if own == user)
 
+    @property
+    def counts_workers(self) -> bool:
+        """Whether some trainer asks for several workers on each of its nodes."""
+        return any(next(iter(line.values())).spec.workers > 1 for line in self.lines.values())
+
     def eligible(self, pool_size: int) -> list[Trainer]:
         """Those that a plan over `pool_size` nodes may have to consider, in order."""
         heads = (t for line in self.lines.values() for t in _head(line, pool_size))
         return sorted(heads, key=rank)
+
+
+def _more(line: Mapping[int, Trainer], trainer: Trainer) -> Mapping[int, Trainer]:
+    """The line with one trainer more, in order of arrival."""
+    late = line and rank(trainer) < rank(next(reversed(line.values())))  # type: ignore[call-overload]
+    found = {**line, trainer.id: trainer}
+    return dict(sorted(found.items(), key=lambda item: rank(item[1]))) if late else found
 
 
 def _less(

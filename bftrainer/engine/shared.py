@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from bftrainer.allocate import relax, value
-from bftrainer.allocate.place import NONE, Rules, Want, by_node, nodes_of, place
+from bftrainer.allocate.place import NONE, Want, counts_of, nodes_of, place, within
+from bftrainer.allocate.rules import Rules
 from bftrainer.engine.node_info import NodeGroups
-from bftrainer.engine.polish import Found, Move, polished
+from bftrainer.engine.polish import Found, Ground, Holder, polished
 from bftrainer.engine.state import Solve, State
 from bftrainer.model.policy import EngineSettings, ShareNodes
 from bftrainer.model.problem import Allocation, Candidate, Plan, PlanStatus, Problem
@@ -23,14 +25,14 @@ from bftrainer.model.trainer import Trainer
 from bftrainer.performance import curve
 from bftrainer.performance.curve import Floats
 
-ROUNDS = 4
+ROUNDS = 2
 """So often counts are planned at most."""
 NEAR = 5e-3
 """Counts are not planned again for a placement that is below the bound by this share at most."""
-TRIES = 8000
-"""So many GPUs are given out at most to find better placements, pool by pool."""
-FEWEST = 8
-"""Fewer tries than this find next to nothing."""
+LARGE = 1_000
+"""Pools of more GPUs have better placements looked for only if one is not `NEAR` the bound."""
+TRIES = 10_000
+"""So many ways of trainers the search for better placements looks at."""
 
 
 def rules_of(settings: EngineSettings) -> Rules:
@@ -58,18 +60,13 @@ def planned(
             break
         most |= less
         plan = solve(bounded(question, most))
-    tries = TRIES // max(1, len(state.pool))
-    if not groups and tries >= FEWEST and not _near(best, first.bound, state.settings.milp_gap):
-
-        def attempt(move: Move) -> Found:
-            if any(sum(move.counts.get(t, 0) for t in cap.trainers) > cap.n_max for cap in question.caps):
-                return Found(float("-inf"))
-            wants = _wants(state, trainers, move.counts, state.pool, move.left)
-            wants.sort(key=lambda want: want.trainer != move.first)
-            there = trimmed(trainers, place(wants, state.pool, rules_of(state.settings)), state)
-            return Found(price.total(there), there)
-
-        best = polished(question.candidates, best, len(state.pool), tries, attempt)
+    gap = NEAR if len(state.pool) > LARGE else state.settings.milp_gap
+    if not groups and not _near(best, first.bound, gap):
+        enough = first.bound - max(gap, relax.EXACT) * max(1.0, abs(first.bound))
+        best = polished(
+            holders_of(state, trainers, price), best, ground_of(state, question), enough=enough, tries=TRIES
+        )
+        best = replace(best, worth=price.total(best.target))
     return _told(first, best, state.settings.milp_gap), best.target
 
 
@@ -79,7 +76,10 @@ def _near(found: Found, bound: float, gap: float) -> bool:
 
 def bounded(question: Problem, most: Mapping[int, int]) -> Problem:
     """The problem in which these trainers get so many nodes or GPUs at most."""
-    found = (replace(c, n_max=min(c.n_max, most.get(c.trainer, c.n_max))) for c in question.candidates)
+    found = (
+        replace(c, n_max=most[c.trainer]) if most.get(c.trainer, c.n_max) < c.n_max else c
+        for c in question.candidates
+    )
     return replace(question, candidates=tuple(c for c in found if c.n_min <= c.n_max))
 
 
@@ -93,7 +93,35 @@ def assigned(state: State, trainers: Sequence[Trainer], plan: Plan, groups: Node
         counts = {trainer: own[g] for trainer, own in plan.spread.items()}
         for id_, own in place(_wants(state, trainers, counts, gpus), gpus, rules).items():
             target[id_] = target.get(id_, NONE) | own
-    return target
+    return uncrowded(target, trainers, rules)
+
+
+def uncrowded(target: Allocation, trainers: Sequence[Trainer], rules: Rules) -> Allocation:
+    """The same GPUs, but for those that trainers may not gain: GPUs of a node may be in several groups, and
+    each group is placed without an eye on the others."""
+    known, found = {t.id: t for t in trainers}, dict(target)
+    while (pair := _crowd(found, known, rules)) is not None:
+        gained = [t for t in pair if found[t] - known[t].nodes]
+        if not gained:
+            break
+        last = gained[-1]
+        found[last] &= known[last].nodes
+    return found
+
+
+def _crowd(target: Allocation, known: Mapping[int, Trainer], rules: Rules) -> tuple[int, int] | None:
+    """The first two trainers on one node that may not be there together; None if there are none."""
+    on = {t: nodes_of(own) for t, own in target.items() if t in known}
+    there: dict[str, list[int]] = {}
+    for t, nodes in on.items():
+        for node in nodes:
+            there.setdefault(node, []).append(t)
+    for trainers in there.values():
+        for one, other in combinations(trainers, 2):
+            strangers = rules.strangers(known[one].spec.user, known[other].spec.user)
+            if strangers or rules.crowded(len(on[one]) > 1, len(on[other]) > 1):
+                return one, other
+    return None
 
 
 def _wants(
@@ -101,24 +129,45 @@ def _wants(
     trainers: Sequence[Trainer],
     counts: Mapping[int, int],
     pool: frozenset[str],
-    leaves: str = "",
 ) -> list[Want]:
     """What trainers want, in the order in which they choose: those first that need whole nodes, or most."""
     found = [
         Want(
             trainer=t.id,
             count=counts[t.id],
-            held=t.nodes & pool if t.nodes else NONE,
-            training=frozenset(t.members),
+            held=within(t.nodes, pool),
+            training=t.members,
             whole=t.spec.whole,
             user=t.spec.user,
             barred=state.kept_off.get(t.spec.user, NONE),
-            leaves=leaves,
         )
         for t in trainers
         if t.id in counts
     ]
     return sorted(found, key=lambda w: (not w.whole, len(w.held) - w.count, w.trainer))
+
+
+def holders_of(state: State, trainers: Sequence[Trainer], price: Price) -> list[Holder]:
+    """The trainers with what they are worth by count."""
+    return [
+        Holder(
+            trainer=t.id,
+            user=t.spec.user,
+            held=within(t.nodes, state.pool),
+            training=t.members,
+            whole=t.spec.whole,
+            alone=row,
+            across=across,
+        )
+        for t, row, across in zip(trainers, price.rows.tolist(), price.across().tolist(), strict=True)
+    ]
+
+
+def ground_of(state: State, question: Problem) -> Ground:
+    """Where trainers may be. Nodes with GPUs that a user is kept off stay as they are: the search counts GPUs
+    and does not tell them apart."""
+    off = NONE.union(*state.kept_off.values()) & state.pool
+    return Ground(pool=state.pool, still=nodes_of(off), caps=question.caps, rules=rules_of(state.settings))
 
 
 def trimmed(trainers: Sequence[Trainer], target: Allocation, state: State) -> Allocation:
@@ -128,7 +177,10 @@ def trimmed(trainers: Sequence[Trainer], target: Allocation, state: State) -> Al
         own = found.get(t.id, NONE)
         size = t.spec.fitting(len(own))
         if size < len(own):
-            want = Want(trainer=t.id, count=size, held=own, training=frozenset(t.members))
+            before = own & t.nodes
+            grows = size >= len(before)  # then it keeps all that it has: nobody migrates
+            first = before if grows else t.members
+            want = Want(trainer=t.id, count=size, held=own if grows else before, training=first)
             found.update(place([want], own, rules_of(state.settings)))
     return found
 
@@ -167,6 +219,15 @@ class Price:
         spread = tuple(len(own & gpus) for _, gpus in self.groups)
         return value.worth(self.question.candidates[j], self.question, spread)
 
+    def across(self) -> Floats:
+        """What trainers are worth by count on several nodes, where the pool has no groups."""
+        found = self.rows.copy()
+        for row, c in zip(found, self.question.candidates, strict=True):
+            if c.across:
+                most = min(c.alone, len(row) - 1)
+                row[2 : most + 1] -= [value.slower(c, n, self.question.t_fwd_s) for n in range(2, most + 1)]
+        return found
+
     def less(self, plan: Plan, target: Allocation) -> dict[int, int]:
         """Trainers that are to get less in the next plan, as they cannot have or use what this one gives."""
         less, split = {}, {}
@@ -175,7 +236,7 @@ class Price:
             if len(own) < plan.counts.get(c.trainer, 0):
                 less[c.trainer] = max(len(own), c.n_min - 1)
             elif _split(c, own):
-                largest = max(map(len, by_node(own).values()))
+                largest = max(counts_of(own).values())
                 split[c.trainer] = largest
                 if curve.rate(c.across, len(own)) <= curve.rate(c.curve, largest):
                     less[c.trainer] = largest
@@ -184,12 +245,16 @@ class Price:
 
 def _split(c: Candidate, own: frozenset[str]) -> bool:
     """Whether a trainer is on several nodes, and counts were planned as if it were on one."""
-    return bool(c.across) and 1 < len(own) <= c.alone and len(nodes_of(own)) > 1
+    return bool(c.across) and 1 < len(own) <= c.alone and len(counts_of(own)) > 1
 
 
 def _told(first: Plan, found: Found, gap: float) -> Plan:
     """The plan with what its placement is worth, and how far that is from what any could be."""
     counts = {trainer: len(found.target.get(trainer, NONE)) for trainer in first.counts}
+    if found.proven:
+        note = "GPUs of nodes: all placements were searched"
+        done = replace(first, counts=counts, objective=found.worth, bound=found.worth, note=note)
+        return replace(done, status=PlanStatus.OPTIMAL)
     bound = max(first.bound, found.worth)
     near = _near(found, bound, gap)
     status = PlanStatus.FEASIBLE if first.proven and not near else first.status

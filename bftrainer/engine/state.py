@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from bftrainer.engine.gpus import NodeGpus
 from bftrainer.engine.queue import Queue
+from bftrainer.engine.shares import Ledger
 from bftrainer.engine.survival import Survival
 from bftrainer.model.actions import Action, Ended
 from bftrainer.model.machine import NodeInfo
@@ -33,9 +35,11 @@ class State:
         since: When each node of the pool joined it (s).
         node_info: What is known of the nodes of the pool; empty if nothing distinguishes them.
         machine: How many nodes of each class ("": of none) there are, idle or not; None: not known.
+        gpus: How many GPUs nodes have, as far as that is known.
         barred: The users that get no pilots for a while, with the reason: their trainers get no more nodes.
         kept_off: The nodes on which users get no pilots for a while, by user: their trainers get others.
         survival: How long nodes have stayed so far.
+        ledger: What users held beside their shares, where the site shares the pool by weights.
         programs: What all trainers of a program have shown together, by program.
         estimates: What the last plan assumed of the trainers that the engine learns about.
     """
@@ -49,9 +53,11 @@ class State:
     since: Mapping[str, float] = field(default_factory=dict)
     node_info: Mapping[str, NodeInfo] = field(default_factory=dict)
     machine: Mapping[str, int] | None = None
+    gpus: NodeGpus = field(default_factory=NodeGpus)
     barred: Mapping[str, str] = field(default_factory=dict)
     kept_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
     survival: Survival = field(default_factory=Survival)
+    ledger: Ledger = field(default_factory=Ledger)
     programs: SharedObservations = field(default_factory=dict)
     estimates: Mapping[int, Estimates] = field(default_factory=dict)
 
@@ -88,7 +94,7 @@ class Draft:
         vacated: Nodes that left the pool because we give them up: their agents still listen.
         decide: Whether nodes must be allocated anew.
         regroup: Trainers whose membership must be published anew.
-        restart: Workers to start again, as (trainer, node).
+        restart: Workers that are lost, as (trainer, node): to start again, where the trainer keeps the node.
         ended: The trainer that the event ended.
     """
 

@@ -14,6 +14,7 @@ from bftrainer.model.actions import Ended
 from bftrainer.model.events import (
     Drain,
     Event,
+    GpusChanged,
     HeadroomChanged,
     Lasted,
     MachineChanged,
@@ -21,8 +22,10 @@ from bftrainer.model.events import (
     NodesChanged,
     PolicyChanged,
     PollFailed,
+    PriorityChanged,
     Resume,
     Resync,
+    StudyForecast,
     TrainerCancelled,
     TrainerEnded,
     TrainerSubmitted,
@@ -82,6 +85,19 @@ def _(event: TrainerSubmitted, state: State) -> Draft:
 
 
 @take.register
+def _(event: PriorityChanged, state: State) -> Draft:
+    trainer = state.trainer(event.trainer)
+    if trainer is None or trainer.spec.priority == event.to:
+        return Draft(state=state)
+    after = replace(trainer, spec=replace(trainer.spec, priority=event.to))
+    if trainer.id in state.waiting:
+        state = replace(state, waiting=state.waiting.remove(trainer.id).add(after))
+    else:
+        state = replace(state, active={**state.active, trainer.id: after})
+    return Draft(state=with_places(state), decide=True)
+
+
+@take.register
 def _(event: TrainerCancelled, state: State) -> Draft:
     return _ended(state, event.trainer, TrainerStatus.CANCELLED, "cancelled by its user")
 
@@ -100,6 +116,10 @@ def _(event: WorkerLost, state: State) -> Draft:
     trainer = state.active.get(event.trainer)
     if trainer is None or trainer.started.get(event.node) != event.generation:
         return draft  # an earlier worker of this node, which has been replaced already
+    if state.gpus.too_few(trainer.spec, (event.node,)):  # the node is to blame: others may do
+        draft.put(without(trainer, frozenset({event.node})))
+        draft.restart, draft.decide = ((event.trainer, event.node),), True
+        return draft
     failures, incident = trainer.failures, event.blame and event.generation > trainer.failed_in
     failed_at = trainer.failed_at
     if incident:
@@ -187,9 +207,23 @@ def _(event: PolicyChanged, state: State) -> Draft:
 
 @take.register
 def _(event: MachineChanged, state: State) -> Draft:
-    known = replace(state, machine=event.nodes)
+    known = replace(state, machine=event.nodes, gpus=replace(state.gpus, machine=event.gpus))
     after = with_places(known)
     return Draft(state=after, decide=after is not known)
+
+
+@take.register
+def _(event: GpusChanged, state: State) -> Draft:
+    """A trainer gives up nodes that have too few GPUs for its workers, unless they run: what runs goes on."""
+    gpus = state.gpus.with_changes(event.nodes, event.told)
+    active = {
+        id_: without(trainer, stuck)
+        if (stuck := gpus.too_few(trainer.spec, trainer.nodes - frozenset(trainer.members)))
+        else trainer
+        for id_, trainer in state.active.items()
+    }
+    counting = any(t.spec.workers > 1 for t in active.values()) or state.waiting.counts_workers
+    return Draft(state=replace(state, gpus=gpus, active=active), decide=counting and bool(state.pool))
 
 
 @take.register
@@ -216,6 +250,11 @@ def _(event: PollFailed, state: State) -> Draft:
 
 @take.register
 def _(event: HeadroomChanged, state: State) -> Draft:
+    return Draft(state=state)
+
+
+@take.register
+def _(event: StudyForecast, state: State) -> Draft:
     return Draft(state=state)
 
 

@@ -97,7 +97,7 @@ class Ends(ABC, Generic[T]):
             reason, blame = launched.why_lost(view, end.code, end.reason)
             if launched.finisher not in ("", node) and end.code and -end.code not in FROM_OUTSIDE:
                 launched.ending = f"{WORK_DONE}; after that, the worker on {node} was lost: {reason}"
-            self._gone(launched, node, reason, blame=blame)
+            self._gone(launched, node, reason, blame=blame and not end.unfit)
 
     def _is_end(self, launched: T, node: str, *, leaving: bool) -> bool:
         """Whether a worker that has ended with exit code 0 is the one that ends its trainer."""
@@ -118,6 +118,8 @@ class Ends(ABC, Generic[T]):
         """Rank 0 has ended with exit code 0, and the work is done."""
         launched.succeeded = True
         launched.workers[node].phase = Phase.DONE
+        if launched.position_told and launched.ending == WORK_DONE:
+            launched.ending = launched.left_early() or WORK_DONE
 
     @staticmethod
     def _wait_for_rank_0(view: WorkerView) -> None:

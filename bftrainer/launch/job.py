@@ -215,6 +215,16 @@ class LaunchedTrainer:
         why = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
         return reason or why, -code not in FROM_OUTSIDE
 
+    def left_early(self) -> str:
+        """How the end is told where a script left its loop, and ended well, before all its epochs; else
+        empty. It may have met what it waited for, or swallowed an error."""
+        of = self.reported.of if self.reported else None
+        if of is None or self.samples >= of:
+            return ""
+        return (
+            f"its script left its loop after {self.samples:,} of {of:,} samples, and ended with exit code 0"
+        )
+
     def fell_short(self) -> str:
         """The reason for a loss where a program ended with exit code 0 and work left."""
         if self.spec.samples is None:

@@ -172,9 +172,11 @@ class AgentLauncher(Ends[T]):
         if view.generation == found.generation and (view.phase, found.phase) == (Phase.STARTING, Phase.READY):
             self._ready(launched, node, view)
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         """A node is gone with all on it, or with what was to start there; see `Workers`. Idempotent."""
         for launched, view in self.known.at(node):
+            if not waiting and not view.sent:
+                continue
             if blame and view.sent and launched.finisher in ("", node):
                 self._gone(launched, node, "its pilot died with it, not for the first time", blame=True)
             else:
@@ -197,8 +199,8 @@ class AgentLauncher(Ends[T]):
             self.known.prune()
         elif view.phase != Phase.LEAVING:
             self._heard(launched, node, view, report.said)
-        elif isinstance(report.said, said.Left):
-            view.left = True
+        else:
+            self._heard_leaving(launched, view, report.said)
 
     def _heard(self, launched: T, node: str, view: WorkerView, what: said.FromWorker) -> None:
         """A worker that has not been told to leave has reported something."""
@@ -220,6 +222,15 @@ class AgentLauncher(Ends[T]):
                 self._reports.metrics(launched, what)
             case said.Finished() if current:
                 self._finished(launched, node, view, what)
+
+    def _heard_leaving(self, launched: T, view: WorkerView, what: said.FromWorker) -> None:
+        """One that is to leave has reported something. Where it is rank 0 and the work is done, it may be
+        what the whole training has come to."""
+        match what:
+            case said.Left():
+                view.left = True
+            case said.FreshMetrics() if what.generation >= launched.confirmed:
+                self._reports.metrics(launched, what)
 
     # actions into messages
 

@@ -21,6 +21,7 @@ from bftrainer.model.reports import Message
 from bftrainer.model.trainer import TrainerSpec
 from bftrainer.ports import Emit, Journal, Link
 from bftrainer.wire.messages.from_agent import Exited, read, running
+from bftrainer.wire.phases import Phase
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Launchers:
         self, link: Link, by_name: Mapping[str, AgentLauncher[Any]], folders: Folders, grace_s: float
     ) -> None:
         self._link, self._by_name, self._folders, self._grace_s = link, by_name, folders, grace_s
+        self._strays: dict[str, set[int]] = {}  # node -> trainers unknown here that have a worker there
 
     @classmethod
     def over(
@@ -92,9 +94,11 @@ class Launchers:
             launcher.perform(action)
 
     def workers(self, trainer: int) -> dict[str, str]:
-        """Node -> phase of the trainer's workers that may still be there; empty for an unknown trainer."""
+        """Node -> phase of the trainer's workers that may still be there; of an unknown trainer those that
+        agents listed when they came, and that have been told to end."""
         launcher = self._of(trainer)
-        return launcher.known.workers(trainer) if launcher else {}
+        strays = {node: Phase.LEAVING.value for node, there in self._strays.items() if trainer in there}
+        return launcher.known.workers(trainer) if launcher else strays
 
     def note(self, trainer: int) -> str:
         """What a trainer's user should know of its start or its progress; empty if nothing."""
@@ -132,16 +136,18 @@ class Launchers:
         Every launcher hears of its own trainers; workers of unknown ones are stopped.
         """
         there = running(inventory)
+        self._strays[node] = {found.trainer for found in there if self._of(found.trainer) is None}
         for found in there:
-            if self._of(found.trainer) is None:
+            if found.trainer in self._strays[node]:
                 self._link.send(node, orders.stop(found.trainer, self._grace_s))
         for launcher in self._by_name.values():
             launcher.agent_up(node, [found for found in there if found.trainer in launcher.known], wanted)
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         """A node is gone with everything on it. Idempotent. See `ports.Workers`."""
+        self._strays.pop(node, None)
         for launcher in self._by_name.values():
-            launcher.agent_down(node, blame=blame)
+            launcher.agent_down(node, blame=blame, waiting=waiting)
 
     def said(self, node: str, message: Message) -> None:
         """An agent has reported something of a worker; a report that makes no sense is logged and dropped."""
@@ -156,6 +162,7 @@ class Launchers:
         if launcher is not None:
             launcher.reported(node, report)
         if isinstance(report.said, Exited):
+            self._strays.get(node, set()).discard(report.trainer)
             self._link.send(node, orders.heard(report))
 
     def close(self) -> None:

@@ -83,6 +83,16 @@ class TrainerSubmitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged:
+    """A user or an admin gave a trainer another priority."""
+
+    priority: ClassVar[int] = 4
+    time: float
+    trainer: int
+    to: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersReady:
     """Workers that `generation` started are up and warm: no member waits for them when they join."""
 
@@ -130,11 +140,31 @@ class Lasted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChanged:
-    """There are other nodes than before, idle or not: so many of each class ("": of none)."""
+    """There are other nodes than before, idle or not: so many of each class ("": of none).
+
+    `gpus`: of each class, how many nodes have so many GPUs; those without any, or of which the scheduler does
+    not say it, are left out.
+    """
 
     priority: ClassVar[int] = 8
     time: float
     nodes: Mapping[str, int]
+    gpus: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusChanged:
+    """These nodes have other numbers of GPUs than was known, by what the scheduler shows (0: none).
+
+    `told`: user -> node -> how many its pilot there has, by its agent; None: what the scheduler shows counts
+    again.
+    """
+
+    priority: ClassVar[int] = 1  # before the nodes join
+    time: float
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    told: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +214,18 @@ class HeadroomChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudyForecast:
+    """A study has been planned again, and its forecast is another one. It is told for people, beside a
+    trainer of the study, so that others do not see it."""
+
+    priority: ClassVar[int] = 8
+    time: float
+    trainer: int
+    study: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailed:
     """The scheduler did not answer. The pool stays as it was: a failed poll is not an empty pool."""
 
@@ -198,6 +240,7 @@ Event = (
     | NodesChanged
     | TrainerCancelled
     | TrainerSubmitted
+    | PriorityChanged
     | WorkersReady
     | Measured
     | Resync
@@ -205,8 +248,10 @@ Event = (
     | Drain
     | Resume
     | MachineChanged
+    | GpusChanged
     | UsersBarred
     | PolicyChanged
     | HeadroomChanged
+    | StudyForecast
     | PollFailed
 )

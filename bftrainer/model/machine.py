@@ -29,7 +29,9 @@ class Node:
     """One node at one poll, as far as its scheduler tells.
 
     `until` is when a planned job or a reservation will take it (Unix seconds). `why` says why a busy node is
-    not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others.
+    not ours to use. `spare` is the share of its `cpus` that is free where main jobs use the others. `used` is
+    the share of it that main jobs use, where others may be ours; of a single GPU that of its node. `types`
+    are those of its GPUs, as far as the scheduler names them.
     """
 
     name: str
@@ -39,9 +41,11 @@ class Node:
     features: tuple[str, ...] = ()
     gres: str = ""
     gpus: int = 0
+    types: tuple[str, ...] = ()
     why: str = ""
     cpus: int = 0
     spare: float = 0.0
+    used: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A batch system's own summary: how many of its `nodes` are in use, how many main jobs run, are eligible
+    to start, and are blocked, and for how many nodes the eligible ones ask. None: it does not say."""
+
+    running: int
+    eligible: int
+    blocked: int
+    wanted: int
+    used: int | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole machine at one poll.
 
@@ -77,7 +94,8 @@ class Snapshot:
     including those whose submission was never confirmed. `asked_s`: for how long the scheduler worked for
     this poll; None: all the time that the poll took. `unseen`: what the poll leaves out, why, and what to do;
     empty: nothing. `main` are main jobs that have started lately, and those that wait for nothing but the
-    scheduler and nodes that are idle or ours; `waiting` has all that wait.
+    scheduler and nodes that are idle or ours; `waiting` has all that wait. `totals`: what the batch system
+    itself sums up, only for records; None: nothing.
     """
 
     time: float
@@ -88,6 +106,7 @@ class Snapshot:
     unseen: str = field(default="", compare=False)
     main: tuple[MainJob, ...] = field(default=(), compare=False)
     waiting: frozenset[str] = field(default=frozenset(), compare=False)
+    totals: Totals | None = field(default=None, compare=False)
 
     @property
     def idle(self) -> frozenset[str]:

@@ -39,3 +39,10 @@ def duration(seconds: float) -> str:
             value = seconds / unit
             return f"{value:.1f} {name}" if value < 10 and name != "min" else f"{value:.0f} {name}"
     return f"{seconds:.0f} s"
+
+
+def clock(seconds: float) -> str:
+    """A time span as h:mm:ss, or mm:ss below an hour."""
+    whole = round(seconds)
+    text = f"{whole // 60 % 60:02}:{whole % 60:02}"
+    return f"{whole // 3600}:{text}" if whole >= 3600 else text

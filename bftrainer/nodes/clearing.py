@@ -73,6 +73,11 @@ class Clearing:
         """Those whose last pilot was ours, and which are not clear yet."""
         return frozenset(self._ended)
 
+    @property
+    def users(self) -> dict[str, str]:
+        """The same nodes -> the users of those pilots."""
+        return {node: ended.user for node, ended in self._ended.items()}
+
     def begins(self, pilots: Iterable[Pilot], now: float) -> None:
         """These pilots are cancelled."""
         for pilot in pilots:
@@ -99,8 +104,9 @@ class Clearing:
         if self.lead_s > LONG_S and not self._told:
             self._told = True
             log.warning(
-                "nodes take %.0f s to be cleared after a pilot ends, and main jobs wait for that: "
-                "is there an Epilog? Nodes with a known end of their hole are given back so much earlier",
+                "nodes are seen to be free only %.0f s after a pilot ends, and main jobs may wait for that: "
+                "an epilog, or a long poll_s? Nodes with a known end of their hole are given back so much "
+                "earlier",
                 self.lead_s,
             )
         return found

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.nodes.headroom import Kind
@@ -62,9 +63,16 @@ class Demand:
         self._arrivals: defaultdict[Kind, deque[Arrival]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         self._known: dict[Kind, tuple[tuple[object, ...], int]] = {}  # what was asked last, and the answer
 
-    def learn(self, start: MainStart, kinds: Mapping[str, Kind], cores: Mapping[str, int]) -> None:
+    def learn(
+        self,
+        start: MainStart,
+        kinds: Mapping[str, Kind],
+        cores: Mapping[str, int],
+        each: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Take in a job that has started; `kinds` and `cores` are those of all nodes. One that waited for
-        other jobs first would have found nothing, whatever is left."""
+        other jobs first would have found nothing, whatever is left. Where single GPUs are counted, a node has
+        `each` so many, and `cores` are those of one."""
         on = [node for node in start.on if node in kinds]
         if not start.fresh or not on:
             return
@@ -76,7 +84,7 @@ class Demand:
         if start.cores and whole:
             arrival = Arrival(time=at, part=start.cores / whole)
         else:
-            arrival = Arrival(time=at, nodes=len(on))
+            arrival = Arrival(time=at, nodes=sum(each.get(node, 1) for node in on))
         self._arrivals[kind].append(arrival)
 
     def needs(

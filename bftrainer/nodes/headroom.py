@@ -3,16 +3,21 @@
 Nodes count by their kind: those of the same partitions and with the same GRES, as a main job that waits for
 one kind is not helped by another. Idle nodes without a pilot of ours are left alone first. Where they are too
 few, nodes of ours are given back: those that trainers lose least with, as for a main job.
+
+Where main jobs share nodes, what they leave of a node counts before idle nodes, and as the part that it is.
+There the scheduler would put small jobs without us. With pilots on all such parts it would put them on idle
+nodes, and jobs that need whole nodes would wait for them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from math import ceil
+from types import MappingProxyType
 
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Claim, Node
 from bftrainer.settings.headroom import Headroom
 
@@ -20,6 +25,8 @@ Kind = tuple[tuple[str, ...], str]
 """The partitions and the GRES of nodes."""
 AUTO_SHARE = 0.1
 """`headroom: auto` leaves at most this share of what is idle or ours, rounded up."""
+ENOUGH = 0.5
+"""What parts of nodes lack together may be so much of a node: no whole one goes for no more than that."""
 SETTLE_S = 30.0
 """Less is left only when less has been enough for so long: every change costs trainers a rescale."""
 
@@ -99,11 +106,13 @@ def keep(
     now: float,
     held: Collection[str],
     pool: Collection[str],
+    used: Mapping[str, float] = MappingProxyType({}),
 ) -> Spared:
     """What is left to main jobs, where `fresh` says how many of each kind are to be.
 
     `held` are the nodes of ours that are not being given back, `pool` those that trainers may be about to
-    use. What was left before is left again rather than others.
+    use. `used` is the share of nodes that main jobs have. What was left before is left again rather than
+    others.
     """
     settled, lower = _settled(before, fresh, {kind: len(names) for kind, names in usable.items()}, now)
     left: set[str] = set()
@@ -113,12 +122,20 @@ def keep(
         ours = frozenset(names).intersection(held)
         free = set(names) - ours
         idle += len(free)
-        chosen = nsmallest(
-            settled[kind], free, key=lambda name: (name in pool, name not in before.nodes, name)
+        in_turn = sorted(
+            free,
+            key=lambda name: (
+                not used.get(name),
+                name in pool,
+                name not in before.nodes,
+                used.get(name, 0.0),
+                name,
+            ),
         )
+        chosen = _first(in_turn, settled[kind], used)
         left.update(chosen)
-        if missing := min(settled[kind] - len(chosen), len(ours)):
-            claims += [Claim(job="", nodes=ours, count=1)] * missing
+        missing = settled[kind] - sum(_worth(name, used) for name in chosen)
+        claims += _of_ours(ours, missing, used)
     return Spared(
         nodes=frozenset(left),
         claims=tuple(claims),
@@ -127,6 +144,31 @@ def keep(
         usable=sum(len(names) for names in usable.values()),
         free=idle,
     )
+
+
+def _worth(name: str, used: Mapping[str, float]) -> float:
+    """How much of a node is left to main jobs with this one; a single GPU counts as one."""
+    return 1.0 - used.get(name, 0.0) if node_of(name) == name else 1.0
+
+
+def _first(in_turn: Iterable[str], count: float, used: Mapping[str, float]) -> list[str]:
+    """As many of these as are worth so many nodes, as nearly as can be."""
+    found = []
+    for name in in_turn:
+        if count <= ENOUGH:
+            break
+        found.append(name)
+        count -= _worth(name, used)
+    return found
+
+
+def _of_ours(ours: Set[str], missing: float, used: Mapping[str, float]) -> list[Claim]:
+    """Ask for what is missing of the nodes that we hold, for those first that main jobs use in part."""
+    parts = sorted((name for name in ours if used.get(name)), key=lambda name: (used[name], name))
+    found = [Claim(job="", nodes=frozenset({name}), count=1) for name in _first(parts, missing, used)]
+    missing -= sum(_worth(name, used) for name in parts[: len(found)])
+    whole = frozenset(ours).difference(parts)
+    return found + [Claim(job="", nodes=whole, count=1)] * min(max(0, ceil(missing - ENOUGH)), len(whole))
 
 
 def _settled(

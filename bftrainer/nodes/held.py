@@ -20,6 +20,11 @@ class Held:
     unused: float | None = None  # since when no trainer needs it
 
 
+def users_of(held: Mapping[str, Held]) -> dict[str, str]:
+    """Node -> the user of its pilot."""
+    return {node: one.pilot.user for node, one in held.items()}
+
+
 def awaited(held: Mapping[str, Held], tag: str) -> bool:
     """Whether a pilot with this tag was submitted whose agent has not come yet: a scheduler may have put it
     on another node than we asked for, and the next poll will tell."""

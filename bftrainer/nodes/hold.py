@@ -9,7 +9,9 @@ from contextlib import suppress
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Operation, Pilot
 from bftrainer.model.trainer import Trainer, TrainerSpec
+from bftrainer.nodes.apart import alone, in_the_way
 from bftrainer.nodes.background import Background
+from bftrainer.nodes.held import users_of
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.nodes.release import Release
 from bftrainer.nodes.state import NodesState
@@ -65,16 +67,17 @@ class Hold:
         """End the pilots that can go, and have the missing ones submitted."""
         self._state.tell_barred()
         wanted = self._wanted()
-        self._release.drop(self._pilots.to_cancel(wanted, self._workers.busy))
+        others = in_the_way(wanted, users_of(self._pilots.held)) if self._state.keeps_users_apart else {}
+        self._release.drop(self._pilots.to_cancel({**others, **wanted}, self._workers.busy))
         if (
             self._state.operation is Operation.RUNNING
             and not self._troubles.has("scheduler")
-            and self._pilots.to_submit(wanted)
+            and self._missing()
         ):
             # trainers that lose nodes to a main job want others, which it may need as well: poll first
             with suppress(SchedulerError):
                 await self._watch.fresh_poll()
-                missing = self._pilots.to_submit(self._wanted())
+                missing = self._missing()
                 if self._state.operation is Operation.RUNNING:
                     for user in dict.fromkeys(pilot.user for pilot in missing):  # none waits for another
                         own = [pilot for pilot in missing if pilot.user == user]
@@ -88,6 +91,13 @@ class Hold:
             for node in t.nodes
             if node in self._state.nodes
         }
+
+    def _missing(self) -> list[Pilot]:
+        """The pilots to submit now."""
+        wanted = self._wanted()
+        if self._state.keeps_users_apart:
+            wanted = alone(wanted, self._state.clearing.users | users_of(self._pilots.held))
+        return self._pilots.to_submit(wanted)
 
     async def _submit(self, pilots: Sequence[Pilot]) -> None:
         refused = await self._pilots.order(pilots, self._state.hole_s)

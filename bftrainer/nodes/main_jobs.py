@@ -16,6 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import Affected, MainJob, MainStart
 
@@ -50,7 +51,8 @@ class MainJobs:
         self._waiting: frozenset[str] = frozenset()
         self._running: dict[str, float] = {}  # job -> the last poll that showed it running
         self._requeued: Counter[str] = Counter()
-        self._held: dict[str, float] = {}  # node -> the last poll at which it was ours
+        self._held: dict[str, float] = {}  # node -> the last poll at which what we have lost of it was ours
+        self._pilots: frozenset[str] = frozenset()  # nodes, or GPUs, that pilots had at the last poll
 
     def given_back(self, jobs: Collection[str], seconds: float) -> None:
         """The nodes that were claimed for these jobs have been given back, so long after the poll."""
@@ -59,9 +61,13 @@ class MainJobs:
                 self._queued[job].vacate_s = seconds
 
     def observe(self, snapshot: Snapshot, held: Collection[str], clearing_s: float = 0.0) -> list[MainStart]:
-        """Take a poll in. `held` are the nodes of ours, also those that are being given back; nodes are
-        cleared within `clearing_s`. Returns the starts that it shows."""
+        """Take a poll in. `held` are the nodes that are ours as a whole, and those that are being given
+        back, also in part; nodes are cleared within `clearing_s`. Returns the starts that it shows."""
         now, last = snapshot.time, self._last
+        there = frozenset(pilot.node for pilot in snapshot.pilots if not pilot.pending)
+        if last is not None:
+            self._held |= dict.fromkeys(map(node_of, self._pilots - there), last)
+        self._pilots = there
         running = [job for job in snapshot.main if job.on]
         found = [
             self._start(job, now, last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Snapshot
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.model.trainer import Points, Trainer, TrainerSpec
@@ -132,8 +133,9 @@ class Nodes:
     def _note_main_jobs(self, snapshot: Snapshot) -> None:
         """Note how long main jobs have waited that have started, and learn from it."""
         clearing = self.state.clearing
-        ours = self._pilots.held.keys() | self._pilots.releasing.keys() | clearing.nodes
-        starts = self.main_jobs.observe(snapshot, ours, clearing.lead_s)
+        going = map(node_of, self._pilots.releasing.keys() | clearing.nodes)
+        whole = (node for node in self._pilots.held if node_of(node) == node)  # of single GPUs see MainJobs
+        starts = self.main_jobs.observe(snapshot, frozenset((*going, *whole)), clearing.lead_s)
         self.reserve.learn(starts, snapshot)
         self._main_started(starts)
         for start in starts:

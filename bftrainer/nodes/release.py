@@ -150,9 +150,10 @@ class Release:
     # giving them back
 
     def drop(self, nodes: Collection[str]) -> None:
-        """End the pilots of nodes at once: the nodes are gone, or nobody needs the pilots."""
+        """End the pilots of nodes at once: the nodes are gone, or nobody needs the pilots. On those that stay
+        in the pool another user's trainer may be about to start, which needs a pilot of its own."""
         for node in nodes:
-            self._workers.agent_down(node)
+            self._workers.agent_down(node, waiting=node not in self._state.nodes)
             self._link.send(node, EXIT)
         forgotten = [self._pilots.forget(node) for node in nodes]
         pilots = [pilot for pilot in forgotten if pilot is not None]
@@ -231,7 +232,7 @@ class Release:
         if node in self._pilots.held:
             self._background.start(self._after_loss(node, self._pilots.held[node]))
         else:  # as was to be expected
-            self._workers.agent_down(node)
+            self._workers.agent_down(node, waiting=node not in self._state.nodes)
 
     def misbehaves(self, node: str, reason: str) -> None:
         """An agent does what no agent of ours does: its pilot ends, and its node is left alone a while."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from bftrainer.model.events import HeadroomChanged
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Operation, Snapshot
 from bftrainer.model.main_jobs import MainStart
 from bftrainer.nodes import headroom, promise
@@ -38,10 +39,11 @@ class Reserve:
         starts = list(starts)
         self._judge(starts, snapshot.time)
         if starts:
-            kinds = {node.name: headroom.kind_of(node) for node in snapshot.nodes}
-            cores = {node.name: node.cpus for node in snapshot.nodes}
+            kinds = {node_of(node.name): headroom.kind_of(node) for node in snapshot.nodes}
+            cores = {node_of(node.name): node.cpus for node in snapshot.nodes}
+            each = Counter(node_of(node.name) for node in snapshot.nodes)
             for start in starts:
-                self._demand.learn(start, kinds, cores)
+                self._demand.learn(start, kinds, cores, each)
 
     def observe(self, snapshot: Snapshot, claimed: frozenset[str], gone: frozenset[str]) -> Spared:
         """Take a poll in. `claimed` nodes are main jobs' already, those of `gone` are not ours for another
@@ -65,6 +67,7 @@ class Reserve:
             now=snapshot.time,
             held=held - releasing,
             pool=self._state.nodes,
+            used={node.name: node.used for node in snapshot.nodes if node.used},
         )
         return self.spared
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from bftrainer.model.events import MachineChanged, NodesChanged, UsersBarred
 from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Operation, Snapshot
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.policy import EngineSettings, Share, ShareNodes
 from bftrainer.nodes import pool
 from bftrainer.nodes.clearing import Clearing
+from bftrainer.nodes.gpus import GpusKnown
+from bftrainer.nodes.held import users_of
 from bftrainer.nodes.pilots import Pilots
 from bftrainer.ports import Clock, Emit
 from bftrainer.settings.live import LiveSettings
@@ -38,7 +40,8 @@ class NodesState:
         self.clearing = Clearing()
         self._kept: frozenset[str] = frozenset()  # for main jobs that are yet to come
         self._resting: frozenset[str] = frozenset()
-        self._counted: Counter[str] | None = None  # what the engine has been told
+        self.gpus = GpusKnown()
+        self._counted: Counter[tuple[str, int]] | None = None  # what the engine has been told
         self._barred: Mapping[str, str] = {}  # likewise
         self._kept_off: Mapping[str, frozenset[str]] = {}  # likewise
         self.operation = Operation.RUNNING
@@ -48,6 +51,12 @@ class NodesState:
     def nodes(self) -> frozenset[str]:
         """The nodes of the pool."""
         return self._pool.nodes
+
+    @property
+    def keeps_users_apart(self) -> bool:
+        """Whether no two users may have pilots on one node."""
+        own = self._settings.current.engine
+        return own.share is Share.GPU and own.share_nodes is ShareNodes.NO
 
     def begin(self, present: frozenset[str]) -> None:
         """Begin with these nodes in the pool; the engine has been told of them."""
@@ -65,6 +74,8 @@ class NodesState:
         self._kept, self._resting = kept, resting - self.nodes
         own = self._settings.current
         self._count(own.engine)
+        if (gpus := self.gpus.poll(snapshot.nodes, users_of(self._pilots.held), snapshot.time)) is not None:
+            self._emit(gpus)
         self._pool, change = pool.observe(
             self._pool,
             snapshot,
@@ -79,10 +90,20 @@ class NodesState:
 
     def _count(self, own: EngineSettings) -> None:
         """Tell the engine how many nodes there are, if that has changed."""
-        counted = Counter(own.class_of(node.name) for node in self.seen)
+        counted = Counter((own.class_of(node.name), node.gpus) for node in self.seen)
         if counted != self._counted:
             self._counted = counted
-            self._emit(MachineChanged(time=self._clock.now(), nodes=dict(counted)))
+            nodes, gpus = Counter[str](), dict[str, dict[int, int]]()
+            for (name, each), count in counted.items():
+                nodes[name] += count
+                if each:
+                    gpus.setdefault(name, {})[each] = count
+            self._emit(MachineChanged(time=self._clock.now(), nodes=dict(nodes), gpus=gpus))
+
+    def has_gpus(self, node: str, user: str, count: int, reason: str = "") -> None:
+        """A user's agent says how many GPUs its pilot on a node has; `reason`: what follows from that."""
+        if (change := self.gpus.says(node, user, count, self._clock.now(), reason)) is not None:
+            self._emit(change)
 
     def tell_barred(self) -> None:
         """Tell the engine which users get no pilots for a while, and where, if others do than before."""

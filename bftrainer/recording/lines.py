@@ -9,11 +9,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bftrainer.model.machine import NodeState, Snapshot
+from bftrainer.model.machine import NodeState, Snapshot, Totals
 from bftrainer.traces.formats.snapshots import MARK, VERSION
 
 NUMBERED = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
@@ -23,11 +23,13 @@ OF_JOB = re.compile(r"(claimed by job|job)\b.*")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as a snapshot tells of it, nodes as lists with ranges."""
+    """A machine as a snapshot tells of it, nodes as lists with ranges. Its totals change more often than its
+    nodes: two that differ in these alone are equal."""
 
     idle: str
     busy: Mapping[str, str]
     until: tuple[tuple[str, str], ...] = field(default=())
+    totals: Totals | None = field(default=None, compare=False)
 
 
 def header(scheduler: str, version: str, poll_s: float) -> str:
@@ -49,18 +51,29 @@ def machine(snapshot: Snapshot) -> Machine:
         folded(idle),
         {why: folded(busy[why]) for why in sorted(busy)},
         tuple((_iso(at), folded(until[at])) for at in sorted(until)),
+        snapshot.totals,
     )
 
 
 def line(snapshot: Snapshot, found: Machine, before: Machine | None) -> str:
     """The line of a snapshot, whose machine was the one `before` at the last one (None: there is none)."""
-    at, waiting = _iso(snapshot.time), len(snapshot.waiting)
+    told: dict[str, Any] = {"time": _iso(snapshot.time)}
     if found == before:
-        return _line({"time": at, "same": True, "waiting": waiting})
-    told: dict[str, Any] = {"time": at, "idle": found.idle, "busy": found.busy}
-    if found.until:
-        told["until"] = found.until
-    return _line({**told, "waiting": waiting})
+        told["same"] = True
+    else:
+        told |= {"idle": found.idle, "busy": found.busy}
+        if found.until:
+            told["until"] = found.until
+    told["waiting"] = len(snapshot.waiting)
+    if found.totals != (before.totals if before else None):
+        told["totals"] = _counts(found.totals)
+    return _line(told)
+
+
+def _counts(totals: Totals | None) -> Mapping[str, int] | None:
+    if totals is None:
+        return None
+    return {name: value for name, value in asdict(totals).items() if value is not None}
 
 
 def failed(time: float) -> str:

@@ -21,6 +21,7 @@ from bftrainer.search.events import (
     Event,
     Over,
     Pause,
+    Prioritise,
     Refused,
     Reported,
     Resume,
@@ -30,7 +31,7 @@ from bftrainer.search.events import (
     Stop,
     Tell,
 )
-from bftrainer.search.stopping import falls_behind, promote
+from bftrainer.search.stopping import falls_behind, hopeless, in_doubt, promote
 from bftrainer.search.trial import Result, Study, StudyStatus, Trial, TrialStatus
 
 Step = tuple[Study, tuple[Action, ...]]
@@ -39,6 +40,11 @@ Step = tuple[Study, tuple[Action, ...]]
 def step(study: Study, event: Event, now: float) -> Step:
     """What an event leads to: the study after it, and what is to be done, in order."""
     taken, actions = take(event, study)
+    if isinstance(event, Reported | Started) and not actions:  # the most frequent ones move no trial
+        return taken, ()
+    if taken.status is StudyStatus.RUNNING and (why := hopeless(taken)):
+        taken, more = _give_up(taken, StudyStatus.ENDED, why)
+        actions = (*actions, *more)
     if taken.status is StudyStatus.RUNNING:
         taken = promote(taken)
         taken, more = _start(taken)
@@ -149,6 +155,12 @@ def _(event: Resume, study: Study) -> Step:
 
 
 @take.register
+def _(event: Prioritise, study: Study) -> Step:
+    trainer = replace(study.spec.trainer, priority=event.to)
+    return replace(study, spec=replace(study.spec, trainer=trainer)), ()
+
+
+@take.register
 def _(event: Cancel, study: Study) -> Step:
     return _give_up(study, StudyStatus.CANCELLED, "cancelled by its user")
 
@@ -213,13 +225,15 @@ def _stop_all(study: Study, to: TrialStatus) -> Step:
 
 
 def _start(study: Study) -> Step:
-    """Fill the places for trials: those that are furthest first, then new ones."""
+    """Fill the places for trials: those that are furthest first, then new ones, as long as these may help.
+    Where a report ends the doubt, the next `Room` begins them."""
     actions: list[Action] = []
+    new = not in_doubt(study)
     free = (study.spec.parallelism or study.room) - sum(
         t.status is TrialStatus.RUNNING for t in study.trials.values()
     )
     waiting = sorted(
-        (t for t in study.trials.values() if t.status is TrialStatus.WAITING),
+        (t for t in study.trials.values() if t.status is TrialStatus.WAITING and (t.run or new)),
         key=lambda t: (-t.rung, t.number),
     )
     for trial in waiting[: max(0, free)]:
@@ -229,7 +243,7 @@ def _start(study: Study) -> Step:
         study = study.put(begun)
         actions.append(Start(number=begun.number, run=begun.run))
     number = len(study.trials)
-    if free > len(waiting) and number < study.spec.trials and not study.asked:
+    if new and free > len(waiting) and number < study.spec.trials and not study.asked:
         study = replace(study, asked=True)
         actions.append(Ask(number=number))
     return study, tuple(actions)
@@ -242,5 +256,6 @@ def _end(study: Study, now: float) -> Study:
     if study.status.final:
         return replace(study, ended_at=now)
     if study.status is StudyStatus.RUNNING and len(study.trials) == study.spec.trials:
-        return replace(study, status=StudyStatus.COMPLETED, ended_at=now)
+        reason = "" if any(t.results for t in study.trials.values()) else "no trial has a result"
+        return replace(study, status=StudyStatus.COMPLETED, ended_at=now, reason=reason)
     return study

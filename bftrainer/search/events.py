@@ -79,6 +79,13 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prioritise:
+    """Its user gives the trainers of its trials another priority."""
+
+    to: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
     """Its user lets it go on."""
 
@@ -95,7 +102,9 @@ class Over:
     reason: str
 
 
-Event = Begun | Asked | Started | Refused | Reported | Ended | Room | Pause | Resume | Cancel | Over
+Event = (
+    Begun | Asked | Started | Refused | Reported | Ended | Room | Pause | Resume | Cancel | Over | Prioritise
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

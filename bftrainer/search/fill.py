@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,7 +32,8 @@ def trainer_of(
 
 def values_of(spec: StudySpec, number: int, params: Params) -> dict[str, Value]:
     """What names in braces stand for in a trial."""
-    return {**dict(params), "trial": number, "seed": seed_of(spec.seed, number)}
+    own = dict(params)
+    return {**own, "trial": number, "seed": seed_of(spec.seed, number), "params": json.dumps(own)}
 
 
 def command_of(words: tuple[str, ...], values: Mapping[str, Value]) -> tuple[str, ...]:

@@ -15,19 +15,23 @@ from bftrainer.search.study import StudySpec, seed_of
 from bftrainer.search.trial import Trial, TrialStatus
 
 
-def frozen(spec: StudySpec, trial: Trial) -> FrozenTrial:
+def frozen(spec: StudySpec, trial: Trial, *, live: bool = False) -> FrozenTrial:
     """A trial with its results and its course as intermediate values, by samples.
 
-    One that has ended a rung and did not get the whole budget is a pruned one, as far as it came.
+    One that has ended a rung and did not get the whole budget is a pruned one, as far as it came; with `live`
+    only if it has ended: it runs otherwise, and has no value yet.
     """
     distributions = {own.name: distribution_of(own) for own in spec.space}
     state = TrialState.FAIL
     if trial.results:
         state = TrialState.COMPLETE if trial.status is TrialStatus.COMPLETED else TrialState.PRUNED
+    runs = live and not trial.status.final
+    if runs:
+        state = TrialState.RUNNING
     course = dict(trial.course)
     return create_trial(
         state=state,
-        value=trial.results[-1].value if trial.results else None,
+        value=trial.results[-1].value if trial.results and not runs else None,
         params=dict(trial.params),
         distributions={name: distributions[name] for name, _ in trial.params},
         intermediate_values=course | {result.samples: result.value for result in trial.results},

@@ -13,6 +13,7 @@ from bftrainer.model.trainer import TrainerSpec
 from bftrainer.search.fill import NAMED
 from bftrainer.search.schema import RESERVED, Range, StoppingForm, StudyForm
 from bftrainer.search.space import Kind, Parameter, grid_size
+from bftrainer.search.storage import checked
 from bftrainer.search.study import Sampler, Stopping, StoppingKind, StudySpec
 from bftrainer.spec.explain import explain
 from bftrainer.spec.located_yaml import SPEC, Bounds, Document, SpecError, compose
@@ -48,9 +49,11 @@ def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> StudySpec:
         sampler=Sampler(form.sampler),
         parallelism=form.parallelism,
         retries=form.retries,
+        give_up_after=form.give_up_after,
         deadline_s=form.deadline,
         node_hours=form.node_hours,
         seed=form.seed,
+        storage=None if form.storage is None else checked(form.storage, base),
     )
     _check_names(document, spec)
     return _on_grid(document, spec) if spec.sampler is Sampler.GRID else spec
@@ -105,7 +108,7 @@ def _check_names(document: Document, spec: StudySpec) -> None:
         )
     named |= {name for own in spec.space for name, _ in own.when}
     for own in spec.space:
-        if own.name not in named:
+        if own.name not in named and "params" not in named:
             line = document.line(("space", own.name))
             raise SpecError(
                 f"{document.name}:{line}: space.{own.name}: neither command nor "

@@ -102,11 +102,9 @@ class Study:
         """
         import pandas as pd  # noqa: PLC0415  only who wants a frame needs it
 
-        rows = [
-            {key: value for key, value in t.items() if key != "params"} | t["params"]
-            for t in self.show()["table"]
-        ]
-        return pd.DataFrame(rows).set_index("number")
+        table = self.show()["table"]
+        rows = [{key: value for key, value in t.items() if key != "params"} | t["params"] for t in table]
+        return pd.DataFrame(rows, columns=None if rows else ["number"]).set_index("number")
 
     def to_optuna(self, url: str | None = None) -> optuna.Study:
         """The study as one of Optuna: in memory, or in the storage `url` in place of one of its name."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from bftrainer.model.text import plain
 from bftrainer.search.space import Kind
+from bftrainer.search.storage import checked
 
 MOST_TRIALS = 100_000
 MOST_PARAMETERS = 100
 MOST_CHOICES = 256
 MOST_SAMPLES = 10**15
-RESERVED = ("trial", "seed")
+RESERVED = ("trial", "seed", "params")
 """What braces in a command may name beside parameters."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -38,6 +40,10 @@ def _span(value: Any) -> Any:
 
 def _auto(value: Any) -> Any:
     return None if value == "auto" else value
+
+
+def _never(value: Any) -> Any:
+    return None if value == "never" else value
 
 
 def _form(value: Any) -> Any:
@@ -144,11 +150,13 @@ class StudyForm(_Strict):
     sampler: Literal["tpe", "random", "grid", "cmaes"] = "tpe"
     parallelism: Annotated[Annotated[int, Field(ge=1, le=MOST_TRIALS)] | None, BeforeValidator(_auto)] = None
     retries: Annotated[int, Field(ge=0, le=100)] = 1
+    give_up_after: Annotated[Annotated[int, Field(ge=1, le=MOST_TRIALS)] | None, BeforeValidator(_never)] = 3
     deadline: Annotated[
         Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None, BeforeValidator(_span)
     ] = None
     node_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    storage: str | None = None
     weight: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
     priority: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
@@ -161,6 +169,13 @@ class StudyForm(_Strict):
                 "a letter or digit, and not digits alone"
             )
         return name
+
+    @field_validator("storage")
+    @classmethod
+    def _a_url(cls, storage: str | None) -> str | None:
+        if storage is not None:
+            checked(storage, Path("/"))
+        return storage
 
     @field_validator("metric")
     @classmethod

@@ -10,6 +10,9 @@ from bftrainer.search.brackets import Bracket
 from bftrainer.search.study import StoppingKind
 from bftrainer.search.trial import Study, Trial, TrialStatus
 
+REASON = 200
+"""So much of the reason of a trial's end is told with that of its study."""
+
 
 def promote(study: Study) -> Study:
     """The study in which each paused trial whose rung is decided waits for its next one, or has ended."""
@@ -74,6 +77,29 @@ def falls_behind(study: Study, trial: Trial) -> str:
         return ""
     middle = f"{median(there):g}, the median of {len(there)} others"
     return f"its best {study.spec.metric} of {best:g} is worse than {middle}"
+
+
+def in_doubt(study: Study) -> bool:
+    """Whether so many trials have failed, and none has shown anything, that no new one is to begin: most
+    likely the command is wrong, or the script does not report the metric."""
+    most, trials = study.spec.give_up_after, study.trials.values()
+    if most is None or sum(t.status is TrialStatus.FAILED for t in trials) < most:
+        return False
+    return not any(t.course or t.results for t in trials)
+
+
+def hopeless(study: Study) -> str:
+    """Why a study ends in which trials have not begun yet, in words: it is in doubt, and no trial that has
+    begun may still show something. Empty if it does not end."""
+    trials = study.trials.values()
+    begun = [t for t in trials if t.run]
+    if not in_doubt(study) or len(begun) == study.spec.trials or any(not t.status.final for t in begun):
+        return ""
+    first = min((t for t in begun if t.status is TrialStatus.FAILED), key=lambda t: t.number)
+    return (
+        f"{len(begun)} trials ended without a report of {study.spec.metric!r} (give_up_after: "
+        f"{study.spec.give_up_after}); trial {first.number}: {first.reason[:REASON]}"
+    )
 
 
 def _best(study: Study, trials: Sequence[Trial]) -> list[Trial]:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from bftrainer.errors import BftrainerError
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.search.parse import parse
+from bftrainer.search.storage import shown
 from bftrainer.search.trial import Source, Study, StudyStatus, Trial
 from bftrainer.spec.located_yaml import SPECS
 
@@ -67,6 +68,8 @@ def brief(study: Study) -> dict[str, Any]:
             "params": dict(best.params),
         },
         "node_s": study.used_node_s,
+        "priority": spec.trainer.priority,
+        "storage": None if spec.storage is None else shown(spec.storage),
     }
 
 
@@ -84,7 +87,8 @@ def loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
     except (BftrainerError, ValidationError, ValueError) as error:
         raise DamagedStudyError(f"the study {kept.id} ({kept.name}) cannot be read: {error}") from error
     used = kept.brief.get("node_s")
-    spec = replace(spec, trainer=replace(spec.trainer, user=kept.user))
+    priority = kept.brief.get("priority", spec.trainer.priority)  # it may have changed since
+    spec = replace(spec, trainer=replace(spec.trainer, user=kept.user, priority=float(priority)))
     return replace(
         Study.new(kept.id, spec, kept.user, kept.submitted_at, source),
         status=status,

@@ -47,12 +47,15 @@ class StudySpec:
     Attributes:
         trainer: The template of each trial's trainer. `{name}` in a word of its command, or in a value of its
             environment, stands for the value of a parameter; `{trial}` for the trial's number, `{seed}` for
-            its seed.
+            its seed, `{params}` for all parameters as JSON.
         metric: The figure that the script reports and that counts.
         budget: A trial that is kept trains on so many samples.
         parallelism: So many trials have a trainer at a time; None: as many as get nodes.
         retries: A trial whose trainer fails is started again so often.
+        give_up_after: Where so many trials have failed, and none has reported the metric, it ends; None: it
+            goes on.
         deadline_s: So long after its submission the study ends (s); None: it has no deadline.
+        storage: The storage of Optuna that is kept like it, for dashboards; None: none.
         node_hours: After so many node-hours it ends; None: it has no such bound.
     """
 
@@ -67,9 +70,11 @@ class StudySpec:
     sampler: Sampler = Sampler.TPE
     parallelism: int | None = None
     retries: int = 1
+    give_up_after: int | None = 3
     deadline_s: float | None = None
     node_hours: float | None = None
     seed: int = 0
+    storage: str | None = None
 
     def better(self, one: float, other: float) -> bool:
         """Whether a value of the metric is better than another."""

@@ -42,7 +42,7 @@ class StudyStatus(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"  # its user has paused it: its trials keep their checkpoints
     COMPLETED = "completed"  # every trial has ended
-    ENDED = "ended"  # its deadline or its budget of node-hours has come
+    ENDED = "ended"  # its deadline or its budget of node-hours has come, or its first trials have failed
     CANCELLED = "cancelled"
 
     @property

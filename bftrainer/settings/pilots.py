@@ -45,7 +45,7 @@ class PilotSettings(Section):
     pilot_max_s: Annotated[
         Annotated[float, Field(ge=60, le=1e7, allow_inf_nan=False)] | None,
         Setting(
-            help="longest time limit of a pilot; auto, by slurm_mode or lsf_mode: "
+            help="longest time limit of a pilot; auto, by the batch system's mode: "
             + ", ".join(f"{limit_s:.0f} with mode {mode}" for mode, limit_s in PILOT_MAX_S.items()),
             unit="s",
             commands=COMMANDS,

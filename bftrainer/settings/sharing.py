@@ -20,8 +20,8 @@ class SharingSettings(Section):
         Literal["node", "gpu"],
         Setting(
             help="what trainers get: whole nodes, or single GPUs, so that several share a node",
-            more="With `gpu`, what counts nodes counts GPUs (`user_max_nodes`, `nodes_per_trainer`). See "
-            "[Parts of nodes](gpu.md#parts-of-nodes).",
+            more="With `gpu`, what counts nodes counts GPUs (`user_max_nodes`, `nodes_per_trainer`, "
+            "`headroom`). Slurm needs `harvest: gpus` for it. See [Parts of nodes](gpu.md#parts-of-nodes).",
             commands=("daemon",),
         ),
     ] = DEFAULT.share.value
@@ -32,6 +32,7 @@ class SharingSettings(Section):
             "all that are not named",
             more="`{ann: 2, others: 1}`, in the environment, too. `{others: 1}`: equal shares. What one user "
             "cannot use goes to the others. `{}`: the objective alone decides.",
+            default_words="`{}`; `{others: 1}` with `mode: site`",
             live=True,
             commands=("replay",),
         ),

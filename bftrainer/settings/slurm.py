@@ -12,6 +12,14 @@ from bftrainer.settings.setting import Section, Setting
 COMMANDS = ("daemon", "pilot")
 
 
+GPU_OPTIONS = frozenset({"--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"})
+
+
+def asks_for_gpus(option: str) -> bool:
+    """Whether an option of sbatch asks for GPUs or other generic resources; `--gres-flags` does not."""
+    return option.partition("=")[0] in GPU_OPTIONS or option.startswith("-G")
+
+
 class SlurmSettings(Section):
     """Which part of Slurm is watched, and how pilots are submitted there. [Slurm](slurm.md) explains it
     all."""
@@ -79,7 +87,7 @@ class SlurmSettings(Section):
 
     @model_validator(mode="after")
     def _gpus_are_asked_for_once(self) -> Self:
-        own = [word for word in shlex.split(self.slurm_options) if word.startswith(("--gres", "--gpus"))]
+        own = [word for word in shlex.split(self.slurm_options) if asks_for_gpus(word)]
         if self.harvest == "gpus" and own:
             raise ValueError(
                 f"harvest gpus asks for the free GPUs of each node itself; take {own[0]} out of slurm_options"

@@ -22,7 +22,7 @@ class StoreLimits(Section):
             unit="MB",
             live=True,
             at_bound="the daemon deletes the oldest rows of what takes the most, before their time: reports, "
-            "pauses, events, or trainers that have ended",
+            "pauses, events, or trainers or studies that have ended",
             told="`bftrainer status` tells admins how many of what, and so does the log",
         ),
     ] = 4000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from pydantic import model_validator
 
@@ -17,6 +18,9 @@ from bftrainer.settings.setting import Section, facts
 from bftrainer.settings.site import SiteSettings
 from bftrainer.settings.slurm import SlurmSettings
 
+EQUAL_SHARES: Mapping[str, float] = MappingProxyType({"others": 1.0})
+"""What `user_shares` is with `mode: site` where a site does not say."""
+
 
 class Settings(
     LimitSettings,
@@ -30,6 +34,14 @@ class Settings(
 ):
     """Everything that a site or user can set. Names are flat: a section is how files and pages are
     ordered."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_sites_users_share_alike(cls, given: object) -> object:
+        """Unless a site says otherwise, no user's many trainers leave another's without nodes."""
+        if isinstance(given, dict) and given.get("mode") == "site" and "user_shares" not in given:
+            return {**given, "user_shares": dict(EQUAL_SHARES)}
+        return given
 
     @model_validator(mode="after")
     def _what_the_mode_needs(self) -> Settings:

@@ -82,10 +82,10 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
         remedy = "write /etc/sudoers.d/bftrainer as docs/site-mode.md has it"
         return [wrong(check, f"sudo lists nothing for {account.pw_name}: {_last(listed)}", remedy)]
     kind = SCHEDULERS[settings.scheduler]
-    found = findings(listed, account.pw_name, is_safe_program, kind)
+    paths = programs(settings)
+    found = findings(listed, account.pw_name, lambda path: is_safe_program(path, set(paths.values())), kind)
     if user:
-        for command in kind.orders:
-            path = shutil.which(command) or f"/usr/bin/{command}"
+        for path in paths.values():
             code, said = await _run([prefix[0], "-n", "-l", *whose, "-u", user, path])
             if code:
                 remedy = (
@@ -97,6 +97,15 @@ async def sudo(settings: Settings, user: str) -> list[Finding]:
     else:
         found.append(not_checked(f"{check} for a user", "no user was named", "say --user NAME"))
     return found or [ok(check, f"{account.pw_name} may submit and cancel as {user}, and nothing else")]
+
+
+def programs(settings: Settings) -> dict[str, str]:
+    """The paths of the commands that the daemon runs as users: in the folder that the settings name for the
+    batch system's commands, else where PATH finds them."""
+    kind = SCHEDULERS[settings.scheduler]
+    folder = str(getattr(settings, kind.folder)) if kind.folder else ""
+    found = {name: shutil.which(name, path=folder or None) for name in kind.orders}
+    return {name: path or str(Path(folder or "/usr/bin") / name) for name, path in found.items()}
 
 
 async def unit(settings: Settings) -> list[Finding]:

@@ -6,13 +6,12 @@ import grp
 import os
 import pwd
 import re
-import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from bftrainer.model.finding import Finding, wrong
-from bftrainer.settings.schedulers import SCHEDULERS, SchedulerKind
+from bftrainer.settings.schedulers import SchedulerKind
 from bftrainer.state_dir.way import ROOT_UID, danger
 
 RULE = re.compile(r"^\s+\(([^)]*)\)\s+(.*)$", re.MULTILINE)
@@ -38,9 +37,9 @@ def findings(listed: str, account: str, is_safe: Callable[[str], bool], kind: Sc
         said = f"sudo has {word} for {account}, which can make other programs of {orders} so"
         names = ", ".join(kind.environ)
         found.append(wrong(CHECK, said, f"keep env_reset, with {names} in env_keep at most"))
-    for name in kind.needed:
+    for name, without in kind.needed.items():
         if not re.search(rf"env_keep\s*\+?=[^,]*\b{name}\b", defaults):
-            said = f"sudo does not leave {name} to {kind.orders[0]}: no pilot of a user could start"
+            said = f"sudo does not leave {name} to {orders}: {without}"
             found.append(wrong(CHECK, said, f'add Defaults:{account} env_keep += "{name}"'))
     for whom, commands in RULE.findall(listed):
         if "SETENV" in TAG.findall(commands):
@@ -65,17 +64,16 @@ def commands_of(rule: str) -> list[str]:
     return [word.strip() for word in bare.split(",") if word.strip()]
 
 
-def is_safe_program(path: str) -> bool:
-    """Whether only root can change a program and put another in its place, or only its owner if the daemon
-    uses this one, as many sites have an owner for the batch system. One that is not there counts by its
-    folder."""
-    used = path in {shutil.which(name) for kind in SCHEDULERS.values() for name in kind.orders}
+def is_safe_program(path: str, used: Collection[str] = ()) -> bool:
+    """Whether only root can change a program and put another in its place, or only its owner if it is one
+    of those that the daemon has `used`, as many sites have an owner for the batch system. One that is not
+    there counts by its folder."""
     place = Path(path)
     try:
         found = (place if place.exists() else place.parent).stat()
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not (used or found.st_uid == ROOT_UID):
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or not (path in used or found.st_uid == ROOT_UID):
             return False
-        return danger(place, None if used else ROOT_UID, strict=True, instead="") is None
+        return danger(place, None if path in used else ROOT_UID, strict=True, instead="") is None
     except OSError:
         return False
 

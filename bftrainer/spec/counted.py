@@ -15,11 +15,6 @@ def counted(spec: TrainerSpec, settings: EngineSettings) -> TrainerSpec:
         SpecError: it asks for GPUs where whole nodes are shared out, or cannot be had where GPUs are.
     """
     if settings.share is Share.GPU:
-        if spec.launcher == "horovod":
-            raise SpecError(
-                "launcher: horovod: its workers cannot run on single GPUs, which are shared out here "
-                "(share: gpu); take launcher: torchrun or native"
-            )
         if not spec.gpus and spec.workers not in (0, settings.gpus_per_node):
             raise SpecError(
                 f"nodes.workers: {spec.workers}: each GPU is a worker's here (share: gpu), and a node has "

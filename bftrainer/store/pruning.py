@@ -141,11 +141,35 @@ def _trim_trainers(c: sa.Connection, limit: int) -> int:
     return len(gone)
 
 
+def _studies_bytes(c: sa.Connection) -> float:
+    """About how many bytes the studies take that have ended, with their trials."""
+    ended = t.studies.c.ended_at.is_not(None)
+    of_ended = sa.select(t.trials).where(t.trials.c.study.in_(sa.select(t.studies.c.id).where(ended)))
+    rows = (of_ended, sa.select(t.studies).where(ended))
+    return sum(float(_count(c, own)) * _mean(c, own.limit(SAMPLE)) for own in rows)
+
+
+def _count(c: sa.Connection, rows: sa.Select[Any]) -> int:
+    return int(c.execute(sa.select(sa.func.count()).select_from(rows.subquery())).scalar() or 0)
+
+
+def _trim_studies(c: sa.Connection, limit: int) -> int:
+    """Delete the study that ended first, with all its trials: half a study would be a wrong one."""
+    own = t.studies.c
+    oldest = sa.select(own.id).where(own.ended_at.is_not(None)).order_by(own.ended_at, own.id).limit(1)
+    id_ = c.execute(oldest).scalar()
+    if id_ is None:
+        return 0
+    c.execute(t.trials.delete().where(t.trials.c.study == id_))
+    return c.execute(t.studies.delete().where(own.id == id_)).rowcount
+
+
 KINDS: dict[str, tuple[Callable[[sa.Connection], float], Callable[[sa.Connection, int], int]]] = {
     "reports": (lambda c: _bytes(c, t.reports), _trim_rows(t.reports)),
     "pauses": (lambda c: _bytes(c, t.pauses), _trim_rows(t.pauses)),
     "main_starts": (lambda c: _bytes(c, t.main_starts), _trim_rows(t.main_starts)),
     "events": (_events_bytes, _trim_events),
     "trainers": (_trainers_bytes, _trim_trainers),
+    "studies": (_studies_bytes, _trim_studies),
 }
 """What can be deleted early: about how large it is, and how a few of the oldest are deleted."""

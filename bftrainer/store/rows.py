@@ -19,6 +19,8 @@ from bftrainer.store.damage import DamagedError, status_of
 Columns = dict[str, Any]
 """Values for the columns of one row."""
 
+TRAINER = "of_trainer"
+"""The parameter of a statement that stands for a trainer's id."""
 SPEC, STORED = TypeAdapter(TrainerSpec), TypeAdapter(StoredTrainer)
 
 
@@ -40,8 +42,10 @@ def of_new_trainer(spec: TrainerSpec, time: float) -> Columns:
 
 
 def of_engine(trainer: Trainer) -> Columns:
-    """The column `engine`: what the engine needs of a trainer to go on with it after a restart."""
+    """The column `engine`: what the engine needs of a trainer to go on with it after a restart. Its priority
+    may have changed since its spec was stored."""
     plain: Columns = _plain(trainer)
+    plain["priority"] = trainer.spec.priority
     for key in ("id", "spec", "submitted_at"):  # they have columns of their own
         del plain[key]
     return plain
@@ -108,9 +112,12 @@ def to_trainer(row: Any) -> StoredTrainer:
         where = ".".join(map(str, first["loc"]))
         raise DamagedError(f"trainer {row.id} is damaged in the store: {where}: {first['msg']}") from error
     sane = spec.allows(spec.n_min) and spec.allows(spec.n_max) and 0 < spec.weight < float("inf")
-    if not sane or not isfinite(spec.priority):
+    priority = row.engine.get("priority", spec.priority)  # it may have changed since the spec was stored
+    known = isinstance(priority, int | float) and isfinite(priority) and isfinite(spec.priority)
+    if not sane or not known:
         raise DamagedError(f"trainer {row.id} is damaged in the store: its nodes, weight or priority")
-    return found
+    spec = dataclasses.replace(spec, priority=float(priority))
+    return dataclasses.replace(found, spec=spec, engine=dataclasses.replace(found.engine, spec=spec))
 
 
 def to_summary(row: Any) -> TrainerSummary:
@@ -137,9 +144,16 @@ def to_summary(row: Any) -> TrainerSummary:
 
 
 def of_progress(report: Progress) -> Columns:
-    """What a report changes in the row of its trainer."""
+    """What a report changes in the row of its trainer, whose id is the value of `TRAINER`."""
     names = ("step", "samples", "epoch", "rate", "metrics", "of")
-    return {name: getattr(report, name) for name in names} | {"warned": {"last": list(report.warned)}}
+    own = {name: getattr(report, name) for name in names}
+    return own | {"warned": {"last": list(report.warned)}, TRAINER: report.trainer}
+
+
+def of_report(report: Progress) -> Columns:
+    """The row of a report."""
+    names = ("time", "trainer", "generation", "size", "step", "samples", "rate", "metrics")
+    return {name: getattr(report, name) for name in names}
 
 
 def _texts(column: Any) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ from bftrainer.store.database import (
     shorten_log,
 )
 from bftrainer.store.pruning import prune, trim
-from bftrainer.store.rows import of_progress
+from bftrainer.store.rows import TRAINER, of_progress, of_report
 from bftrainer.store.studies import StudyTables
 
 STEPS = 20_000
@@ -57,6 +57,8 @@ TIDY_S = 60.0
 """To delete a few old rows takes at most so many seconds: meanwhile nothing else is written."""
 UNSTORABLE = (ProgrammingError, IntegrityError, DataError, InterfaceError, UnicodeEncodeError, OverflowError)
 """What is raised for a value that SQLite cannot bind, or that is too large for it."""
+LATEST = t.trainers.update().where(t.trainers.c.id == sa.bindparam(TRAINER))
+"""Note what a trainer last reported."""
 
 
 class SqlStore:
@@ -134,13 +136,11 @@ class SqlStore:
     def progress(self, reports: Sequence[Progress], rows: Collection[int] | None = None) -> None:
         """See `ports.Store.progress`."""
         with self._writing() as c:
-            for report in reports:
-                own = t.trainers.update().where(t.trainers.c.id == report.trainer)
-                c.execute(own.values(of_progress(report)))
-                if rows is None or report.trainer in rows:
-                    values = dataclasses.asdict(report)
-                    del values["epoch"], values["of"], values["warned"]
-                    c.execute(t.reports.insert().values(values))
+            if reports:
+                c.execute(LATEST, [of_progress(report) for report in reports])
+            kept = [of_report(report) for report in reports if rows is None or report.trainer in rows]
+            if kept:
+                c.execute(t.reports.insert(), kept)
 
     def pause(self, *pauses: Pause) -> None:
         """See `ports.Store.pause`."""

@@ -7,12 +7,24 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite import Insert, insert
 
 from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.store import tables as t
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
+
+
+def _upsert(table: sa.Table) -> Insert:
+    """Add a row, or put it in place of the one with its key. Made once: to make it takes longer than to
+    carry it out."""
+    row = insert(table)
+    return row.on_conflict_do_update(
+        set_={column.name: row.excluded[column.name] for column in table.columns}
+    )
+
+
+STUDY, TRIALS = _upsert(t.studies), _upsert(t.trials)
 
 
 class StudyTables:
@@ -25,10 +37,10 @@ class StudyTables:
         """See `ports.StudyStore.keep`."""
         values = asdict(study)
         with self._writing() as c:
-            c.execute(insert(t.studies).values(values).on_conflict_do_update(set_=values))
-            for trial in trials:
-                row = {"study": study.id, "number": trial.number, "data": dict(trial.data)}
-                c.execute(insert(t.trials).values(row).on_conflict_do_update(set_=row))
+            c.execute(STUDY, values)
+            if trials:
+                own = [{"study": study.id, "number": t.number, "data": dict(t.data)} for t in trials]
+                c.execute(TRIALS, own)
 
     def last_id(self) -> int:
         """See `ports.StudyStore.last_id`."""

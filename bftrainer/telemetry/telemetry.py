@@ -23,7 +23,7 @@ from dataclasses import fields
 
 from bftrainer import __version__
 from bftrainer.model.actions import Action, Ended
-from bftrainer.model.events import Event, Measured, PollFailed, TrainerSubmitted
+from bftrainer.model.events import Event, GpusChanged, Measured, PollFailed, TrainerSubmitted
 from bftrainer.model.machine import Pilot
 from bftrainer.model.main_jobs import Affected, MainStart
 from bftrainer.model.problem import Plan
@@ -215,6 +215,8 @@ def _told(event: Event) -> dict[str, object]:
 
 
 def _level(event: Event, plan: Plan | None) -> int:
+    if isinstance(event, GpusChanged) and event.reason:
+        return logging.WARNING
     if isinstance(event, PollFailed) or (plan is not None and plan.fallback):
         return logging.WARNING
     return logging.DEBUG if isinstance(event, Measured) and plan is None else logging.INFO

@@ -20,7 +20,17 @@ from typing import BinaryIO
 from bftrainer.files import open_regular
 from bftrainer.traces import recorded
 from bftrainer.traces.by_gpu import intervals_of, names_of
-from bftrainer.traces.formats import idle_intervals, jobcomp, lsb_acct, philly, sacct, sinfo, snapshots, swf
+from bftrainer.traces.formats import (
+    bhosts,
+    idle_intervals,
+    jobcomp,
+    lsb_acct,
+    philly,
+    sacct,
+    sinfo,
+    snapshots,
+    swf,
+)
 from bftrainer.traces.formats.lines import Lines
 from bftrainer.traces.formats.options import LogOptions
 from bftrainer.traces.intervals import UNREADABLE, Interval, LogError, first_nodes, lines_of, unpacked
@@ -33,6 +43,7 @@ FORMATS: dict[str, ModuleType] = {
     "sacct": sacct,
     "jobcomp": jobcomp,
     "sinfo": sinfo,
+    "bhosts": bhosts,
     "lsb.acct": lsb_acct,
     "snapshots": snapshots,
     "philly": philly,

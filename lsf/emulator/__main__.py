@@ -91,14 +91,16 @@ def env(place: Path) -> None:
 @directory
 @click.argument("manners", nargs=-1, metavar="NAME=VALUE...")
 def set_manners(place: Path, manners: tuple[str, ...]) -> None:
-    """Switch bad manners, as missing=1 or hang=true; values are JSON."""
-    changes = {}
+    """Switch bad manners, as missing=1 or hang=true, and parameters of the site, as report_s=5; values are
+    JSON."""
+    changes: dict[str, dict[str, Any]] = {"manners": {}, "site": {}}
     for word in manners:
         name, found, value = word.partition("=")
         if not found:
             raise click.BadParameter(f"{word!r}: write NAME=VALUE, as missing=1")
-        changes[name] = json.loads(value)
-    Emulator.at(place).manners(**changes)
+        changes["manners" if name in Manners.__slots__ else "site"][name] = json.loads(value)
+    for action, given in changes.items():
+        Emulator.at(place).control(action, **given)
 
 
 LOADS = (

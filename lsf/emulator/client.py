@@ -39,8 +39,8 @@ def asked(path: str, question: dict[str, object]) -> dict[str, object] | None:
 
 def main() -> int:
     """Ask until there is an answer, LSB_NTRIES times at most."""
-    place, name = os.path.split(os.path.abspath(sys.argv[0]))
-    path = os.path.join(os.path.dirname(place), "socket")
+    place, name = os.path.split(sys.argv[0])
+    path = os.path.join(os.path.dirname(os.path.realpath(place)), "socket")  # the folder may be a link
     question: dict[str, object] = {
         "command": name,
         "words": sys.argv[1:],

@@ -17,6 +17,7 @@ class Manners:
         hang: Commands hear it once and get no answer; nothing is done.
         unanswered: The same for the next so many, but what they ask for is done.
         unreachable: The next so many bsub say `Cannot connect to LSF. Please wait ...` before they succeed.
+        on_stderr: bsub says on its standard error what it has submitted, as with BSUB_STDERR.
         missing: The next so many bjobs leave out every job that has started.
         stale_s: bslots says what was true up to so long ago, as if no time had passed.
         lost_races: The hosts that the next so many bsub ask for are taken by a main job just before.
@@ -38,6 +39,7 @@ class Manners:
     hang: bool = False
     unanswered: int = 0
     unreachable: int = 0
+    on_stderr: bool = False
     missing: int = 0
     stale_s: float = 0.0
     lost_races: int = 0

@@ -133,7 +133,7 @@ class Side:
         trains = any(node in trainer.nodes for trainer in self._trainers())
         return trains or self._lsf.now() < self._left.get(node, 0.0) + LEAVE_S
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         """The node is gone."""
         self._left.pop(node, None)
 

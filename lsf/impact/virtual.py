@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.lsf.ask import Scope
+from bftrainer.schedulers.lsf.command import HOPELESS, PRINTED
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.shared.command import Output
-from lsf.emulator.commands.context import Call, Lsf
+from lsf.emulator.commands.context import Answer, Call, Lsf
 from lsf.emulator.commands.registry import answer
 from lsf.emulator.core.cluster import Cluster
 from lsf.emulator.core.jobs import Job
 from lsf.emulator.core.model import Site
-from lsf.impact.machine import SUBMITTED
 from lsf.impact.virtual_time import VirtualLoop
 
 BEGIN = 1_800_000_000.0
@@ -39,14 +40,16 @@ class VirtualLsf:
         """Nothing sets this clock."""
         return 0.0
 
-    def ask(self, words: Sequence[str], stdin: str, env: Mapping[str, str]) -> Output:
+    def ask(self, words: Sequence[str], stdin: str, env: Mapping[str, str]) -> Answer:
         """Answer a command at once. A job that it submits is a simulated one."""
         name = Path(words[0]).name
+        before = max(self.lsf.cluster.state.jobs, default=0)
         call = Call(lsf=self.lsf, words=tuple(words[1:]), now=self.now(), env=env, read=lambda: stdin)
         made = answer(name, call)
-        if found := SUBMITTED.search(made.out):
-            self.runs_for(int(found[1]), FOREVER_S)
-        return Output(made.code, made.out.encode(), made.err, took_s=ANSWER_S)
+        for number, job in self.lsf.cluster.state.jobs.items():
+            if number > before and job.request.duration_s is None:
+                self.runs_for(number, FOREVER_S)
+        return made
 
     def runs_for(self, number: int, seconds: float) -> None:
         """Have a job that waits run so long."""
@@ -79,6 +82,15 @@ class VirtualQuestions(Questions):
         question: bool = False,
         besides: Mapping[str, str] | None = None,
     ) -> Output:
-        """Return an answer after `ANSWER_S`."""
-        await asyncio.sleep(ANSWER_S)
-        return self._lsf.ask(words, stdin, {"LSB_SHORT_HOSTLIST": "1"})
+        """Return an answer after `ANSWER_S`; where LSF does not answer, what a command does that is bounded
+        as ours are."""
+        for _ in range(int(PRINTED["LSB_NTRIES"])):
+            await asyncio.sleep(ANSWER_S)
+            made = self._lsf.ask(words, stdin, {"LSB_SHORT_HOSTLIST": "1"})
+            if (question and HOPELESS.decode() in made.err) or made.retry_s is None:
+                break
+            await asyncio.sleep(made.retry_s)
+        if made.hang and not question:
+            await asyncio.sleep(self._timeout_s)
+            raise SchedulerError(f"LSF does not answer: {made.err.strip()}")
+        return Output(made.code, made.out.encode(), made.err, took_s=ANSWER_S)

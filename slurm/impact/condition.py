@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.testbeds.impact import condition
 from benchmarks.testbeds.impact.events import Event
@@ -13,7 +14,8 @@ from benchmarks.testbeds.workload import MainJob
 from slurm.impact.logs import events_of
 from slurm.testbed import Testbed
 from slurm.testbed.machine import SlurmMachine
-from slurm.testbed.mix import IN_PARTS, KINDS, MIXES, gres
+from slurm.testbed.mix import IN_PARTS, KINDS, MIXES, gpus_of, gres
+from slurm.testbed.plan import CORES
 
 INTERVAL_S, STOCK_INTERVAL_S = 1.0, 30.0
 """How often Slurm's backfill runs, on a testbed and by default."""
@@ -28,12 +30,14 @@ class Condition(condition.Condition):
         stock: Slurm's own scheduling intervals and parameters.
         slow_polls_s: What a poll takes longer.
         preempting: Whether heterogeneous jobs preempt pilots, against what sites are advised.
+        share: What trainers get: nodes, or single GPUs.
     """
 
     shared: bool
     stock: bool = False
     slow_polls_s: float = 0
     preempting: bool = False
+    share: str = "node"
 
     def name(self) -> str:
         """A name for a folder, which tells the conditions apart that the documentation compares."""
@@ -42,6 +46,7 @@ class Condition(condition.Condition):
         parts += [f"polls-{self.slow_polls_s:g}s"] if self.slow_polls_s else []
         parts += [f"headroom-{self.headroom.rstrip('%')}"] if self.headroom else []
         parts += ["het-preempt"] if self.preempting else []
+        parts += ["single-gpus"] if self.share == "gpu" else []
         return "-".join(parts)
 
     def title(self) -> str:
@@ -51,6 +56,7 @@ class Condition(condition.Condition):
         words += ["Slurm's stock intervals"] if self.stock else []
         words += [f"each poll {self.slow_polls_s:g} s longer"] if self.slow_polls_s else []
         words += [f"headroom {self.headroom}"] if self.headroom else []
+        words += ["single GPUs are shared out"] if self.share == "gpu" else []
         return "; ".join(words)
 
     def main_jobs(self, seed: int) -> tuple[MainJob, ...]:
@@ -72,6 +78,12 @@ class Condition(condition.Condition):
             shared=self.shared,
         )
 
+    def gpus(self, seed: int) -> Mapping[int, float]:
+        """How many nodes' worth of GPUs each task of a job has, where nodes have as many as cores."""
+        if self.mix not in IN_PARTS:
+            return {}
+        return {job.number: gpus_of(job.components) / CORES for job in self.main_jobs(seed)}
+
     def testbed(self) -> Testbed:
         """A testbed for it."""
         mix = MIXES[self.mix]
@@ -90,7 +102,13 @@ class Condition(condition.Condition):
     def machine(self) -> Iterator[SlurmMachine]:
         """A new testbed, which is there within the context."""
         with self.testbed() as bed:
-            yield SlurmMachine(bed, slow_polls_s=self.slow_polls_s)
+            yield SlurmMachine(bed, slow_polls_s=self.slow_polls_s, share=self.share)
+
+    def specs(self) -> tuple[Path, ...]:
+        """The specs of the trainers: on single GPUs, where these are shared out."""
+        if self.share == "gpu":
+            return tuple(condition.SPECS / name for name in ("quick-gpus.yaml", "slow-gpus.yaml"))
+        return super(Condition, self).specs()
 
     def cycle_s(self) -> float:
         """How often Slurm's backfill goes through its queue, in s."""

@@ -39,8 +39,8 @@ class SlurmMachine:
 
     name = "Slurm"
 
-    def __init__(self, bed: Testbed, *, slow_polls_s: float = 0) -> None:
-        self._bed, self._slow_polls_s = bed, slow_polls_s
+    def __init__(self, bed: Testbed, *, slow_polls_s: float = 0, share: str = "node") -> None:
+        self._bed, self._slow_polls_s, self._share = bed, slow_polls_s, share
 
     @property
     def directory(self) -> Path:
@@ -65,7 +65,7 @@ class SlurmMachine:
             "slurm_mode": "preempt" if plan.preemption else "window",
             "slurm_watch": ",".join(plan.partitions),
         }
-        found |= {"harvest": "gpus"} if plan.parts else {}
+        found |= {"harvest": "gpus", "share": self._share} if plan.parts else {}
         return found | (
             {"slurm_qos": "bftrainer", "slurm_account": "bftrainer"} if plan.heterogeneous else {}
         )

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from benchmarks.testbeds.mix import Kind, Mix, Shape
+from benchmarks.testbeds.mix import Components, Kind, Mix, Shape
 from slurm.testbed.plan import CORES, GPUS, LICENCE, LICENCES, MEMORY_MB, QOS, URGENT
 
 TYPES = ("a100", "v100")
@@ -153,6 +153,16 @@ MIXES: Mapping[str, Mix] = {
     "gpus": Mix({"part": 0.6, "part-array": 0.12, "whole": 0.1, "cores": 0.18}),
     "accounts": Mix({"cores": 0.4, "several": 0.15, "urgent": 0.15, "qos": 0.3}, slurmdbd=True),
 }
+
+
+def gpus_of(components: Components) -> int:
+    """How many GPUs a task of a job has in all, by the options that this mix writes."""
+    found = 0
+    for words in components:
+        values = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
+        each = int(values["gres"].rpartition(":")[2]) if values.get("gres", "").startswith("gpu:") else 0
+        found += each * int(values.get("nodes", "1"))
+    return found
 
 
 def gres(name: str, nodes: int) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +44,20 @@ def place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="bftrainer-test-") as parent:
         Path(parent).chmod(0o755)
         yield Path(parent) / "bed"
+
+
+@pytest.fixture(scope="session")
+def service(bed: Testbed, users: tuple[str, str]) -> Iterator[str]:
+    """The daemon's account, which may submit and cancel jobs as the users, and nothing else."""
+    name = users[0].replace("-a-", "-d-")
+    commands = ", ".join(str(shutil.which(word)) for word in ("sbatch", "scancel"))
+    rule = Path("/etc/sudoers.d", name)
+    with bed.with_users((name,)):
+        rule.touch(0o440)
+        try:
+            as_users = f"({', '.join(users)}) NOPASSWD: {commands}"
+            rule.write_text(f"Defaults:{name} env_keep += SLURM_CONF\n{name} ALL={as_users}\n")
+            subprocess.run(["visudo", "-c", "-q", "-f", rule], check=True)
+            yield name
+        finally:
+            rule.unlink()

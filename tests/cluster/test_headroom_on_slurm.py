@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm.testbed import Testbed
-from tests.support.slurm_site import SlurmSite
+from tests.support.slurm_site import SlurmSite, on_testbed
 
 SLOW_S = 120.0
 SOON_S = 10.0
@@ -17,13 +17,9 @@ SOON_S = 10.0
 
 @pytest.fixture(params=["preempt", "window"])
 def site(request: pytest.FixtureRequest) -> Iterator[SlurmSite]:
-    with Testbed(nodes=4, preemption=request.param == "preempt") as bed:
-        site = SlurmSite(bed, headroom=1, slurm_mode=request.param)
-        try:
-            site.start()
-            yield site
-        finally:
-            site.close()
+    bed = Testbed(nodes=4, preemption=request.param == "preempt")
+    with on_testbed(bed, headroom=1, slurm_mode=request.param) as site:
+        yield site
 
 
 def members(site: SlurmSite) -> int:

@@ -14,7 +14,12 @@ LONG_S = 240.0
 
 @pytest.mark.parametrize(
     ("mix", "shared", "load"),
-    [("everything", True, 0.25), ("everything", False, 0.5), ("accounts", True, 0.2), ("gpus", True, 0.2)],
+    [
+        ("everything", True, 0.25),
+        pytest.param("everything", False, 0.5, marks=pytest.mark.nightly),  # the same kinds, on whole nodes
+        ("accounts", True, 0.2),
+        ("gpus", True, 0.2),
+    ],
 )
 def test_every_kind_runs(mix: str, shared: bool, load: float) -> None:
     if why := why_not(slurmdbd=MIXES[mix].slurmdbd):

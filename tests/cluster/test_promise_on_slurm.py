@@ -11,7 +11,7 @@ import pytest
 
 from slurm.testbed import Testbed
 from slurm.testbed.ports import free_ports
-from tests.support.slurm_site import SlurmSite
+from tests.support.slurm_site import SlurmSite, on_testbed
 
 NODES = 4
 SLOW_S = 120.0
@@ -22,14 +22,12 @@ HARDLY_S = 0.01
 
 @pytest.fixture
 def site() -> Iterator[SlurmSite]:
-    with Testbed(nodes=NODES) as bed, free_ports(1) as (port,):
-        promise = f"median_s={HARDLY_S},p99_s={HARDLY_S}"
-        site = SlurmSite(bed, headroom=0, promise=promise, metrics_port=port)
-        try:
-            site.start()
-            yield site
-        finally:
-            site.close()
+    promise = f"median_s={HARDLY_S},p99_s={HARDLY_S}"
+    with (
+        free_ports(1) as (port,),
+        on_testbed(Testbed(nodes=NODES), headroom=0, promise=promise, metrics_port=port) as site,
+    ):
+        yield site
 
 
 def members(site: SlurmSite) -> int:

@@ -5,247 +5,36 @@ Everything is real: Slurm, munge, sudo, three Unix users. The daemon runs as the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pwd
-import shutil
 import subprocess
 import sys
-import sysconfig
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import bftrainer
 from slurm.testbed import Testbed
 from slurm.testbed.ports import free_ports
 from tests.support.processes import pids, read
+from tests.support.shared_site import ROOT, SPEC, START_S, SharedSite, others_can, words_of
 from tests.support.waiting import until
 
-ROOT = Path(bftrainer.__file__).parent.parent
-START_S = 180.0
-SCRIPT = """\
-import time
-import torch
-from torch.utils.data import TensorDataset
-from bftrainer import elastic
 
-model = torch.nn.Linear(1, 1)
-data = TensorDataset(torch.ones(1000, 1))
-for (x,) in (run := elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.0), data, batch_size=4)):
-    model(x).sum().backward()
-    time.sleep(0.05)
-    run.step(loss=0.25)
-    if run.position.step % 20 == 0:
-        print("the result is 42", flush=True)
-"""
-SPEC = """\
-name: {name}
-command: [{python}, train.py]
-nodes: {{min: 1, max: 1}}
-env: {{TOKEN: {name}-token}}
-checkpoint: {{every_s: 0.5}}
-"""
-
-
-class Site:
-    """A daemon of the service account, and the command line as any user has it."""
-
-    def __init__(self, bed: Testbed, users: tuple[str, str], service: str, ports: Sequence[int]) -> None:
-        self.bed, self.users, self.service = bed, users, service
-        self.place = Path(tempfile.mkdtemp(prefix="bft-site-"))
-        self.place.chmod(0o755)
-        self.python = self.place / "bin" / "python"
-        self.state, self.socket = self.place / "state", self.place / "run" / "daemon.sock"
-        self.agents_at, self.server = (f"127.0.0.1:{port}" for port in ports)
-        self.daemon: subprocess.Popen[bytes] | None = None
-        self._write_python()
-        for folder, mode in ((self.state, 0o700), (self.socket.parent, 0o755)):
-            folder.mkdir(mode=mode)
-            shutil.chown(folder, service, service)
-        self._write_config()
-
-    def _write_python(self) -> None:
-        """An interpreter for everybody: this one may lie where only its owner can go."""
-        self.python.parent.mkdir()
-        path = f"{ROOT}:{sysconfig.get_path('purelib')}"
-        self.python.write_text(
-            f'#!/bin/sh\nPYTHONPATH={path} PYTHONDONTWRITEBYTECODE=1 exec {system_python()} "$@"\n'
-        )
-        self.python.chmod(0o755)
-
-    def _write_config(self) -> None:
-        settings = {
-            "mode": "site",
-            "scheduler": "slurm",
-            "slurm_partition": "backfill",
-            "state_dir": str(self.state),
-            "socket": str(self.socket),
-            "listen": self.agents_at,
-            "listen_users": self.server,
-            "munge": True,
-            "munge_socket": str(self.bed.plan.munge_socket),
-            "exec_prefix": ["sudo", "-n", "-u", "{user}", "--"],
-            "pilot_python": str(self.python),
-            "warm_pool": False,
-            "poll_s": 0.2,
-        }
-        (self.place / "daemon.yaml").write_text(json.dumps(settings))
-
-    def start(self) -> None:
-        log = (self.place / "daemon.log").open("ab")
-        entry = pwd.getpwnam(self.service)
-        self.daemon = subprocess.Popen(
-            [self.python, "-m", "bftrainer", "daemon", "--config", str(self.place / "daemon.yaml")],
-            user=entry.pw_uid,
-            group=entry.pw_gid,
-            extra_groups=[],
-            cwd="/",
-            env={**self._clean(self.bed.env), "HOME": entry.pw_dir, "USER": self.service},
-            stdout=log,
-            stderr=log,
-        )
-        until(
-            lambda: self.bftrainer(self.users[0], "status").returncode == 0,
-            "the daemon answers",
-            seconds=START_S,
-            story=self.story,
-        )
-
-    def story(self) -> str:
-        return (self.place / "daemon.log").read_text()
-
-    def stop(self) -> None:
-        for user in self.users:
-            for trainer in json.loads(self.bftrainer(user, "list", "--json").stdout or "[]"):
-                self.bftrainer(user, "cancel", "--no-wait", str(trainer["id"]))
-        if self.daemon is not None:
-            self.daemon.terminate()
-            try:
-                self.daemon.wait(START_S)
-            except subprocess.TimeoutExpired:
-                self.daemon.kill()
-                self.daemon.wait()
-        with contextlib.suppress(AssertionError):
-            until(
-                lambda: not self.bed.run(["squeue", "-h"]).stdout.strip(),
-                "no job is left",
-                seconds=30,
-                story=self.story,
-            )
-        shutil.rmtree(self.place)
-
-    @staticmethod
-    def _clean(env: dict[str, str]) -> dict[str, str]:
-        return {k: v for k, v in env.items() if not k.startswith(("BFTRAINER_", "PYTHON"))}
-
-    def run(self, user: str, *command: object, **options: Any) -> subprocess.CompletedProcess[str]:
-        """A command as a user; failure is for the caller to look at."""
-        return self.bed.run([str(word) for word in command], user=user, **{"check": False, **options})
-
-    def bftrainer(self, user: str, *words: str, tcp: bool = False) -> subprocess.CompletedProcess[str]:
-        """The command line as a user, over the socket or over TCP with munge."""
-        where = {"SERVER": self.server} if tcp else {"SOCKET": self.socket}
-        where |= {"MUNGE_SOCKET": self.bed.plan.munge_socket, "SITE_CONFIG": "/nonexistent/config.yaml"}
-        given = [f"BFTRAINER_{key}={value}" for key, value in where.items()]
-        return self.run(user, "env", *given, self.python, "-m", "bftrainer", *words)
-
-    def json(self, user: str, *words: str, tcp: bool = False) -> Any:
-        done = self.bftrainer(user, *words, "--json", tcp=tcp)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def home(self, user: str) -> Path:
-        return Path(pwd.getpwnam(user).pw_dir)
-
-    def submit(self, user: str, name: str) -> None:
-        home = self.home(user)
-        for file, text in (
-            ("train.py", SCRIPT),
-            (f"{name}.yaml", SPEC.format(name=name, python=self.python)),
-        ):
-            (home / file).write_text(text)
-            shutil.chown(home / file, user, user)
-        done = self.bftrainer(user, "submit", f"{home}/{name}.yaml")
-        assert done.returncode == 0, done.stderr
-
-    def trainer(self, user: str, name: str = "") -> dict[str, Any]:
-        found: dict[str, Any] = self.json(user, "show", name or self.name(user))
-        return found
-
-    def name(self, user: str) -> str:
-        return f"work-of-{user}"
-
-    def pilot(self, user: str) -> tuple[str, str, int]:
-        """Job number, tag and process of the agent that serves a user."""
-        rows = self.bed.run(["squeue", "-h", "-t", "RUNNING", "-u", user, "-o", "%i %j"]).stdout.split()
-        job, tag = rows[0], rows[1].rpartition("-")[2]
-        return job, tag, next(pid for pid in pids() if agent_of(pid, tag))
-
-
-def system_python() -> str:
-    """An interpreter that every user can run, of the version of this one."""
-    if others_can(["test", "-x", sys.executable]) and others_can([sys.executable, "-c", ""]):
-        return sys.executable
-    found = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin")
-    if found is None:
-        pytest.skip(f"{sys.executable} cannot be run by other users, and there is no other")
-    return found
-
-
-def others_can(command: list[str]) -> bool:
-    nobody = pwd.getpwnam("nobody")
-    done = subprocess.run(
-        command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[], capture_output=True, check=False
-    )
-    return done.returncode == 0
-
-
-def words_of(pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    return []
-
-
-def agent_of(pid: int, tag: str) -> bool:
-    words = words_of(pid)
-    return "bftrainer.agent" in words and tag in words
-
-
-def secret_of(site: Site, user: str, job: str) -> str:
+def secret_of(site: SharedSite, user: str, job: str) -> str:
     """A pilot's secret, as its own user can read it in the job's script."""
     script = site.run(user, "scontrol", "write", "batch_script", job, "-").stdout
     return script.partition("$(printf %s ")[2].partition(")")[0]
 
 
 @pytest.fixture(scope="module")
-def service(bed: Testbed, users: tuple[str, str]) -> Iterator[str]:
-    """The daemon's account, which may submit and cancel jobs as the users, and nothing else."""
-    name = users[0].replace("-a-", "-d-")
-    commands = ", ".join(str(shutil.which(word)) for word in ("sbatch", "scancel"))
-    rule = Path("/etc/sudoers.d", name)
-    with bed.with_users((name,)):
-        rule.touch(0o440)
-        try:
-            as_users = f"({', '.join(users)}) NOPASSWD: {commands}"
-            rule.write_text(f"Defaults:{name} env_keep += SLURM_CONF\n{name} ALL={as_users}\n")
-            subprocess.run(["visudo", "-c", "-q", "-f", rule], check=True)
-            yield name
-        finally:
-            rule.unlink()
-
-
-@pytest.fixture(scope="module")
-def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[Site]:
+def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[SharedSite]:
     """Both users train, each on a node, and have written checkpoints."""
     if not others_can(["test", "-r", str(ROOT / "bftrainer" / "__init__.py")]):
         pytest.skip(f"other users cannot read {ROOT}")
     with free_ports(2) as ports:
-        site = Site(bed, users, service, ports)
+        site = SharedSite(bed, users, service, ports)
         try:
             site.start()
             for user in users:
@@ -262,14 +51,14 @@ def site(bed: Testbed, users: tuple[str, str], service: str) -> Iterator[Site]:
             site.stop()
 
 
-def checkpoints(site: Site, user: str) -> Iterator[Path]:
+def checkpoints(site: SharedSite, user: str) -> Iterator[Path]:
     return Path(site.trainer(user)["checkpoint_dir"]).glob("*.pt")
 
 
 # --- what it is for ------------------------------------------------------------------------------
 
 
-def test_everything_of_a_trainer_runs_as_its_user(site: Site, users: tuple[str, str]) -> None:
+def test_everything_of_a_trainer_runs_as_its_user(site: SharedSite, users: tuple[str, str]) -> None:
     for user in users:
         _, _, agent = site.pilot(user)
         uid = pwd.getpwnam(user).pw_uid
@@ -281,7 +70,7 @@ def test_everything_of_a_trainer_runs_as_its_user(site: Site, users: tuple[str, 
         assert "the result is 42" in site.bftrainer(user, "logs", site.name(user)).stdout
 
 
-def test_the_daemons_own_account_does_nothing_but_lead(site: Site, service: str) -> None:
+def test_the_daemons_own_account_does_nothing_but_lead(site: SharedSite, service: str) -> None:
     uid = pwd.getpwnam(service).pw_uid
     running = {pid for pid in pids() if is_of(pid, uid)}
     assert site.daemon is not None and site.daemon.pid in running
@@ -299,7 +88,7 @@ def is_of(pid: int, uid: int) -> bool:
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["socket", "tcp"])
-def test_nothing_of_the_others_trainers_shows(site: Site, users: tuple[str, str], tcp: bool) -> None:
+def test_nothing_of_the_others_trainers_shows(site: SharedSite, users: tuple[str, str], tcp: bool) -> None:
     for user, other in (users, users[::-1]):
         for command in ("list", "pool", "events", "status"):
             said = json.dumps(site.json(user, command, tcp=tcp))
@@ -310,7 +99,7 @@ def test_nothing_of_the_others_trainers_shows(site: Site, users: tuple[str, str]
 
 @pytest.mark.parametrize("command", ["show", "cancel", "logs"])
 def test_the_others_trainer_is_as_if_it_were_not_there(
-    site: Site, users: tuple[str, str], command: str
+    site: SharedSite, users: tuple[str, str], command: str
 ) -> None:
     alice, bob = users
     theirs = site.trainer(bob)
@@ -320,7 +109,7 @@ def test_the_others_trainer_is_as_if_it_were_not_there(
     assert not site.trainer(bob)["ended_at"]
 
 
-def test_admins_alone_give_orders_and_see_all(site: Site, users: tuple[str, str], service: str) -> None:
+def test_admins_alone_give_orders_and_see_all(site: SharedSite, users: tuple[str, str], service: str) -> None:
     done = site.bftrainer(users[0], "admin", "pause")
     assert done.returncode == 1 and "is no admin here" in done.stderr
     assert {t["user"] for t in site.json(service, "list")} == set(users)
@@ -331,7 +120,7 @@ def test_admins_alone_give_orders_and_see_all(site: Site, users: tuple[str, str]
 
 
 @pytest.mark.parametrize("who", ["root", "service"])
-def test_nothing_is_trained_as_root_or_as_the_daemon(site: Site, service: str, who: str) -> None:
+def test_nothing_is_trained_as_root_or_as_the_daemon(site: SharedSite, service: str, who: str) -> None:
     user = service if who == "service" else who
     spec = site.place / "spec.yaml"
     spec.write_text(SPEC.format(name="forbidden", python="python"))
@@ -343,7 +132,7 @@ def test_nothing_is_trained_as_root_or_as_the_daemon(site: Site, service: str, w
 # --- files and secrets ---------------------------------------------------------------------------
 
 
-def test_the_others_files_cannot_be_read(site: Site, users: tuple[str, str]) -> None:
+def test_the_others_files_cannot_be_read(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     folder = Path(site.trainer(bob)["log_dir"])
     (checkpoint, *_) = checkpoints(site, bob)
@@ -354,14 +143,14 @@ def test_the_others_files_cannot_be_read(site: Site, users: tuple[str, str]) -> 
     assert refused(site.run(alice, "sh", "-c", f"echo evil > {folder}/evil.log"))
 
 
-def test_the_daemons_secrets_cannot_be_read(site: Site, users: tuple[str, str]) -> None:
+def test_the_daemons_secrets_cannot_be_read(site: SharedSite, users: tuple[str, str]) -> None:
     for path in (site.state, site.state / "key", site.state / "bftrainer.db", site.state / "daemon.lock"):
         assert refused(site.run(users[0], "ls" if path is site.state else "cat", path))
     assert site.daemon is not None
     assert refused(site.run(users[0], "cat", f"/proc/{site.daemon.pid}/environ"))
 
 
-def test_the_check_of_the_site_finds_it_safe(site: Site, users: tuple[str, str]) -> None:
+def test_the_check_of_the_site_finds_it_safe(site: SharedSite, users: tuple[str, str]) -> None:
     def checked(user: str) -> dict[str, str]:
         config = str(site.place / "daemon.yaml")
         command = [sys.executable, "-m", "bftrainer", "admin", "check", "--json", "--user", user]
@@ -379,7 +168,7 @@ def test_the_check_of_the_site_finds_it_safe(site: Site, users: tuple[str, str])
     (site.place / "daemon.yaml").chmod(0o644)
 
 
-def test_a_pilots_secret_is_nowhere_to_be_found(site: Site, users: tuple[str, str]) -> None:
+def test_a_pilots_secret_is_nowhere_to_be_found(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     job, _, agent = site.pilot(bob)
     secret = secret_of(site, bob, job)
@@ -398,7 +187,7 @@ def test_a_pilots_secret_is_nowhere_to_be_found(site: Site, users: tuple[str, st
 # --- processes and jobs --------------------------------------------------------------------------
 
 
-def test_the_others_processes_and_jobs_cannot_be_ended(site: Site, users: tuple[str, str]) -> None:
+def test_the_others_processes_and_jobs_cannot_be_ended(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     job, _, agent = site.pilot(bob)
     worker = next(p for p in pids() if "train.py" in words_of(p) and is_of(p, pwd.getpwnam(bob).pw_uid))
@@ -410,7 +199,7 @@ def test_the_others_processes_and_jobs_cannot_be_ended(site: Site, users: tuple[
     assert site.pilot(bob) == (job, site.pilot(bob)[1], agent)
 
 
-def test_nobody_becomes_another_through_the_daemons_rule(site: Site, users: tuple[str, str]) -> None:
+def test_nobody_becomes_another_through_the_daemons_rule(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     assert site.run(alice, "sudo", "-n", "-u", bob, "--", "sbatch", "--version").returncode != 0
     done = site.run(site.service, "sudo", "-n", "-u", "root", "--", "sbatch", "--version")
@@ -421,7 +210,7 @@ def test_nobody_becomes_another_through_the_daemons_rule(site: Site, users: tupl
 # --- agents --------------------------------------------------------------------------------------
 
 
-def play_agent(site: Site, user: str, node: str, tag: str, secret: str) -> None:
+def play_agent(site: SharedSite, user: str, node: str, tag: str, secret: str) -> None:
     """An agent by hand, until it gives up."""
     site.run(
         user,
@@ -432,7 +221,7 @@ def play_agent(site: Site, user: str, node: str, tag: str, secret: str) -> None:
     )
 
 
-def test_a_guessed_secret_opens_nothing(site: Site, users: tuple[str, str]) -> None:
+def test_a_guessed_secret_opens_nothing(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     job, tag, agent = site.pilot(bob)
     before = site.trainer(bob)
@@ -445,7 +234,7 @@ def test_a_guessed_secret_opens_nothing(site: Site, users: tuple[str, str]) -> N
     assert site.trainer(bob)["generation"] == before["generation"]
 
 
-def test_ones_own_secret_opens_no_other_node(site: Site, users: tuple[str, str]) -> None:
+def test_ones_own_secret_opens_no_other_node(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     job, tag, _ = site.pilot(alice)
     secret = secret_of(site, alice, job)
@@ -456,7 +245,9 @@ def test_ones_own_secret_opens_no_other_node(site: Site, users: tuple[str, str])
     assert site.trainer(bob)["members"] == [node]
 
 
-def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(site: Site, users: tuple[str, str]) -> None:
+def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(
+    site: SharedSite, users: tuple[str, str]
+) -> None:
     alice, bob = users
     job, tag, agent = site.pilot(bob)
     name = site.bed.run(["squeue", "-h", "-j", job, "-o", "%j"]).stdout.strip()
@@ -486,7 +277,7 @@ def test_a_job_that_pretends_to_be_the_others_pilot_is_cancelled(site: Site, use
 
 
 def test_a_pretender_whom_the_rule_does_not_cover_keeps_nobody_elses_pilot(
-    site: Site, users: tuple[str, str]
+    site: SharedSite, users: tuple[str, str]
 ) -> None:
     """The daemon may not cancel jobs of root."""
     alice, bob = users
@@ -532,26 +323,26 @@ except urllib.error.HTTPError as error:
 """
 
 
-def ask(site: Site, user: str, path: str, credential: str = "", method: str = "GET") -> str:
+def ask(site: SharedSite, user: str, path: str, credential: str = "", method: str = "GET") -> str:
     url = f"http://{site.server}{path}"
     return site.run(user, site.python, "-c", ASK, method, url, credential).stdout
 
 
-def credential(site: Site, user: str, path: str, *options: str, method: str = "GET") -> str:
+def credential(site: SharedSite, user: str, path: str, *options: str, method: str = "GET") -> str:
     code = f"from bftrainer.api.munge import digest; print(digest('{method}', '{path}', b''), end='')"
     payload = site.run(user, site.python, "-c", code).stdout
     done = site.run(user, "munge", f"--socket={site.bed.plan.munge_socket}", *options, input=payload)
     return done.stdout.strip()
 
 
-def test_over_tcp_nobody_gets_in_without_munge(site: Site, users: tuple[str, str]) -> None:
+def test_over_tcp_nobody_gets_in_without_munge(site: SharedSite, users: tuple[str, str]) -> None:
     for path in ("/v1/trainers", "/v1/status", "/v1/pool", "/v1/events"):
         assert ask(site, users[0], path).startswith("401 ")
     assert ask(site, users[0], "/v1/admin/pause", method="POST").startswith("401 ")
     assert site.name(users[1]) not in ask(site, users[0], "/metrics")
 
 
-def test_a_credential_is_ones_own_and_serves_once(site: Site, users: tuple[str, str]) -> None:
+def test_a_credential_is_ones_own_and_serves_once(site: SharedSite, users: tuple[str, str]) -> None:
     alice, bob = users
     shown = credential(site, bob, "/v1/trainers")
     assert site.name(bob) in ask(site, bob, "/v1/trainers", shown)
@@ -568,7 +359,7 @@ def test_a_credential_is_ones_own_and_serves_once(site: Site, users: tuple[str, 
     assert not site.trainer(bob)["ended_at"]
 
 
-def test_an_old_credential_is_refused(site: Site, users: tuple[str, str]) -> None:
+def test_an_old_credential_is_refused(site: SharedSite, users: tuple[str, str]) -> None:
     shown = credential(site, users[0], "/v1/trainers", "--ttl=1")
     made = time.time()
     until(lambda: time.time() > made + 2.5, "the credential is too old", seconds=30, story=site.story)
@@ -580,7 +371,7 @@ def refused(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode != 0 and "ermission denied" in done.stderr
 
 
-def test_in_the_end_both_still_train(site: Site, users: tuple[str, str]) -> None:
+def test_in_the_end_both_still_train(site: SharedSite, users: tuple[str, str]) -> None:
     for user in users:
         step = site.trainer(user)["step"]
         until(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slurm.testbed import Testbed
-from tests.support.slurm_site import SlurmSite
+from tests.support.slurm_site import SlurmSite, on_testbed
 
 LONG_S = 240.0
 SCRIPTS = {"native": "seat.py", "torchrun": "seat_torchrun.py", "horovod": "seat_horovod.py"}
@@ -20,13 +20,8 @@ GPUS = 4
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[SlurmSite]:
-    with Testbed(nodes=2, gres={"n[1-2]": f"gpu:a100:{GPUS}"}) as bed:
-        site = SlurmSite(bed)
-        try:
-            site.start()
-            yield site
-        finally:
-            site.close()
+    with on_testbed(Testbed(nodes=2, gres={"n[1-2]": f"gpu:a100:{GPUS}"})) as site:
+        yield site
 
 
 def seats(where: Path, size: int) -> list[dict[str, Any]]:

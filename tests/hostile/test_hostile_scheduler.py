@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.hostile.world import MEMORY_MB, SERVED_S, SOON_S, World
+from tests.support.hostile.world import MEMORY_MB, SOON_S, World
 from tests.support.slurm_commands import Commands
 
 COMMAND_S = 1
@@ -64,9 +63,7 @@ def test_no_output_of_the_scheduler_harms_the_daemon(site: MadSlurm, command: st
         site.slurm.set(command, body)
         calls = site.calls()
         site.until(lambda calls=calls: site.calls() > calls, SOON_S, f"{command} is called: {kind}")
-        began = time.monotonic()
         assert site.get("status")["pid"] == site.pid(), kind
-        assert time.monotonic() - began < SERVED_S, kind
         path.write_text(before)
         site.until(lambda: site.ready() == [], SOON_S, f"the daemon is well again after {kind}")
     assert site.memory_mb() < MEMORY_MB

@@ -11,8 +11,7 @@ from bftrainer.replay.calibrate import history
 from bftrainer.replay.calibrate.compare import Comparison, compare
 from bftrainer.settings.sources import PREFIX
 
-TRAINERS = Path(__file__).resolve().parents[2] / "trainers"
-SPECS = ("digits.yaml", "digits-gentle.yaml", "spirals.yaml")  # as `make demo`
+ROOT = Path(__file__).resolve().parents[2]
 ENOUGH = 300_000
 """Samples: fewer would be little to predict."""
 
@@ -31,16 +30,17 @@ def test_a_replay_predicts_the_samples_of_the_demonstration_that_it_replays(tmp_
 
 
 def demonstrate(seconds: int, kept: Path) -> Comparison:
-    """A demonstration, and what a replay of its record predicts."""
+    """`make demo`, and what a replay of its record predicts."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "bftrainer", "demo", *(str(TRAINERS / name) for name in SPECS)),
-            *("--seconds", str(seconds), "--keep", str(kept)),
+            *("make", "--old-file=install", f"VENV={sys.prefix}", "demo"),
+            *(f"SECONDS={seconds}", f"KEEP={kept}"),
         ],
+        cwd=ROOT,
         check=False,
         capture_output=True,
         text=True,
-        env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
+        env={k: v for k, v in os.environ.items() if not k.startswith((PREFIX, "MAKE"))},
         timeout=seconds + 300,
     )
     assert done.returncode == 0, done.stdout + done.stderr

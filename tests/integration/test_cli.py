@@ -122,7 +122,7 @@ def test_a_trainer_goes_on_from_the_checkpoint_of_one_that_was_cancelled(site: S
     site.until(lambda: site.trainer("again")["ended_at"], LONG_S, "its end")
     site.until(lambda: not site.trainer("again")["workers"], LONG_S, "its workers' end")
     first = site.trainer("again")
-    assert "goes on from the checkpoints of trainer" in bftrainer(
+    assert "goes on from the last checkpoint of trainer" in bftrainer(
         "submit", str(spec), "--resume", "again", state=site.state
     )
     site.until(lambda: site.trainer("again")["step"] > first["step"], LONG_S, "it goes on")

@@ -48,8 +48,8 @@ def site(shared: Site) -> Iterator[Site]:
 
 
 def submit(site: Site, name: str, notes: Path) -> None:
-    """Have a trainer train on all nodes."""
-    words = ("count_horovod.py", str(notes), "0.1")
+    """Have a trainer train on all nodes, so slowly that its work outlasts a daemon's restart."""
+    words = ("count_horovod.py", str(notes), "0.5")
     site.submit(name, *words, samples=SAMPLES, launcher="horovod", checkpoint={"every_s": 1}, n_max=4)
     site.until_members(name, *NODES)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,6 +139,20 @@ def test_the_accounting_and_the_plan_are_written_down() -> None:
         plans = json.loads((lsf.directory / "lsb.allocation.plan.json").read_text())["PLANS"]
         assert [plan["JOB_ID"] for plan in plans] == [f"emulated@{second}"]
         assert plans[0]["ALLOC"][0]["HOST"] == "h1"
+
+
+def test_commands_are_found_by_a_link_to_their_folder(lsf: Emulator, tmp_path: Path) -> None:
+    (tmp_path / "bin").symlink_to(lsf.bin)
+    for name in ("lsid", "bhosts"):
+        done = subprocess.run(
+            [tmp_path / "bin" / name],
+            env={**lsf.env, "LSB_NTRIES": "1"},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == lsf.run(name).stdout
 
 
 def test_nothing_is_left_when_it_is_taken_down(tmp_path: Path) -> None:

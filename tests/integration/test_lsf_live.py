@@ -42,6 +42,23 @@ def test_a_trainer_has_idle_hosts_until_main_jobs_want_them(emulator: Emulator) 
         site.close()
 
 
+def test_pilots_beyond_the_hosts_that_trainers_want_are_cancelled(emulator: Emulator) -> None:
+    site = LsfSite(emulator)
+    try:
+        site.start()
+        site.submit("a", "steady.py", n_max=3)
+        site.until_members("a", "h1", "h2", "h3")
+        site.client.call("DELETE", "trainers/a")
+        site.submit("b", "steady.py", n_max=1)
+        site.until(lambda: len(site.pilots()) == 1, LONG_S, "two of three pilots are cancelled")
+        (kept,) = site.pilots()
+        site.until(lambda: site.trainer("b")["members"] == kept["hosts"], LONG_S, "b trains on the third")
+        ends = {job["why"] for job in emulator.jobs() if job["state"] in ("DONE", "EXIT")}
+        assert ends <= {"", "TERM_OWNER"}, "the daemon has told them to end, and LSF preempted none"
+    finally:
+        site.close()
+
+
 def test_a_daemon_that_was_killed_takes_its_pilots_over(emulator: Emulator) -> None:
     site = LsfSite(emulator)
     try:

@@ -39,3 +39,5 @@ def test_idle_hosts_are_recorded_and_read(tmp_path: Path) -> None:
     starts = {interval.node: interval.start for interval in log.intervals}
     assert starts["h1"] == log.begin and log.begin < starts["h2"] <= log.end
     assert "without an answer" in log.notes[1]
+    assert "of 3 nodes are in use" in log.notes[2], "as jobstat says"
+    assert "0.0 are blocked" in log.notes[3]

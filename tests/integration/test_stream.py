@@ -68,7 +68,14 @@ def ended(workers: Workers, *nodes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [("sgd", ()), ("sgd", IN_PARTS), ("adamw", IN_PARTS), ("odd", IN_PARTS), ("ddp", ())]
+    ("kind", "options"),
+    [
+        pytest.param("sgd", (), marks=pytest.mark.nightly),  # as with DDP
+        pytest.param("sgd", IN_PARTS, marks=pytest.mark.nightly),  # as with AdamW, which has more
+        ("adamw", IN_PARTS),
+        ("odd", IN_PARTS),
+        ("ddp", ()),
+    ],
 )
 def test_a_newcomer_has_the_members_state_to_the_bit(
     workers: Workers, kind: str, options: tuple[str, ...]

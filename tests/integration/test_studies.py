@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from bftrainer.api.client import DaemonError
 from bftrainer.search import Study
 from tests.support.site import SCRIPTS, Site, always, running
+from tests.support.studies import let_go, submit_scored
 from tests.support.waiting import LONG_S
 
 HALVING = {"halving": {"least": 200, "eta": 2}}
@@ -35,30 +37,6 @@ def site(shared: Site) -> Iterator[Site]:
     shared.until(lambda: not shared.workers(), LONG_S, "no worker is left")
 
 
-def submit(site: Site, name: str, *, delay_s: float = 0.0, **more: Any) -> Path:
-    """Submit a study whose trials write down what they do. Returns where."""
-    notes = site.root / name
-    notes.mkdir()
-    study = {
-        "name": name,
-        "trainer": {
-            "command": ["python", "score.py", str(notes), "{trial}", "{x}", str(delay_s)],
-            "nodes": {"min": 1, "max": 2},
-            "checkpoint": {"every_s": 0.5},
-        },
-        "space": {"x": {"float": [0.0, 1.0]}},
-        "metric": "score",
-        "direction": "maximize",
-        "trials": 4,
-        "budget": 800,
-        "sampler": "random",
-        **more,
-    }
-    body = {"spec": json.dumps(study), "name": name, "base": str(SCRIPTS)}
-    site.client.call("POST", "studies", body=body)
-    return notes
-
-
 def until_ended(site: Site, name: str) -> dict[str, Any]:
     site.until(lambda: site.get(f"studies/{name}")["ended_at"], 3 * LONG_S, f"{name} has ended")
     found: dict[str, Any] = site.get(f"studies/{name}")
@@ -66,36 +44,63 @@ def until_ended(site: Site, name: str) -> dict[str, Any]:
 
 
 def audit(notes: Path, study: dict[str, Any]) -> None:
-    """Assert that every trial has used each sample up to its rung just once, however many trainers it had."""
-    steps: dict[int, dict[int, set[tuple[int, ...]]]] = defaultdict(lambda: defaultdict(set))
+    """Assert that every step of a trial up to its rung had the same samples, however often it was taken, and
+    on however many nodes."""
+    steps: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
     for path in notes.glob("*.jsonl"):
         number = int(path.name.split("-")[0])
         for line in path.read_text().splitlines():
             note = json.loads(line)
-            if note["rank"] == 0:
-                steps[number][note["step"]].add(tuple(note["indices"]))
+            steps[number][note["step"]] |= set(note["indices"])
     for trial in study["table"]:
         if trial["results"]:
             own = steps[trial["number"]]
             assert sorted(own) == list(range(trial["results"][-1][0] // 20))
-            assert all(len(taken) == 1 for taken in own.values()), "a step had other samples the second time"
+            assert all(len(samples) == 20 for samples in own.values()), own
+
+
+def once_more(site: Site, study: str, number: int) -> dict[str, Any]:
+    """Run a trial again, as a user would. Returns its trainer when it has ended."""
+    program = [sys.executable, "-m", "bftrainer"]
+    where = ["--state-dir", str(site.state)]
+    show = [*program, "study", "show", study, "--trial", str(number), "--spec", *where]
+    spec = site.root / "again.yaml"
+    spec.write_bytes(subprocess.run(show, env=site.environ, check=True, capture_output=True).stdout)
+    subprocess.run([*program, "submit", str(spec), *where], env=site.environ, check=True)
+    return site.until_ended(f"{study}.{number}.again")
 
 
 def test_successive_halving_ends_with_the_best_trial_and_each_goes_on_where_it_paused(site: Site) -> None:
-    notes = submit(site, "halves", stopping=HALVING)
+    trainer = {"curve": [[1, 100], [2, 190]]}
+    notes = submit_scored(site, "halves", stopping=HALVING, deadline="1d", trainer=trainer, hold=(20, 220))
+
+    def told() -> list[str]:
+        rows = site.get("events", limit=1000)
+        return [row["data"]["reason"] for row in rows if row["kind"] == "StudyForecast"]
+
+    site.until(lambda: any("as now: on time" in reason for reason in told()), LONG_S, "it says when it ends")
+    assert told()[0].startswith("halves: it began: 7 runs left")
+    let_go(notes, 20)
+    site.until(
+        lambda: any("halves: a stage has ended: " in reason for reason in told()),
+        LONG_S,
+        "it is planned again",
+    )
+    let_go(notes, 220)
     study = until_ended(site, "halves")
+    assert not any("too late" in reason for reason in told()), "the deadline is a day away"
     assert study["status"] == "completed"
     assert Counter(t["status"] for t in study["table"]) == {"completed": 1, "stopped": 3}
     assert Counter(len(t["results"]) for t in study["table"]) == {1: 2, 2: 1, 3: 1}
     best = max(study["table"], key=lambda t: -((t["params"]["x"] - 0.3) ** 2))
     assert study["best"]["number"] == best["number"]
     assert [samples for samples, _ in best["results"]] == [200, 400, 800]
-    audit(notes, study)
+    assert once_more(site, "halves", best["number"])["metrics"]["score"] == best["results"][-1][1]
+    audit(notes, study)  # its samples were the same again, in the same order
 
 
 def test_a_trial_that_crashes_is_tried_again_and_one_that_is_broken_fails(site: Site) -> None:
-    notes = site.root / "crashes"
-    submit(site, "crashes", trials=2, budget=200, retries=1, parallelism=1, delay_s=0.2)
+    notes = submit_scored(site, "crashes", trials=2, budget=200, retries=1, parallelism=1, delay_s=0.2)
     (notes / "broken-1").touch()
     (notes / "fast").touch()
     study = until_ended(site, "crashes")
@@ -107,7 +112,7 @@ def test_a_trial_that_crashes_is_tried_again_and_one_that_is_broken_fails(site: 
 
 
 def test_a_paused_study_gives_its_nodes_back_and_goes_on_from_its_checkpoints(site: Site) -> None:
-    notes = submit(site, "pauses", trials=2, budget=600, delay_s=0.3)
+    notes = submit_scored(site, "pauses", trials=2, budget=600, delay_s=1.0)
     site.until(lambda: any(t["samples"] for t in site.get("studies/pauses")["table"]), LONG_S, "progress")
     assert site.client.call("POST", "studies/pauses/pause")["status"] == "paused"
     site.until(
@@ -127,7 +132,7 @@ def test_a_paused_study_gives_its_nodes_back_and_goes_on_from_its_checkpoints(si
 
 
 def test_a_killed_daemon_loses_no_result_and_repeats_none(site: Site) -> None:
-    notes = submit(site, "killed", trials=6, stopping=HALVING, delay_s=0.05)
+    notes = submit_scored(site, "killed", trials=6, stopping=HALVING, delay_s=0.05)
     for reached in (1, 4, 7):
         site.until(
             lambda least=reached: (
@@ -149,6 +154,34 @@ def test_a_killed_daemon_loses_no_result_and_repeats_none(site: Site) -> None:
     names = [t["name"] for t in site.get("trainers", limit=1000) if t["name"].startswith("killed.")]
     assert len(names) == len(set(names)) == 6 + 3 + 1, "no trainer was submitted twice"
     audit(notes, study)
+
+
+def test_another_priority_holds_for_a_study_and_its_trainers_though_the_daemon_is_killed(site: Site) -> None:
+    notes = submit_scored(site, "first", trials=3, parallelism=2, budget=400, hold=(200,))
+    site.until(lambda: trainers_of(site, "first"), LONG_S, "it has trainers")
+    assert site.client.call("POST", "studies/first/priority", body={"priority": 5.0})["priority"] == 5.0
+    site.until(lambda: set(trainers_of(site, "first").values()) == {5.0}, LONG_S, "its trainers have it")
+    chosen = next(iter(trainers_of(site, "first")))
+    site.client.call("POST", f"trainers/{chosen}/priority", body={"priority": 7.5})
+    site.until(lambda: trainers_of(site, "first")[chosen] == 7.5, LONG_S, "one trainer has another")
+    site.kill_daemon()
+    site.start()
+    assert next(s for s in site.get("studies") if s["name"] == "first")["priority"] == 5.0
+    site.until(
+        lambda: set(trainers_of(site, "first").values()) <= {5.0, 7.5}, LONG_S, "they have kept theirs"
+    )
+    let_go(notes, 200)
+    until_ended(site, "first")
+    with pytest.raises(DaemonError, match="ended"):
+        site.client.call("POST", "studies/first/priority", body={"priority": 1.0})
+    with pytest.raises(DaemonError, match="above 0"):
+        site.client.call("POST", f"trainers/{chosen}/priority", body={"priority": -1})
+
+
+def trainers_of(site: Site, study: str) -> dict[str, float]:
+    """The unfinished trainers of a study, with their priorities."""
+    every = site.get("trainers", limit=0)
+    return {t["name"]: t["priority"] for t in every if t["name"].startswith(f"{study}.")}
 
 
 def test_a_study_from_python(site: Site) -> None:
@@ -173,7 +206,7 @@ def test_a_study_from_python(site: Site) -> None:
 
 
 def test_a_cancelled_study_leaves_no_trainer(site: Site) -> None:
-    submit(site, "cancelled", delay_s=0.2)
+    submit_scored(site, "cancelled", delay_s=1.0)
     site.until(site.workers, LONG_S, "a trial trains")
     assert site.client.call("POST", "studies/cancelled/cancel")["status"] == "cancelled"
     study = until_ended(site, "cancelled")
@@ -191,3 +224,4 @@ def test_the_demo_finds_good_parameters() -> None:
     assert done.returncode == 0, done.stderr
     assert (found["status"], found["steps_lost"], found["strays"]) == ("completed", 0, [])
     assert found["best"]["value"] >= 0.95
+    assert {f["because"] for f in found["forecasts"]} >= {"it began", "a stage has ended"}

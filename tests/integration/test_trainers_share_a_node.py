@@ -42,6 +42,7 @@ def test_two_trainers_share_the_gpus_of_a_node() -> None:
         site.until(lambda: len(seats(two, 3)) == 3, LONG_S, "the other has its GPU, too")
         assert sorted(seats(two, 3).values()) == ["0", "1", "2"]
         assert site.trainer("two")["status"] == "running"
+        assert {site.get(what)["unit"] for what in ("trainers/two", "status", "pool")} == {"GPU"}
 
 
 def test_torchruns_workers_have_a_gpu_each_and_a_restarted_daemon_finds_them() -> None:
@@ -52,6 +53,20 @@ def test_torchruns_workers_have_a_gpu_each_and_a_restarted_daemon_finds_them() -
         site.kill_daemon()
         site.start()
         site.until(lambda: site.trainer("pair")["members"] == ["a:0", "a:1"], LONG_S, "it goes on")
+
+
+@pytest.mark.nightly
+def test_horovods_workers_have_a_gpu_each_and_take_another_one_in() -> None:
+    with running(always("a"), "--gpus", "3", share="gpu") as site:
+        other = submit(site, "other", 1, weight=9.0)
+        where = submit(site, "pair", 3, script="seat_horovod.py", launcher="horovod")
+        site.until(lambda: len(seats(where, 2)) == 2, LONG_S, "both train")
+        devices = [*seats(where, 2).values(), *seats(other, 1).values()]
+        assert sorted(devices) == ["0", "1", "2"], "each worker has a device of its own"
+        site.client.call("DELETE", "trainers/other")
+        site.until(lambda: len(seats(where, 3)) == 3, LONG_S, "it has the third GPU, too")
+        assert sorted(seats(where, 3).values()) == ["0", "1", "2"]
+        assert sorted(site.trainer("pair")["members"]) == ["a:0", "a:1", "a:2"]
 
 
 def test_whole_nodes_are_shared_out_unless_gpus_are() -> None:

@@ -125,6 +125,14 @@ def test_ranks_without_a_sample_take_part(way: str, tmp_path: Path) -> None:
         used_once(tmp_path, steps, 2)
 
 
+def test_ranks_without_a_sample_have_the_passes_of_the_others(tmp_path: Path) -> None:
+    with staged("few_passes", tmp_path) as stage:
+        through_changes(stage, tmp_path)
+        one, other = (torch.load(path) for path in tmp_path.glob("*.pt"))
+        torch.testing.assert_close(dict(one["model"]), dict(other["model"]), rtol=1e-9, atol=1e-12)
+        assert one["model"]["0.count"] == one["steps"]
+
+
 def test_newcomers_have_layers_in_the_mode_that_the_members_gave_them(tmp_path: Path) -> None:
     with staged("frozen_norm", tmp_path) as stage:
         through_changes(stage, tmp_path)
@@ -181,6 +189,25 @@ def test_several_optimisers_learn_what_they_do_in_one_process(tmp_path: Path) ->
             assert found["lr"] == pytest.approx(optimizers["G"].param_groups[0]["lr"])
             for mine, other in ((models["G"], found["model"]), (models["D"], found["critic"])):
                 torch.testing.assert_close(dict(mine.state_dict()), dict(other), rtol=1e-5, atol=1e-8)
+        used_once(tmp_path, steps)
+
+
+def test_weights_are_perturbed_by_the_average_of_all_nodes_gradients(tmp_path: Path) -> None:
+    """Sharpness-aware minimisation learns on two and three nodes what it does on one."""
+    with staged("ascends", tmp_path) as stage:
+        steps = through_changes(stage, tmp_path) + 1  # a step is over when the loop goes on, or is left
+        model = network()
+        ascent, descent = stage_parts.Ascent(model.parameters()), sgd(model)
+        for x, y in batches(steps):
+            for optimizer in (ascent, descent):
+                model.zero_grad()
+                (model(x) - y).square().mean().backward()
+                if optimizer is descent:
+                    ascent.undo()
+                optimizer.step()
+        for path in tmp_path.glob("*.pt"):
+            found = dict(torch.load(path)["model"])
+            torch.testing.assert_close(found, dict(model.state_dict()), rtol=1e-6, atol=1e-9)
         used_once(tmp_path, steps)
 
 

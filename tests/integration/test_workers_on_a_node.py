@@ -23,12 +23,22 @@ def submit(site: Site, name: str, **nodes: object) -> Path:
     return where
 
 
-def test_each_worker_has_a_device_of_its_own_and_no_more_workers_than_devices_start() -> None:
+def test_each_worker_has_a_device_of_its_own_and_a_node_with_too_few_is_left_to_others() -> None:
     with running_at_will("a", "b") as site:
         site.kill_daemon()
         site.environ["SIMULATED_VISIBLE_DEVICES"] = "4,7"
         site.start()
         site.change(give="ab")
+        many = submit(site, "many", workers=3)
+        needs = "needs 1 node with 3 GPUs each, and none of the machine's can be had now"
+        site.until(lambda: site.trainer("many")["reason"] == needs, LONG_S, "it waits for other nodes")
+        shown = site.trainer("many")
+        assert shown["status"] == "waiting" and shown["failures"] == 0 and not list(many.iterdir())
+        told = [e["data"]["reason"] for e in site.get("events", limit=1000) if e["kind"] == "GpusChanged"]
+        assert (
+            "the pilot on a has 2 devices (simulated): too few for 3 workers, which get other nodes" in told
+        )
+
         whole = submit(site, "whole")
         site.until(lambda: len(seats(whole, 4)) == 4, LONG_S, "four workers train")
         found = sorted(seats(whole, 4), key=lambda seat: seat["rank"])
@@ -36,9 +46,23 @@ def test_each_worker_has_a_device_of_its_own_and_no_more_workers_than_devices_st
         assert sorted(seat["device"] for seat in found[:2]) == ["4", "7"]
         assert sorted(seat["device"] for seat in found[2:]) == ["4", "7"]
         assert {row["devices"] for row in site.get("pool")["nodes"]} == {"2 simulated"}
-        site.client.call("DELETE", "trainers/whole")
 
-        many = submit(site, "many", workers=3)
-        site.until(lambda: site.trainer("many")["ended_at"], LONG_S, "it has failed")
-        assert "3 workers are asked for (nodes.workers), and the node has 2" in site.trainer("many")["reason"]
-        assert not list(many.iterdir())
+
+def test_a_trainer_goes_on_with_the_nodes_that_have_a_gpu_for_each_of_its_workers() -> None:
+    with running_at_will("a", "b") as site:
+        site.kill_daemon()
+        site.environ |= {"DEVICES_A": "0,1", "DEVICES_B": "0,1,2"}
+        site.start()
+        site.change(give="ab")
+        where = submit(site, "three", workers=3)
+        site.until(lambda: len(seats(where, 3)) == 3, LONG_S, "three workers train")
+        shown = site.trainer("three")
+        assert shown["members"] == ["b"] and shown["failures"] == 0
+        assert shown["note"].endswith("is kept off nodes with fewer GPUs: a (2)")
+        assert {row["node"]: row["gpus"] for row in site.get("pool")["nodes"]} == {"a": 2, "b": 3}
+        submit(site, "four", workers=4)
+        assert site.trainer("four")["reason"] == (
+            "can never run: needs at least 1 node with 4 GPUs, one for each worker (nodes.workers); "
+            "no node has more than 3"
+        )
+        assert site.trainer("four")["remedy"].startswith("ask for fewer workers on each node")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ def agent_of(
     A worker ends its process when its agent has gone; here the end of the connection ends its thread only.
     """
     ours, theirs = socket.socketpair()
+    before = set(threading.enumerate())
     gone: list[int] = []
     monkeypatch.setattr(os, "_exit", gone.append)
     given: dict[str, Any] = {"samples": None, "checkpoint_every_s": 1e6, **orders}
@@ -73,4 +75,9 @@ def agent_of(
         yield AgentEnd(ours), told
     finally:
         ours.close()
-        until(lambda: gone)
+        # all of them, also where a test has made two workers: a later one would end the test's own process
+        until(lambda: gone and not any(map(_listens, {*threading.enumerate()} - before)))
+
+
+def _listens(thread: threading.Thread) -> bool:
+    return thread.name == "bftrainer-channel"

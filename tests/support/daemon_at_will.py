@@ -1,6 +1,7 @@
 """A daemon whose nodes come and go at will: `daemon_at_will.py STATE_DIR ORDERS NODE...`
 
-Each node has GPUS_A_NODE (of the environment) of this machine's GPUs, or simulated ones.
+Each node has GPUS_A_NODE (of the environment) of this machine's GPUs, or simulated ones; with DEVICES_A
+node `a` has the simulated ones that it names.
 ORDERS is a file to which lines of JSON are appended, each a change of the idle nodes: {"give": [...],
 "take": [...]}. A change takes effect within milliseconds, the next one `TICK_S` after it.
 """
@@ -19,7 +20,7 @@ from bftrainer.daemon.clock import WallClock
 from bftrainer.daemon.daemon import Daemon
 from bftrainer.model.events import NodesChanged
 from bftrainer.ports import Clock
-from bftrainer.schedulers.local.gpus import gpus_here, shared_out
+from bftrainer.schedulers.local.gpus import SIMULATED, gpus_here, shared_out
 from bftrainer.schedulers.local.scheduler import LocalScheduler, Playback
 from bftrainer.settings.sources import load
 from bftrainer.store.sql import SqlStore
@@ -43,7 +44,9 @@ def changes(orders: Path, clock: Clock) -> Iterator[NodesChanged]:
 
 def gpus(nodes: Collection[str]) -> dict[str, dict[str, str]]:
     each = os.environ.get("GPUS_A_NODE")
-    return shared_out(nodes, int(each), gpus_here(os.environ)) if each else {}
+    alike = shared_out(nodes, int(each), gpus_here(os.environ)) if each else {}
+    own = {node: os.environ.get(f"DEVICES_{node.upper()}") for node in nodes}
+    return alike | {node: {SIMULATED: devices} for node, devices in own.items() if devices is not None}
 
 
 def main(state_dir: str, orders: str, *nodes: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bftrainer.schedulers.lsf.ask import Form, Scope
-from bftrainer.schedulers.lsf.pilot import PilotJob
+from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
 from bftrainer.schedulers.shared.template import Template
@@ -24,11 +24,11 @@ class Clock:
         return 0.0
 
 
-def pilot_job(folder: Path, **others: Any) -> PilotJob:
+def pilot_job(folder: Path, **others: Any) -> LsfPilotJob:
     template = folder / "sleeper.sh.j2"
     if not template.exists():
         template.write_text(SLEEPER)
-    return PilotJob(
+    return LsfPilotJob(
         **{
             "instance": "0a1b2c3d",
             "template": Template(template),

@@ -50,13 +50,16 @@ class Workers:
         self.on: set[str] = set()
         self.gone: list[str] = []
         self.blamed: list[str] = []
+        self.called_off: list[str] = []  # where what waits for a pilot is given up, too
 
     def busy(self, node: str) -> bool:
         return node in self.on
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         self.on.discard(node)
         self.gone.append(node)
+        if waiting:
+            self.called_off.append(node)
         if blame:
             self.blamed.append(node)
 

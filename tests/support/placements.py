@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from bftrainer.allocate.place import Rules, by_node
+from bftrainer.allocate.place import by_node
+from bftrainer.allocate.rules import Rules
 from bftrainer.model.problem import Candidate
 from bftrainer.model.trainer import Trainer
 from bftrainer.performance import curve

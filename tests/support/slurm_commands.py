@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from tests.support.slurm_samples import DATA, MARK, PILOT_JOB
 
@@ -58,7 +58,7 @@ class Commands:
         lines = (self.folder / "calls").read_text().splitlines()
         return [line.removeprefix(f"{self.folder}/") for line in lines]
 
-    def scheduler(self, job: PilotJob = PILOT_JOB, **environ: str) -> SlurmScheduler:
+    def scheduler(self, job: SlurmPilotJob = PILOT_JOB, **environ: str) -> SlurmScheduler:
         path = f"{self.folder}:{os.environ['PATH']}"
         return SlurmScheduler(
             job,

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.template import Template
-from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
 
 DATA = Path(__file__).parents[1] / "unit" / "data" / "slurm"
 MARK = "0123456789abcdef"  # of the recorded squeue
 
 
-PILOT_JOB = PilotJob(
+PILOT_JOB = SlurmPilotJob(
     instance="0a1b2c3d",
     template=Template(templates.find("slurm-pilot.sh.j2")),
     python="/opt/py thon/bin/python",

@@ -13,7 +13,7 @@ from typing import Any
 from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Snapshot
 from bftrainer.schedulers.shared.template import Template
-from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from slurm.testbed import Testbed
 
@@ -35,7 +35,7 @@ def schedulers(
     """A scheduler whose pilots do nothing. It polls as root, to whom Slurm shows all, or as a user."""
     template = folder / "sleeper.sh.j2"
     template.write_text(SLEEPER)
-    job = PilotJob(
+    job = SlurmPilotJob(
         **{  # type: ignore[arg-type]
             "instance": "0a1b2c3d",
             "template": Template(template),

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 from bftrainer.api.client import DaemonError
 from bftrainer.settings.sources import SITE_VARIABLE
@@ -19,6 +20,18 @@ PILOT_PYTHON = """\
 # whatever a test kills or fills, Slurm itself shall find this machine's cores
 exec nice -n 10 env OMP_NUM_THREADS=1 {python} "$@"
 """
+
+
+@contextlib.contextmanager
+def on_testbed(bed: Testbed, **settings: object) -> Iterator[SlurmSite]:
+    """A daemon that runs on a testbed of its own; both end with the context."""
+    with bed:
+        site = SlurmSite(bed, **settings)
+        try:
+            site.start()
+            yield site
+        finally:
+            site.close()
 
 
 class SlurmSite(Site):

@@ -113,6 +113,52 @@ def two(folder: Path) -> None:
     notes.save(models["G"], critic=models["D"].state_dict(), lr=optimizers["G"].param_groups[0]["lr"])
 
 
+class Ascent(torch.optim.Optimizer):
+    """The first half of SAM, with the average of all nodes' gradients; `undo` goes back."""
+
+    def __init__(self, params: Any, rho: float = 0.05) -> None:
+        super().__init__(params, {"rho": rho})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """To the weights where the loss is greatest nearby."""
+        there = [(p, group["rho"]) for group in self.param_groups for p in group["params"]]
+        length = torch.stack([p.grad.norm() for p, _ in there]).norm()
+        for p, rho in there:
+            self.state[p]["before"] = p.clone()
+            p.add_(p.grad * (rho / (length + 1e-12)))
+
+    @torch.no_grad()
+    def undo(self) -> None:
+        """Back to the weights before."""
+        for p, state in self.state.items():
+            p.copy_(state["before"])
+        self.state.clear()
+
+
+def ascends(folder: Path) -> None:
+    """Sharpness-aware minimisation: each step has two, of two optimisers of the same weights."""
+    model = network()
+    ascent, descent = Ascent(model.parameters()), sgd(model)
+    descent.register_step_pre_hook(lambda *_: ascent.undo())
+    run = elastic.Run(
+        model,
+        {"ascent": ascent, "descent": descent},
+        Points(),
+        batch_size=BATCH,
+        policy=elastic.FixedGlobal(BATCH),
+    )
+    notes = Notes(folder)
+    for x, y, indices in run:
+        notes.used(run, indices)
+        for which in ("ascent", "descent"):
+            run.backward((model(x) - y).square().mean(), which)
+            taken = run.step(which)
+        if notes.over(run, taken):
+            break
+    notes.save(model)
+
+
 def _wrong(
     folder: Path, each_turn: Callable[[elastic.Run, torch.optim.Optimizer], None], **options: Any
 ) -> None:

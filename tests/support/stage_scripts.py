@@ -191,6 +191,34 @@ def few_flat(folder: Path) -> None:
     _train(folder, own_rate, policy=elastic.FixedGlobal(2))
 
 
+class Passes(torch.nn.Module):
+    """Counts its forward passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.tensor(0))
+        self.count: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x
+
+
+def few_passes(folder: Path) -> None:
+    """Fewer samples than ranks at every step, and layers that change with every forward pass."""
+    torch.manual_seed(0)
+    normed = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(2, 2, dtype=torch.float64))
+    model = torch.nn.Sequential(Passes(), normed, torch.nn.Linear(2, 1, dtype=torch.float64))
+    run = elastic.Run(model, sgd(model), Points(), batch_size=2, policy=elastic.FixedGlobal(2))
+    notes = Notes(folder)
+    for x, y, indices in run:
+        run.backward((model(x) - y).square().mean())
+        notes.used(run, indices)
+        if notes.over(run, run.step()):
+            break
+    notes.save(model, steps=run.position.step)
+
+
 def few_by_hand(folder: Path) -> None:
     global BATCH  # noqa: PLW0603  of this process
     BATCH = 2

@@ -36,6 +36,13 @@ NIGHTLY: dict[str, dict[str, str]] = {
         "test_a_node_joins_and_another_leaves_in_one_change": "two changes in quick succession have it too",
         "test_a_killed_worker_is_replaced": "the loss of rank 0 takes the same way, and more of it",
         "test_all_workers_are_killed_at_once": "test_kinds_of_scripts.py has it, with exact results",
+        "test_several_nodes_join_at_once": "two come back at once in test_kinds_of_scripts.py",
+        "test_all_nodes_are_taken_at_once": "no worker is left to stop: what follows is a first start",
+        "test_a_killed_agent_takes_its_worker_along_and_the_node_comes_back": "test_trainers.py has it",
+        "test_a_joining_node_dies_before_its_worker_is_ready": "the death of a joining worker is kept",
+        "test_a_joiner_is_taken_before_it_joins": "the death of a joining worker is kept",
+        "test_a_worker_dies_while_there_is_no_daemon": "the inventory of agents, which is common",
+        "test_a_program_that_ends_with_work_left_is_started_again": "torchrun and Horovod tell it",
     },
     "torchrun": {
         **COMMON,

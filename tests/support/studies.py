@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -15,6 +18,8 @@ from bftrainer.search.parse import parse
 from bftrainer.search.sampling import Sampling
 from bftrainer.search.study import StudySpec
 from bftrainer.search.trial import Study
+from tests.support.site import SCRIPTS, Site
+from tests.support.waiting import LONG_S
 
 TEXT: dict[str, Any] = {
     "name": "s",
@@ -24,6 +29,79 @@ TEXT: dict[str, Any] = {
     "trials": 8,
     "budget": 800,
 }
+
+CURVED: dict[str, Any] = {
+    "name": "digits",
+    "trainer": {
+        "command": ["python", "digits.py", "--lr", "{lr}"],
+        "nodes": {"min": 1, "max": 4},
+        "curve": [[1, 1000], [2, 1900], [4, 3400]],
+    },
+    "space": {"lr": {"float": [0.001, 0.5], "log": True}},
+    "metric": "accuracy",
+    "trials": 8,
+    "budget": 40_000,
+    "stopping": {"halving": {"least": 10_000, "eta": 2}},
+    "deadline": "1h",
+}
+"""One of which it can be forecast when it ends."""
+
+
+def curved(*, trainer: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> StudySpec:
+    """A study's spec: of CURVED with these keys instead, in its trainer, too; None: without the key."""
+    own = {key: value for key, value in {**CURVED["trainer"], **trainer}.items() if value is not None}
+    text = yaml.safe_dump({**CURVED, **more, "trainer": own}, sort_keys=False)
+    return parse(text, "study.yaml", Path("/"))
+
+
+def submit_scored(
+    site: Site, name: str, *, delay_s: float = 0.0, hold: Sequence[int] = (), **more: Any
+) -> Path:
+    """Submit a study whose trials write down what they do, and wait after `hold` samples for `let_go`.
+    Returns where. Keys of its trainer that are None are left out."""
+    notes = site.root / name
+    notes.mkdir()
+    for samples in hold:
+        (notes / f"hold-{samples}").touch()
+    trainer = {
+        "command": ["python", "score.py", str(notes), "{trial}", "{x}", str(delay_s)],
+        "nodes": {"min": 1, "max": 2},
+        "checkpoint": {"every_s": 0.5},
+        **more.pop("trainer", {}),
+    }
+    study = {
+        "name": name,
+        "trainer": {key: value for key, value in trainer.items() if value is not None},
+        "space": {"x": {"float": [0.0, 1.0]}},
+        "metric": "score",
+        "direction": "maximize",
+        "trials": 4,
+        "budget": 800,
+        "sampler": "random",
+        **more,
+    }
+    body = {"spec": json.dumps(study), "name": name, "base": str(SCRIPTS)}
+    site.client.call("POST", "studies", body=body)
+    return notes
+
+
+HALVES: dict[str, Any] = {"budget": 400, "stopping": {"halving": {"least": 200, "eta": 2}}}
+"""Of a study of two trials, the better one goes on."""
+
+
+def assert_halved(site: Site) -> None:
+    """Wait until the study `halves` ends, as HALVES says: well, and with its better trial."""
+    site.until(lambda: site.get("studies/halves")["ended_at"], LONG_S, "the study has ended")
+    found = site.get("studies/halves")
+    assert found["status"] == "completed"
+    assert Counter(len(t["results"]) for t in found["table"]) == {1: 1, 2: 1}
+    best = min(found["table"], key=lambda t: abs(t["params"]["x"] - 0.3))
+    assert found["best"]["number"] == best["number"]
+
+
+def let_go(notes: Path, samples: int) -> None:
+    """Trials go on that wait after so many samples."""
+    (notes / f"hold-{samples}").unlink()
 
 
 def spec_of(**more: Any) -> StudySpec:

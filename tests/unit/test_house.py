@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median, quantiles
@@ -124,3 +125,9 @@ def test_a_package_is_a_folder_with_a_sentence(path: Path) -> None:
     assert ast.get_docstring(tree), "says what the room is"
     if NAMES[path] not in OFFERS:
         assert len(tree.body) == 1, "names are imported from where they are defined"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Without packages pytest imports them by name: the second could not be collected."""
+    names = Counter(path.name for path in (ROOT.parent / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -23,7 +23,6 @@ from benchmarks.testbeds.impact.differences import AGAIN, WITH, WITHOUT
 from benchmarks.testbeds.impact.taking import Taken, stored, take
 from bftrainer.errors import BftrainerError
 
-SPECS = tuple(Path(__file__).parents[1] / name for name in ("quick.yaml", "slow.yaml"))
 ORDER = (WITHOUT, WITH, AGAIN)
 """So that what changes slowly on the machine is in both differences."""
 
@@ -99,7 +98,7 @@ def pair_of(
         known = None if wanted and again else stored(place, condition, seed)
         if known is None and wanted:
             say(f"seed {seed}, {mode}")
-            known = take(place, condition, seed, mode, SPECS, say)
+            known = take(place, condition, seed, mode, condition.specs(), say)
         if known is not None:
             found[mode] = known
     return found

@@ -13,6 +13,9 @@ from benchmarks.testbeds.impact.events import Event
 from benchmarks.testbeds.workload import MainJob, requests_for
 from bftrainer.traces.formats.swf import Request
 
+SPECS = Path(__file__).parents[1]
+"""The folder of the trainers' specs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition(ABC):
@@ -71,6 +74,19 @@ class Condition(ABC):
     ) -> tuple[Outcome, dict[str, str]] | None:
         """A run in virtual time: its outcome and logs. None: the condition is one of real time."""
         return None
+
+    def specs(self) -> tuple[Path, ...]:
+        """The specs of the trainers."""
+        return tuple(SPECS / name for name in ("quick.yaml", "slow.yaml"))
+
+    def gpus(self, seed: int) -> Mapping[int, float]:
+        """How many nodes' worth of GPUs each task of the seed's jobs has, by the job's number; empty where
+        main jobs share no GPUs.
+
+        Raises:
+            LogError: the log cannot be read, or the jobs cannot be that load.
+        """
+        return {}
 
     def requests(self, seed: int) -> tuple[list[Request], int]:
         """The jobs of the log or of the seed, and their machine's nodes.

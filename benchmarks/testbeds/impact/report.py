@@ -78,7 +78,7 @@ def of_pairs(condition: Condition, pairs: Mapping[int, Mapping[str, Taken]]) -> 
         tables.waits_table(runs),
         tables.differences_table(compared),
         tables.kinds_table(compared),
-        tables.utilisation_table(runs),
+        tables.utilisation_table(runs, [condition.gpus(seed) for seed in pairs]),
         [f"Main jobs with bftrainer: {tables.states(runs)}; {again} requeued."],
         [line for seen in every for line in _bad(seen)],
         _late(every),

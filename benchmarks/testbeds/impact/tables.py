@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.testbeds.impact.differences import (
@@ -18,7 +18,7 @@ from benchmarks.testbeds.impact.differences import (
     difference,
     over_pairs,
 )
-from benchmarks.testbeds.runs import MainRun, spread, waits
+from benchmarks.testbeds.runs import MainRun, spread, utilisation, waits
 
 GOALS: Mapping[str, float] = {"median": 0.2, "mean": 0.3, "p99": 1.0}
 """Seconds that main jobs may be later by, beyond what two runs without differ by; in the median of pairs."""
@@ -95,8 +95,9 @@ def mean_words(found: Difference) -> str:
     return words + (", noise" if found.is_noise else "")
 
 
-def utilisation_table(runs: Sequence[Runs]) -> list[str]:
-    """Return whose the nodes were: medians over pairs, shares of all node-time."""
+def utilisation_table(runs: Sequence[Runs], gpus: Sequence[Mapping[int, float]] = ()) -> list[str]:
+    """Return whose the nodes were: medians over pairs, shares of all node-time. And whose the GPUs were,
+    where `gpus` has for each pair how many nodes' worth of them a task of each job had."""
 
     def share(mode: str, *names: str) -> str:
         """Return the sum of some shares."""
@@ -108,7 +109,24 @@ def utilisation_table(runs: Sequence[Runs]) -> list[str]:
         ("used in all", *(share(mode, "main", "trained") for mode in modes)),
         ("held by pilots", *(share(mode, "held") for mode in modes)),
     ]
+    if gpus and all(gpus):
+        main = {
+            mode: [gpus_used(one, mode, own) for one, own in zip(runs, gpus, strict=True)] for mode in modes
+        }
+        trained = {mode: [one.outcomes[mode]["trained"] for one in runs] for mode in modes}
+        both = {mode: map(sum, zip(main[mode], trained[mode], strict=True)) for mode in modes}
+        rows += [
+            ("GPUs that main jobs had", *(f"{statistics.median(main[mode]):.1%}" for mode in modes)),
+            ("GPUs in use in all", *(f"{statistics.median(both[mode]):.1%}" for mode in modes)),
+        ]
     return table(("node-time", *modes), rows)
+
+
+def gpus_used(one: Runs, mode: str, gpus: Mapping[int, float]) -> float:
+    """Return the share of all GPU-time that main jobs had."""
+    outcome = one.outcomes[mode]
+    jobs = [replace(run, size=gpus[run.number]) for run in one.jobs[mode]]
+    return utilisation(jobs, outcome["nodes"], outcome["begin"], outcome["end"])
 
 
 def states(runs: Sequence[Runs]) -> str:

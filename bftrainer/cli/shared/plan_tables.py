@@ -7,6 +7,7 @@ from typing import Any
 
 from bftrainer.cli.shared.tables import print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.model.text import clock
 from bftrainer.search.plan.baselines import Plan
 from bftrainer.search.plan.planner import Answer, Later
 from bftrainer.search.plan.profile import Profile
@@ -55,13 +56,6 @@ def print_sum(plans: Sequence[Plan], profile: Profile) -> None:
 
 def _figures(plan: Plan | None, unit: str) -> tuple[str, str]:
     return (clock(plan.estimate.jct_s), _cell(plan.estimate.total, unit)) if plan else ("-", "-")
-
-
-def clock(seconds: float) -> str:
-    """A time span as h:mm:ss, or mm:ss below an hour."""
-    whole = round(seconds)
-    text = f"{whole // 60 % 60:02}:{whole % 60:02}"
-    return f"{whole // 3600}:{text}" if whole >= 3600 else text
 
 
 SIGNS = ("$", "€", "£")

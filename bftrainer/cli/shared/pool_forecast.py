@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bftrainer.cli.shared.plan_tables import clock
 from bftrainer.cli.shared.tables import print_table
 from bftrainer.cli.shared.terminal import say
+from bftrainer.model.text import clock
 from bftrainer.search.plan.buy import Purchase
 from bftrainer.search.plan.pool import Forecast, Pool
 

@@ -9,9 +9,14 @@ import click
 
 from bftrainer.cli.shared.completion import complete_study
 from bftrainer.cli.shared.types import TrainerName
+from bftrainer.model.text import duration
 
 study_argument = click.argument("study", type=TrainerName(), shell_complete=complete_study)
 BARS = "▁▂▃▄▅▆▇█"
+STALLED_S = 600.0
+"""After so long without a report a study is said to make no progress."""
+WIDTH = 16
+"""So many points of a course are shown."""
 
 
 def study_line(study: Mapping[str, Any]) -> str:
@@ -25,6 +30,14 @@ def study_line(study: Mapping[str, Any]) -> str:
     return text + (f" ({study['reason']})" if study["reason"] else "")
 
 
+def stalled(study: Mapping[str, Any], now: float) -> str:
+    """Return since when no trial of a study that runs has got further, if that is long; else nothing."""
+    moved_at = study.get("moved_at")
+    if study["status"] != "running" or moved_at is None or now - moved_at < STALLED_S:
+        return ""
+    return f"no progress for {duration(now - moved_at)}"
+
+
 def params_text(params: Mapping[str, Any]) -> str:
     """Return parameters as name=value; numbers with four digits."""
     return " ".join(
@@ -33,7 +46,7 @@ def params_text(params: Mapping[str, Any]) -> str:
     )
 
 
-def sparkline(course: Sequence[Sequence[float]], width: int = 16) -> str:
+def sparkline(course: Sequence[Sequence[float]], width: int = WIDTH) -> str:
     """Return the values of a course as a line of bars, the lowest value as the lowest bar."""
     values = [value for _, value in course][-width:]
     if not values:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bftrainer.cli.shared.studies import study_line
-from bftrainer.cli.shared.study_tables import COLUMNS, chosen, head, rung_rows, trial_row
+from bftrainer.cli.shared.study_tables import chosen, columns, head, rung_rows, trial_row
 from bftrainer.cli.shared.terminal import printable, say
 
 STYLES = {"running": "green", "completed": "bold", "stopped": "dim", "failed": "red", "paused": "yellow"}
@@ -38,7 +38,7 @@ def picture(study: dict[str, Any], height: int) -> Group:
     rungs = Table("rung", "samples", "trials", "ended", "best", box=None)
     for row in rung_rows(study):
         rungs.add_row(*(printable(cell) for cell in row))
-    trials = Table(*COLUMNS, box=None)
+    trials = Table(*columns(study), box=None)
     for t in chosen(study, max(5, height - 10 - len(study["rungs"]))):
         trials.add_row(*(Text(printable(cell)) for cell in trial_row(t)), style=STYLES.get(t["status"], ""))
     return Group(*(Text(printable(line), "bold") for line in head(study)), rungs, trials)

@@ -5,22 +5,50 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bftrainer.cli.shared.studies import params_text, sparkline, study_line
+from bftrainer.cli.shared.studies import params_text, sparkline, stalled, study_line
+from bftrainer.cli.shared.units import units
 
 COLUMNS = ("trial", "status", "rung", "samples", "of", "nodes", "value", "course", "parameters", "")
 
 
 def head(study: dict[str, Any]) -> list[str]:
     """Return what to say of a study before its tables."""
-    used = f"{study['nodes']} nodes now, {study['node_s'] / 3600:.2f} node-hours"
+    counted = units(study)
+    used = f"{study['nodes']} {counted} now, {study['node_s'] / 3600:.2f} {counted[:-1]}-hours"
     most = f" of {study['node_hours']:g}" if study["node_hours"] else ""
     ends = ""
     if study["deadline_at"] and not study["ended_at"]:
         ends = f"; deadline in {(study['deadline_at'] - time.time()) / 60:.0f} min"
     lines = [study_line(study), f"{study['sampler']}, {study['stopping']}; {used}{most}{ends}"]
+    if study["storage"]:
+        lines.append(_storage(study["storage"], ended=bool(study["ended_at"])))
+    if still := stalled(study, time.time()):
+        lines.append(f"{still}: {_why_stalled(study)}")
     if study["best"]:
         lines.append(f"best so far: {params_text(study['best']['params'])}")
     return lines
+
+
+def _why_stalled(study: dict[str, Any]) -> str:
+    """What is known of why no trial gets further, and where there is more to see."""
+    runs = [t for t in study["table"] if t["status"] == "running"]
+    holds = next((t for t in runs if t["nodes"]), None)
+    if holds is not None:
+        return f"its trials report none; see bftrainer study show {study['name']} --trial {holds['number']}"
+    return f"its trials have no {units(study)}; bftrainer queue says why" if runs else "no trial runs"
+
+
+def _storage(own: dict[str, Any], *, ended: bool) -> str:
+    """How the copy in a storage of Optuna is."""
+    text = f"storage {own['url']}"
+    if own["error"]:
+        again = f", for {time.time() - own['since']:.0f} s; it is tried again" if own["since"] else ""
+        return f"{text}: {own['error']}{again}"
+    if own["at"] is None:
+        return text if ended else f"{text}: not written yet"
+    if ended:
+        return f"{text}: written to the end, as {own['name']}"
+    return f"{text}: written {time.time() - own['at']:.0f} s ago as {own['name']}"
 
 
 def rung_rows(study: dict[str, Any]) -> list[tuple[object, ...]]:
@@ -50,6 +78,11 @@ def chosen(study: dict[str, Any], most: int) -> list[dict[str, Any]]:
         return t["status"] != "running", -reached, float("inf") if value is None else sign * value
 
     return sorted(rows, key=order)[:most]
+
+
+def columns(study: dict[str, Any]) -> tuple[str, ...]:
+    """Return COLUMNS, with what trials really have: nodes or GPUs."""
+    return tuple(units(study) if column == "nodes" else column for column in COLUMNS)
 
 
 def trial_row(t: dict[str, Any]) -> tuple[object, ...]:

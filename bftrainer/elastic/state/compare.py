@@ -30,8 +30,9 @@ CAUSES = (
     "Usual causes: a scheduler that the script steps by itself, an optimizer or an object with a state that "
     "the run does not have (give them as scheduler=, optimizer= or parts=); a part that is changed on some "
     "nodes only, under `if run.rank == 0` or in the loop's body (use run.after_step); weights changed by a "
-    "node's own data or random numbers. Name what may differ in elastic.Run(..., may_differ=[...]). See "
-    "docs/your-script.md"
+    "node's own data or random numbers; an optimizer or part whose state does not survive state_dict and "
+    "load_state_dict, if a node has joined or the trainer has begun again since. Name what may differ in "
+    "elastic.Run(..., may_differ=[...]). See docs/your-script.md"
 )
 
 

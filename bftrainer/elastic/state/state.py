@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from bftrainer.elastic.members.group import Group
+from bftrainer.elastic.state.dtypes import keep_dtypes
 from bftrainer.elastic.state.leaves import SAMPLED, leaves_of, sample
 from bftrainer.elastic.state.packing import (
     Slot,
@@ -253,7 +254,9 @@ class TrainingState:
             index: {key: self._filled(value, stepped[index], key) for key, value in values.items()}
             for index, values in parts[OPTIMIZER]["state"].items()
         }
-        self._optimizer.load_state_dict({**parts[OPTIMIZER], "state": state})
+        taken = {**parts[OPTIMIZER], "state": state}
+        self._optimizer.load_state_dict(taken)
+        keep_dtypes(self._optimizer, taken)
         self._model.load_state_dict(parts[MODEL], strict=False)
         for name in parts.keys() & self._parts.keys() - {MODEL, OPTIMIZER}:
             self._parts[name].load_state_dict(parts[name])
@@ -290,6 +293,8 @@ def _alike(value: Any, parameter: torch.Tensor) -> bool:
 def _fit(name: str, part: Stateful, state: dict[str, Any]) -> None:
     try:
         part.load_state_dict(state)
+        if isinstance(part, torch.optim.Optimizer) and {"state", "param_groups"} <= state.keys():
+            keep_dtypes(part, state)
     except (ValueError, RuntimeError, KeyError) as error:
         told = " ".join(str(error).split())
         raise ValueError(

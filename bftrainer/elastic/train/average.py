@@ -2,7 +2,8 @@
 
 `Flat` does it after the backward pass, `Each` so for one of several optimisers at a time, `Overlapped` while
 the pass runs, with PyTorch's own DistributedDataParallel, and `ByScript` leaves it to the script. A rank
-without a batch takes part by `absent`. Only `finish` raises, and only `GroupBroken`.
+without a batch takes part by `absent`. Only `finish` raises: `GroupBroken`, and `Overlapped` where the script
+has gone past DDP.
 """
 
 from __future__ import annotations

@@ -14,6 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
 from bftrainer.elastic.state.leaves import as_real
 
+NOT_AVERAGED = (
+    "with ddp the nodes average gradients in the backward pass of run.model(...), and there was none in this "
+    "step: call run.model in the forward pass, not the model itself, and leave no_sync() out; with "
+    "micro-batches the run sees to that"
+)
+
 
 class Overlapped:
     """DistributedDataParallel, with a hook that exchanges its buckets in the present group.
@@ -38,10 +44,12 @@ class Overlapped:
         self._weight = 1.0
         self._under_way: list[tuple[torch.Tensor, torch.Tensor, Pending, Future[torch.Tensor]]] = []
         self._broken: str | None = None
+        self._is_averaged = False  # the present step
 
     def begin(self, group: Group, weight: float) -> None:
         """As `Averaging.begin`."""
         self._group, self._weight, self._broken = group, weight, None
+        self._is_averaged = False
 
     @contextlib.contextmanager
     def micro_batch(self, *, last: bool) -> Any:
@@ -61,9 +69,12 @@ class Overlapped:
 
         Raises:
             GroupBroken: a member was lost during the backward pass.
+            RuntimeError: the script's forward pass went past DDP, so that nothing was averaged.
         """
         if self._broken is not None:
             raise GroupBroken(self._broken)
+        if not self._is_averaged:
+            raise RuntimeError(NOT_AVERAGED)
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sum DDP's map of the parameters that have a gradient over all ranks; ranks without a batch add
@@ -77,6 +88,7 @@ class Overlapped:
 
     def _exchange(self, bucket: Any) -> Future[torch.Tensor]:
         """DDP's hook: start to exchange a bucket, while the backward pass goes on."""
+        self._is_averaged = True
         buffer = bucket.buffer()
         future: Future[torch.Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
         buffer.mul_(self._weight) if self._weight else buffer.zero_()

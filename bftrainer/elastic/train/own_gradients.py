@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ class OwnGradients:
         self._is_watching, self._are_averaged = is_watching, are_averaged
         self._watched: dict[int, torch.Tensor] = {}
         self._made: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self.on_made: Callable[[torch.Tensor], None] = lambda _: None
+        """Called with each parameter that is watched, when a backward pass has made its gradient."""
 
     def warn_of_hooks(self, parameters: Iterable[torch.Tensor]) -> None:
         """The loop begins: warn if the script has put hooks on the gradients of these."""
@@ -54,7 +56,7 @@ class OwnGradients:
         ]
         own = OwnGradients  # of an earlier run
         if self._are_averaged and any(not isinstance(getattr(hook, "__self__", None), own) for hook in hooks):
-            warned.warn(HOOKED, stacklevel=3)
+            warned.warn(HOOKED)
 
     def begin(self, parameters: Iterable[torch.Tensor]) -> None:
         """A step begins, in which these parameters may get gradients."""
@@ -85,3 +87,4 @@ class OwnGradients:
         gradient = parameter.grad
         if gradient is not None:
             self._made[id(parameter)] = (weakref.ref(gradient), gradient._version)
+            self.on_made(parameter)

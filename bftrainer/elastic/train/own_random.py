@@ -35,6 +35,5 @@ def warn_of_generators(data: Any) -> None:
             "script trains, as for augmentation, every node draws the same numbers, and a node that joins "
             "begins them anew. Draw from Python's, NumPy's or PyTorch's global generators, which the "
             "run seeds for each node, or from a generator made of the epoch and the sample's index",
-            stacklevel=5,
         )
         return

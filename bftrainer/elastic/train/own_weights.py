@@ -12,9 +12,16 @@ TURNS = 3
 LOOKED_AT = 16
 """So many parameters, and as many elements of each."""
 TOLD = (
-    "the script changes weights in the loop's body before run.step(). Where a node is lost in that step, "
-    "run.step() returns False and the batch comes again, and what the body has changed stays: undo it there "
-    "(`if not run.step(): ...`), or change weights in a function given to run.after_step"
+    "the script changes weights in the loop's body, or the model in its forward pass, before run.step(). "
+    "Where a node is lost in that step, run.step() returns False and the batch comes again, and what was "
+    "changed stays: undo it there (`if not run.step(): ...`), or change weights in a function given to "
+    "run.after_step"
+)
+PERTURBED = (
+    "the script changes weights in the loop's body before a backward pass. If that follows from this node's "
+    "own gradients, as where SAM perturbs, what comes out depends on the number of nodes, even where the "
+    "body restores them: perturb in the step of a second optimizer, which has the average over all nodes. "
+    "See docs/your-script.md. Noise that does not follow from gradients may stay"
 )
 
 
@@ -25,6 +32,8 @@ class OwnWeights:
         self._trained = trained
         self._left = TURNS
         self._seen: dict[int, torch.Tensor] = {}
+        self._frozen: list[torch.Tensor] = []
+        self._has_told = False
 
     def begin(self) -> None:
         """A turn begins."""
@@ -33,24 +42,36 @@ class OwnWeights:
             return
         self._left -= 1
         there = [p for name in self._trained.optimizers for p in self._trained.parameters(name)]
-        for p in there[:: len(there) // LOOKED_AT + 1]:
+        every = [p for model in self._trained.models.values() for p in model.parameters()]
+        frozen: list[torch.Tensor] = [p for p in every if not p.requires_grad]  # as a momentum encoder's
+        self._frozen = frozen[:: len(frozen) // LOOKED_AT + 1]
+        for p in (*there[:: len(there) // LOOKED_AT + 1], *self._frozen):
             self._seen[id(p)] = some(p).clone()
 
     def stepped(self, name: str) -> None:
         """The run itself has stepped the optimiser of this name."""
+        if not self._trained.is_several:
+            self._seen.clear()  # the turn's weights are of the past: a later run may have the same model
         for p in self._trained.parameters(name) if self._seen else ():
             if id(p) in self._seen:
                 self._seen[id(p)] = some(p).clone()
+
+    def at_backward(self, parameter: torch.Tensor) -> None:
+        """A parameter gets a gradient in this turn: warn, once, if the script has changed it before."""
+        before = None if self._has_told else self._seen.get(id(parameter))
+        if before is not None and not torch.equal(before, some(parameter)):
+            self._has_told = True
+            warned.warn(PERTURBED)
 
     def check(self, name: str) -> None:
         """This optimiser is to be stepped: warn, once, if the script has changed its weights."""
         if self._seen and any(
             (before := self._seen.get(id(p))) is not None and not torch.equal(before, some(p))
-            for p in self._trained.parameters(name)
+            for p in (*self._trained.parameters(name), *self._frozen)
         ):
             self._left = 0
             self._seen.clear()
-            warned.warn(TOLD, stacklevel=3)
+            warned.warn(TOLD)
 
 
 def some(tensor: torch.Tensor) -> torch.Tensor:

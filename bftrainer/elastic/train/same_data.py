@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -23,6 +23,11 @@ DEPTH = 4
 """Data sets within data sets are followed so far."""
 TOLERANCE = 1e-3
 """Real numbers that were computed on another processor may differ by rounding."""
+REMEDY = (
+    "Give a seed to what draws a split or an order (random_split(..., "
+    "generator=torch.Generator().manual_seed(0)), train_test_split(..., random_state=0)), and sort what glob "
+    "or os.listdir return"
+)
 
 
 class SameData:
@@ -41,8 +46,7 @@ class SameData:
     def __init__(self, data: Any, trainer: int, may_differ: Sequence[str] = ()) -> None:
         compared = not any(fnmatchcase(PART, pattern) for pattern in may_differ)
         self._trainer = trainer
-        data = data.dataset if isinstance(data, DataLoader) else data
-        self._entries = {name: json.dumps(found) for name, found in _entries(data)} if compared else {}
+        self._entries = entries(data) if compared else {}
 
     def state_dict(self) -> dict[str, Any]:
         """Its part of the training state; texts, so that rounding differs nowhere else."""
@@ -54,28 +58,32 @@ class SameData:
         Raises:
             ReplicasDiffer: the data set is not the same.
         """
-        theirs: dict[str, str] = state_dict["entries"]
-        if not theirs or not self._entries:
+        told = difference(self._entries, state_dict["entries"])
+        if told is None:
             return
-        different = [
-            name
-            for name in {**self._entries, **theirs}
-            if not _alike(_read(self._entries.get(name)), _read(theirs.get(name)))
-        ]
-        if not different:
-            return
-        name = different[0]
-        told = f"{name} is {_shown(self._entries, name)} here, {_shown(theirs, name)} there"
         if state_dict["trainer"] != str(self._trainer):
             note_warning(f"the data set is not the one of the trainer that this one goes on from: {told}")
             return
         raise ReplicasDiffer(
             f"this node's data set is not that of the other nodes, or of the checkpoint: {told}. All nodes "
-            "have to see the same samples in the same order, after a restart as well. Give a seed to what "
-            "draws a split or an order (random_split(..., generator=torch.Generator().manual_seed(0)), "
-            "train_test_split(..., random_state=0)), and sort what glob or os.listdir return. Where data may "
-            f'differ, say elastic.Run(..., may_differ=["{PART}"]). See docs/your-script.md'
+            f"have to see the same samples in the same order, after a restart as well. {REMEDY}. Where data "
+            f'may differ, say elastic.Run(..., may_differ=["{PART}"]). See docs/your-script.md'
         )
+
+
+def entries(data: Any) -> dict[str, str]:
+    """What a data set, or a loader's, and those within it consist of, in short."""
+    data = data.dataset if isinstance(data, DataLoader) else data
+    return {name: json.dumps(found) for name, found in _entries(data)}
+
+
+def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str | None:
+    """In what data sets are not the same; None: in nothing, or one of them is not compared."""
+    names = {**here, **there} if here and there else {}
+    for name in names:
+        if not _alike(_read(here.get(name)), _read(there.get(name))):
+            return f"{name} is {_shown(here, name)} here, {_shown(there, name)} there"
+    return None
 
 
 def data_sets(data: Any, name: str = PART, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -98,9 +106,17 @@ def _entries(data: Any) -> Iterator[tuple[str, Any]]:
             continue
         if hasattr(one, "__len__"):
             yield f"{name}'s length", [len(one)]
+        if isinstance(chosen := _chosen(one), list):
+            yield f"{name}'s rows", chosen
         for attribute, value in getattr(one, "__dict__", {}).items():
             if not attribute.startswith("_") and "cache" not in attribute:
                 yield from _sequences(value, f"{name}.{attribute}")
+
+
+def _chosen(data: Any) -> list[Any] | None:
+    """Which rows of its table a data set of Hugging Face has, after a split or a shuffle."""
+    rows: Any = getattr(data, "_indices", None)
+    return _some(rows.column(0).to_numpy()) if hasattr(rows, "column") else None
 
 
 def _sequences(value: Any, called: str) -> Iterator[tuple[str, Any]]:
@@ -125,6 +141,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         first = value.reshape(-1)[:4].tolist()
         value = first[0] if math.prod(value.shape) == 1 else first
+    if isinstance(value, Mapping):
+        value = list(value.values())
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value[:4]]
     if isinstance(value, str):
@@ -136,19 +154,22 @@ def _read(text: str | None) -> Any:
     return None if text is None else json.loads(text)
 
 
-def _alike(mine: Any, theirs: Any, size: float = 0.0) -> bool:
+def _alike(mine: Any, theirs: Any, size: float = 0.0, *, is_within: bool = False) -> bool:
     if isinstance(mine, list) and isinstance(theirs, list):
         real = [abs(one) for one in (*mine, *theirs) if isinstance(one, float) and math.isfinite(one)]
         return len(mine) == len(theirs) and all(
-            _alike(one, other, max(real, default=0.0)) for one, other in zip(mine, theirs, strict=True)
+            _alike(one, other, max(real, default=0.0), is_within=True)
+            for one, other in zip(mine, theirs, strict=True)
         )
+    if mine is None or theirs is None:
+        return is_within or mine is theirs  # an entry that one version compares, and another does not
     if isinstance(mine, float) and isinstance(theirs, float):
         apart = abs(mine - theirs)
         return mine == theirs or apart <= TOLERANCE * size or (math.isnan(mine) and math.isnan(theirs))
     return bool(mine == theirs)
 
 
-def _shown(entries: dict[str, str], name: str) -> str:
+def _shown(entries: Mapping[str, str], name: str) -> str:
     found = _read(entries.get(name))
     if found is None:
         return "missing"

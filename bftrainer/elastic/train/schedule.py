@@ -48,7 +48,7 @@ class Schedule:
         for scheduler in self._schedulers.values():
             told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
             if told:
-                warned.warn(f"scheduler: {type(scheduler).__name__} {told}", stacklevel=3)
+                warned.warn(f"scheduler: {type(scheduler).__name__} {told}")
 
     def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
         course = max(_courses(scheduler), default=0)

@@ -197,6 +197,5 @@ def passes(epochs: int | None, orders: Orders | None) -> int | None:
         warned.warn(
             "no epochs= is given, and the spec has no work: this run goes on until the script stops it, by "
             "run.stop() or by leaving its loop",
-            stacklevel=3,
         )
     return epochs

@@ -9,8 +9,15 @@ from typing import Any
 
 import torch
 
+from bftrainer.elastic import warned
+
 ONE = ""
 """The name of what a run has one of."""
+SYNCHRONISED = (
+    "the model has SyncBatchNorm, whose forward pass exchanges statistics by itself. Where a node is lost in "
+    "it, has no samples in a step, or has more micro-batches than another, nodes wait for each other until "
+    "one is taken for hung. Take BatchNorm or GroupNorm, or launcher: torchrun"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,9 @@ def trained(model: Any, optimizer: Any, scheduler: Any) -> Trained:
     found = Trained(_named("model", model), _named("optimizer", optimizer), _named("scheduler", scheduler))
     for module in found.models.values():
         _check_whole(module)
+    every = [each for module in found.models.values() for each in module.modules()]
+    if any(isinstance(each, torch.nn.SyncBatchNorm) for each in every):
+        warned.warn(SYNCHRONISED)
     known = {id(p) for module in found.models.values() for p in module.parameters()}
     for name, one in found.optimizers.items():
         if not isinstance(one, torch.optim.Optimizer):

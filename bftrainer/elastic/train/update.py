@@ -77,7 +77,7 @@ class Update:
 @contextlib.contextmanager
 def _paced(optimizer: torch.optim.Optimizer, factor: float) -> Iterator[None]:
     """Within, learning rates are multiplied by `factor`; schedulers never see it."""
-    groups = optimizer.param_groups
+    groups = [group for group in optimizer.param_groups if "lr" in group]
     own = [group["lr"] for group in groups]
     for group in groups:
         group["lr"] = group["lr"] * factor

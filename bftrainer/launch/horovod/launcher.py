@@ -173,11 +173,12 @@ class HorovodLauncher(AgentLauncher[HorovodTrainer]):
         view = launched.workers.get(node) if launched else None
         super().reported(node, replace(report, run=view.run) if view else report)
 
-    def agent_down(self, node: str, *, blame: bool = False) -> None:
+    def agent_down(self, node: str, *, blame: bool = False, waiting: bool = True) -> None:
         """See `AgentLauncher.agent_down`."""
         for launched, view in self.known.at(node):
-            self._missed(launched, node, view)
-        super().agent_down(node, blame=blame)
+            if waiting or view.sent:
+                self._missed(launched, node, view)
+        super().agent_down(node, blame=blame, waiting=waiting)
 
     def _heard(self, launched: HorovodTrainer, node: str, view: WorkerView, what: said.FromWorker) -> None:
         if not isinstance(what, said.Ready):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from bftrainer.launch.job import LaunchedTrainer, WorkerView
 from bftrainer.model.actions import Regroup
+from bftrainer.model.gpus import SEPARATOR
 from bftrainer.wire.messages.from_agent import Resumed
 from bftrainer.wire.phases import Phase
 
@@ -15,11 +16,20 @@ FIXED = {
     "HOROVOD_CPU_OPERATIONS": "gloo",
 }
 """The environment that all workers get."""
+IN_HOST = "~"
+"""Stands for the separator in the name of a single GPU: Horovod splits names of hosts there. No node's name
+has it."""
 
 
 def host_of(node: str, view: WorkerView) -> str:
-    """What Horovod calls a worker: its node and its start, so that a node that comes back is a new host."""
-    return f"{node}.{view.generation}"
+    """What Horovod calls a worker: its node, or its GPU, and its start, so that one that comes back is a new
+    host."""
+    return f"{node.replace(SEPARATOR, IN_HOST)}.{view.generation}"
+
+
+def node_at(host: str) -> str:
+    """The node, or the GPU, that Horovod calls so."""
+    return host.rpartition(".")[0].replace(IN_HOST, SEPARATOR)
 
 
 @dataclass(slots=True)
@@ -74,7 +84,7 @@ class HorovodTrainer(LaunchedTrainer):
 
     def form(self, generation: int, hosts: tuple[str, ...]) -> None:
         """The driver has let these workers go, in the order of ranks."""
-        ranks = tuple(host.rpartition(".")[0] for host in hosts)
+        ranks = tuple(map(node_at, hosts))
         there = [node for node in ranks if node in self.workers]
         if ranks == self.ranks and all(self.workers[node].joined for node in there):
             for node in there:  # nothing has changed but the number

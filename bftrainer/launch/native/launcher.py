@@ -37,7 +37,8 @@ few, of 8 bytes per member."""
 
 
 SILENT_START = (
-    "its script has not reached elastic.Run yet. If it never does, each node runs all of it by itself. Set "
+    "its script has not reached elastic.Run yet, as it may still import its packages. If it never does, each "
+    "node runs all of it by itself. Set "
     "`launcher: torchrun` for a script that uses torch.distributed, `nodes: {min: 1, max: 1}` for one that "
     "does not, or let it use elastic.Run (docs/your-script.md)"
 )

@@ -54,6 +54,14 @@ class TorchrunTrainer(LaunchedTrainer):
     began_at: float = 0.0  # the present run
     longest_s: float = 0.0  # of the runs before
 
+    def lose(self, node: str) -> WorkerView:
+        """See `LaunchedTrainer.lose`. Rank 0 may have ended with exit code 0 because of it: a script that
+        catches every exception ends so where its peers are gone."""
+        view = LaunchedTrainer.lose(self, node)  # a dataclass with slots has no super() here
+        if view.run and view.phase != Phase.LEAVING:
+            self.led = False
+        return view
+
     @property
     def leader_first(self) -> bool:
         """Whether rank 0 alone is told to stop, and the others when it has ended."""

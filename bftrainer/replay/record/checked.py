@@ -20,6 +20,7 @@ MOST_SPAN_S = 1e11
 TABLES: Mapping[str, Any] = {"moments": Moments, "decisions": Decisions, "stays": Stays}
 
 Number = Annotated[float, Field(ge=-MOST, le=MOST)]
+Count = Annotated[int, Field(ge=-MOST, le=MOST)]
 Name = Annotated[str, Field(max_length=1000)]
 STRICT = ConfigDict(allow_inf_nan=False, extra="allow")
 
@@ -40,20 +41,20 @@ class Figures(BaseModel):
     samples: Number
     node_hours: Number
     equivalent_nodes: Number
-    events: int
-    completed: int
+    events: Count
+    completed: Count
     turnaround_h: Mean
     runtime_h: Mean
-    rescales: int
-    preemptions: int
-    decisions: int
-    decisions_preempted: int
+    rescales: Count
+    preemptions: Count
+    decisions: Count
+    decisions_preempted: Count
     rescale_samples: Number
     preemption_samples: Number
     stall_node_hours: Number
     init_node_hours: Number
     idle_node_hours: Number
-    unproven_decisions: int
+    unproven_decisions: Count
     runtime_by_model_h: dict[Name, Number | None]
 
 

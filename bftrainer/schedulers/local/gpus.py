@@ -37,6 +37,11 @@ def shared_out(nodes: Collection[str], each: int, here: Sequence[str]) -> dict[s
     return {node: {SIMULATED: simulated} for node in names}
 
 
+def count_of(environ: Mapping[str, str]) -> int:
+    """How many GPUs a pilot's environment names."""
+    return max((len(list(filter(None, named.split(",")))) for named in environ.values()), default=0)
+
+
 def one_by_one(of_nodes: Mapping[str, Mapping[str, str]], each: int) -> dict[str, dict[str, str]]:
     """The same by GPU (`n1:0`), each with one of its node's."""
     return {

@@ -26,6 +26,7 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted, MainJob
 from bftrainer.ports import Clock
+from bftrainer.schedulers.local.gpus import count_of
 from bftrainer.schedulers.local.starting import start
 from bftrainer.threads import in_thread
 
@@ -77,6 +78,7 @@ class LocalScheduler:
         environ: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         self._environ = environ
+        self._gpus = {node: count_of(own) for node, own in environ.items()}
         self._nodes, self._changes, self._playback = nodes, iter(changes), playback
         self._agents_at, self._log_dir, self._orphan_s, self._clock = agents_at, log_dir, orphan_s, clock
         self._idle: frozenset[str] = frozenset()
@@ -104,7 +106,11 @@ class LocalScheduler:
         return Snapshot(
             time=self._clock.now(),
             nodes=tuple(
-                Node(name=name, state=NodeState.IDLE if name in self._idle else NodeState.BUSY)
+                Node(
+                    name=name,
+                    state=NodeState.IDLE if name in self._idle else NodeState.BUSY,
+                    gpus=self._gpus.get(name, 0),
+                )
                 for name in sorted(self._nodes)
             ),
             pilots=await self.pilots(),

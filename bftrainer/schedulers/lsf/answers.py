@@ -11,6 +11,8 @@ NOT_SUBMITTED = re.compile(r"job not submitted", re.IGNORECASE)
 """bsub's own answer ends in `Job not submitted.`; wrappers of sites shout it."""
 NO_ANSWER = ("Please wait", "still trying", "try later", "LSF is down", "Cannot connect to LSF")
 """How commands say that the daemons of LSF do not answer."""
+DENIED = "permission denied"
+"""How bkill says that the caller may not end a job: `Job <8055>: User permission denied`."""
 MOST_SAID = 300
 
 
@@ -67,3 +69,8 @@ def killed(said: str) -> Mapping[str, Killed]:
         else:
             found[number] = Killed.REFUSED
     return found
+
+
+def denied(said: str) -> bool:
+    """Whether bkill says that the caller may not end some job."""
+    return DENIED in said.lower()

@@ -95,6 +95,11 @@ def windows(scope: Scope, *, long: bool) -> list[str]:
     return ["bslots", *(["-l"] if long else []), *_of(scope)]
 
 
+def stat() -> list[str]:
+    """Asks for Summit's own summary of nodes and jobs."""
+    return ["jobstat"]
+
+
 def queues(form: Form) -> list[str]:
     """Asks for all queues."""
     return ["bqueues", *_fields(QUEUE_FIELDS, form)]

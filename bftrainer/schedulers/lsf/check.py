@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from bftrainer.errors import SchedulerError
 from bftrainer.model.finding import Finding, not_checked, ok, warning, wrong
@@ -58,8 +59,8 @@ async def _whole(settings: Settings, asked: Questions) -> list[Finding]:
         jobs.extend(jobs_text.jobs(done.out, done.err, time.time()))
         return job_findings(jobs, hosts, launch_hosts(settings), settings.lsf_launch_slots, time.time())
 
-    def of_windows(done: Output) -> list[Finding]:
-        return window_findings(hosts_text.windows(f"{done.out}\n{done.err}"), hosts)
+    def of_windows(command: str, done: Output) -> list[Finding]:
+        return window_findings(hosts_text.windows(f"{done.out}\n{done.err}"), hosts, command)
 
     def of_queues(done: Output) -> list[Finding]:
         return queue_findings(queues_text.queues(done.out), settings.lsf_queue)
@@ -70,8 +71,9 @@ async def _whole(settings: Settings, asked: Questions) -> list[Finding]:
     found += await _read(asked, "bhosts", ask.hosts(asked.scope), of_hosts)
     found += await _read(asked, "bjobs", ask.jobs(form), of_jobs)
     found += await _gpus(settings, asked, hosts)
-    found += await _read(asked, "bslots", ask.windows(asked.scope, long=False), of_windows, needed=False)
-    found += await _read(asked, "bslots -l", ask.windows(asked.scope, long=True), of_windows, needed=False)
+    for name in ("bslots", "bslots -l"):
+        words = ask.windows(asked.scope, long=name != "bslots")
+        found += await _read(asked, name, words, partial(of_windows, name), needed=False)
     found += await _read(asked, "bqueues", ask.queues(form), of_queues)
     if settings.lsf_queue:
         found += await _read(asked, "bqueues -l", ask.policies(), of_policies, needed=False)

@@ -4,28 +4,34 @@ LSF's own bkill sends SIGINT, SIGTERM and SIGKILL, ten seconds apart, or SIGKILL
 sites differ. So a pilot gets SIGTERM first, on which its agent ends at once, and then bkill. A pilot that is
 still there when it is cancelled again later gets SIGKILL.
 
-A command that runs as a user can be killed and stopped by that user. Where LSF lets our own account end the
-user's jobs (an administrator of the queue may), our own account does: no user can reach that command.
+Where LSF lets our own account end users' jobs (an administrator of the queue may), our own account does: no
+user can reach that command. For one that runs as a user see `shared.hedge`; and bkill comes though the user
+has stopped the command that was to send SIGTERM.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.lsf import answers, ask
 from bftrainer.schedulers.lsf.answers import Killed
 from bftrainer.schedulers.lsf.command import reason
 from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.hedge import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
 
 MOMENT_S = 0.5
 """So long an agent has from SIGTERM on until bkill, which may kill it."""
+TERM_S = 2.0
+"""A command that is to send SIGTERM as a user may take so long; then bkill comes without it."""
+SLOW_S = 2.0
+"""A bkill that takes longer as a user gets another one beside it."""
 PATIENT_S = 10.0
 """A job that we have told to end for so long gets SIGKILL."""
 REMEMBERED = 10_000
-DENIED = "LSF does not let our own account end jobs of others"
 
 
 class Ending:
@@ -41,6 +47,7 @@ class Ending:
         self._run, self._as_user = run, as_user
         self.ended: dict[str, float] = {}
         self.own: bool | None = None
+        self._hedge = Hedge(SLOW_S)
 
     async def end(self, user: str, jobs: Collection[str]) -> str:
         """End a user's jobs; returns why that failed, "" if it did not."""
@@ -55,44 +62,99 @@ class Ending:
         return "; ".join(dict.fromkeys(why for why in failed if why))
 
     async def _end(self, user: str, jobs: Sequence[str], now: float) -> str:
-        if user and self.own is not False:
-            why = await self._end_as("", jobs, now, others=True)
-            if not why:
-                self.own = True
-                return ""
-            if why == DENIED:
-                self.own = False
-        return await self._end_as(user, jobs, now)
-
-    async def _end_as(self, user: str, jobs: Sequence[str], now: float, *, others: bool = False) -> str:
-        """End jobs, of `others` perhaps; then LSF may say that we may not."""
         late = [job for job in jobs if now - self.ended.get(job, now) > PATIENT_S]
         fresh = [job for job in jobs if job not in late]
-        why = await self._told(user, late, "KILL") if late else ""
-        if not fresh:
-            return why
         try:
-            told = answers.killed(_said(await self._run(self._as_user(user, ask.end(fresh, "TERM")))))
-            if others and Killed.REFUSED in told.values():
-                return DENIED
-            left = [job for job in fresh if told.get(job) is not Killed.GONE]
-            if left:
-                await asyncio.sleep(MOMENT_S)
+            if not user:
+                return await self._all_as(OURSELVES, late, fresh)
+            if self.own is not False:
+                why = await self._as_ourselves(late, fresh)
+                if not why or self.own:
+                    return why
+            left = await self._warned(_As(user), fresh)
+            return await self._hedge.first(user, lambda: self._killed(_As(user), late, left))
         except SchedulerError as error:
             return str(error)
-        return "; ".join(filter(None, (why, await self._told(user, left) if left else "")))
 
-    async def _told(self, user: str, jobs: Sequence[str], signal: str = "") -> str:
-        """Run bkill; returns why it failed for some of the jobs. Its exit code says nothing: it is 255 if one
-        of the jobs has ended already."""
+    async def _as_ourselves(self, late: Sequence[str], fresh: Sequence[str]) -> str:
+        """End a user's jobs as our own account, and learn whether LSF lets it."""
         try:
-            done = await self._run(self._as_user(user, ask.end(jobs, signal)))
+            why = await self._all_as(FOR_OTHERS, late, fresh)
+        except _DeniedError as error:
+            self.own = False
+            return str(error)
+        self.own = True if not why else self.own
+        return why
+
+    async def _all_as(self, whom: _As, late: Sequence[str], fresh: Sequence[str]) -> str:
+        return await self._killed(whom, late, await self._warned(whom, fresh))
+
+    async def _warned(self, whom: _As, jobs: Sequence[str]) -> Sequence[str]:
+        """Have jobs get SIGTERM, and wait a moment; returns those that had not ended before.
+
+        Raises:
+            SchedulerError: LSF does not answer us. A user may have kept its own command from its work.
+        """
+        if not jobs:
+            return ()
+        words = self._as_user(whom.user, ask.end(jobs, "TERM"))
+        try:
+            async with asyncio.timeout(TERM_S if whom.user else None):
+                told = _answer(whom, await self._run(words))
+        except (SchedulerError, TimeoutError):
+            if not whom.user:
+                raise
+            return jobs
+        left = [job for job in jobs if told.get(job) is not Killed.GONE]
+        if left:
+            await asyncio.sleep(MOMENT_S)
+        return left
+
+    async def _killed(self, whom: _As, late: Sequence[str], left: Sequence[str]) -> str:
+        """Kill jobs that are late, and end those that are left; returns why that failed for some."""
+        reasons = [await self._told(whom, jobs, sign) for jobs, sign in ((late, "KILL"), (left, "")) if jobs]
+        return "; ".join(filter(None, reasons))
+
+    async def _told(self, whom: _As, jobs: Sequence[str], sign: str) -> str:
+        """Run bkill, again if a signal ends it; returns why it failed for some of the jobs. Its exit code
+        says nothing: it is 255 if one of the jobs has ended already."""
+        try:
+            for _ in range(TRIES):
+                done = await self._run(self._as_user(whom.user, ask.end(jobs, sign)))
+                if not by_signal(done):
+                    break
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return ended_by_signal("bkill", whom.user)
         except SchedulerError as error:
             return str(error)
-        told = answers.killed(_said(done))
+        told = _answer(whom, done)
         kept = [job for job in jobs if told.get(job, Killed.REFUSED) is Killed.REFUSED]
         return reason(done, f"bkill did not end job {', '.join(kept[:5])}") if kept else ""
 
 
-def _said(done: Output) -> str:
-    return f"{done.out}\n{done.err}"
+@dataclass(frozen=True, slots=True)
+class _As:
+    """As whom bkill runs, "" is our own account, and whether that ends jobs `of_others`."""
+
+    user: str
+    of_others: bool = False
+
+
+OURSELVES, FOR_OTHERS = _As(""), _As("", of_others=True)
+
+
+class _DeniedError(Exception):
+    """LSF does not let our own account end a job of another user."""
+
+
+def _answer(whom: _As, done: Output) -> Mapping[str, Killed]:
+    """What bkill says of each job.
+
+    Raises:
+        _DeniedError: our own account may not end them, though their users may.
+    """
+    said = f"{done.out}\n{done.err}"
+    if whom.of_others and answers.denied(said):
+        raise _DeniedError(f"LSF does not let our own account end jobs of others: {done.words}")
+    return answers.killed(said)

@@ -140,12 +140,12 @@ def job_findings(
             "or exec_host is not understood"
         )
         found.append(warning(check, said, remedy))
-    if surplus := _surplus(running, launch) - launch_slots:
+    if (surplus := _surplus(running, launch)) not in (None, launch_slots):
         said = (
-            f"most jobs ask for {surplus} slots more than they have on hosts that compute, beyond "
-            "lsf_launch_slots"
+            f"most jobs ask for {surplus} slots more than they have on hosts that compute, and "
+            f"lsf_launch_slots is {launch_slots}"
         )
-        found.append(warning(check, said, f"set lsf_launch_slots to {launch_slots + surplus}"))
+        found.append(warning(check, said, f"set lsf_launch_slots to {surplus}"))
     if any((job.started or 0.0) > now + AHEAD_S for job in running):
         said = "jobs have started in the future: LSF prints times of another time zone, or a clock is wrong"
         found.append(wrong(check, said, "run the daemon with the TZ of LSF's hosts"))
@@ -156,20 +156,22 @@ def _launches(name: str, launch: Iterable[str]) -> bool:
     return values.is_launch(name, launch)
 
 
-def _surplus(running: Iterable[JobRow], launch: Sequence[str]) -> int:
-    """By how many slots most jobs ask for more than they compute on; 0 if that is not clear."""
+def _surplus(running: Iterable[JobRow], launch: Sequence[str]) -> int | None:
+    """By how many slots most jobs ask for more than they compute on; None if that is not clear."""
     counted = Counter(
         job.slots - sum(slots for _, slots in values.without_launch(job.hosts, launch))
         for job in running
         if job.hosts
     )
     most = counted.most_common(1)
-    return most[0][0] if most and 2 * most[0][1] > counted.total() and most[0][0] > 0 else 0
+    return max(0, most[0][0]) if most and 2 * most[0][1] > counted.total() else None
 
 
-def window_findings(windows: Sequence[Window], hosts: Mapping[str, HostRow]) -> list[Finding]:
-    """What bslots says of how long slots stay unused."""
-    check = "lsf bslots"
+def window_findings(
+    windows: Sequence[Window], hosts: Mapping[str, HostRow], command: str = "bslots"
+) -> list[Finding]:
+    """What bslots (`command` has its options) says of how long slots stay unused."""
+    check = f"lsf {command}"
     if not windows:
         said = "no backfill window: no hole has an expected end"
         return [

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bftrainer.model.machine import Totals
 from bftrainer.model.text import shown
 from bftrainer.schedulers.lsf import tables, values
 from bftrainer.schedulers.lsf.rows import ENDED, JobRow, Plan
@@ -88,6 +89,18 @@ def jobstat(text: str) -> Stat:
     use = re.search(r"\(([0-9]+) of ([0-9]+) nodes", text)
     used, nodes = (int(use[1]), int(use[2])) if use else (None, None)
     return Stat(found["Running"], found["Eligible"], found["Blocked"], used, nodes)
+
+
+def totals(stat: Stat) -> Totals:
+    """How many jobs and nodes jobstat's lists have."""
+    return Totals(
+        running=len(stat.running),
+        eligible=len(stat.eligible),
+        blocked=len(stat.blocked),
+        wanted=sum(values.count(row.get("Nodes", "")) for row in stat.eligible),
+        used=stat.used,
+        nodes=stat.nodes,
+    )
 
 
 def _stat_rows(body: str) -> tuple[Record, ...]:

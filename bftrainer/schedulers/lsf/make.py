@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-
 from bftrainer.ports import Clock
 from bftrainer.schedulers.lsf.ask import Form, Scope
-from bftrainer.schedulers.lsf.pilot import PilotJob
+from bftrainer.schedulers.lsf.observer import LsfObserver
+from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
-from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared.pilot_job import common
 from bftrainer.settings.values import Settings
 
 TEMPLATES = {"plain": "lsf-pilot.sh.j2", "easy": "summit-pilot.sh.j2", "expert": "summit-pilot.sh.j2"}
@@ -51,13 +48,14 @@ def batch(
     )
 
 
-def observer(settings: Settings, clock: Clock) -> LsfScheduler:
-    """A scheduler that is only polled, before anything is set up.
+def observer(settings: Settings, clock: Clock) -> LsfObserver:
+    """A scheduler that is only polled, before anything is set up, also for what jobstat says.
 
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
-    return batch(settings, NOWHERE, NOBODY, clock)
+    asks = questions(settings)
+    return LsfObserver(batch(settings, NOWHERE, NOBODY, clock, asks), asks)
 
 
 def launch_hosts(settings: Settings) -> tuple[str, ...]:
@@ -80,21 +78,12 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
-    template = settings.pilot_template or templates.find(TEMPLATES[settings.lsf_submission])
-    return PilotJob(
-        instance=instance,
-        template=Template(Path(template)),
-        python=settings.pilot_python,
-        daemon=agents_at,
-        orphan_s=settings.orphan_s,
-        log_dir=settings.pilot_log_dir,
-        max_s=settings.pilot_limit_s(settings.lsf_mode),
-        window=settings.lsf_mode == "window",
-        submission=settings.lsf_submission,
+def _pilot_job(settings: Settings, agents_at: str, instance: str) -> LsfPilotJob:
+    mode, options, how = settings.lsf_mode, settings.lsf_options, settings.lsf_submission
+    return LsfPilotJob(
+        **common(settings, agents_at, instance, mode=mode, template=TEMPLATES[how], options=options),
+        submission=how,
         queue=settings.lsf_queue,
         project=settings.lsf_project,
-        options=tuple(shlex.split(settings.lsf_options)),
-        exec_prefix=settings.exec_prefix,
         launch_slots=settings.lsf_launch_slots,
     )

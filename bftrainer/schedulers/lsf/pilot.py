@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.errors import SchedulerError
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.lsf.rows import End, EndKind
 from bftrainer.schedulers.lsf.values import HOST_NAME
 from bftrainer.schedulers.shared.names import PREFIX, TAG, job_name
-from bftrainer.schedulers.shared.template import Template
+from bftrainer.schedulers.shared.pilot_job import PilotJob
 
-MINUTE_S = 60.0
 START_S = 20.0
 """A pilot's run limit ends so long before its hole does: LSF starts jobs in turns, some seconds apart."""
 NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})-({TAG.pattern})-({HOST_NAME.pattern})")
@@ -26,57 +24,23 @@ NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})-({TAG.pattern})-({HOST_NAME.pattern
 job."""
 SECRET = "BFTRAINER_PILOT_SECRET"  # noqa: S105  the name of a variable
 GPU_OPTION = "-gpu"
-NOT_FOUND = 127
-"""How a shell says that there is no such program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PilotJob:
-    """What all pilots have in common. `max_s` is the longest run limit of any; `window`: LSF does not
-    preempt, so none may last longer than its hole. `submission` is plain, easy or expert. `exec_prefix` has
-    to keep the variable `SECRET` (sudo: env_keep)."""
+class LsfPilotJob(PilotJob):
+    """What all pilots on LSF have in common. `submission` is plain, easy or expert. `exec_prefix` has to keep
+    the variable `SECRET` (sudo: env_keep)."""
 
-    instance: str
-    template: Template
-    python: str
-    daemon: str  # where agents find it: host:port or a socket's path
-    orphan_s: float
-    log_dir: Path
-    max_s: float
-    window: bool = False
     submission: str = "plain"
     queue: str = ""
     project: str = ""
-    options: tuple[str, ...] = ()
-    exec_prefix: tuple[str, ...] = ()
     launch_slots: int = 0
 
 
-def limit_minutes(job: PilotJob, limit_s: float | None) -> int:
-    """The run limit in LSF's whole minutes, never longer than the hole.
-
-    Raises:
-        NoRoomError: without preemption a pilot must end by itself before the hole does.
-    """
-    hole_s = job.max_s if limit_s is None else min(job.max_s, limit_s - START_S)
-    minutes = int(hole_s // MINUTE_S)
-    if minutes < 1 and job.window:
-        raise NoRoomError(
-            f"no run limit fits: there are {hole_s:.0f} s besides {START_S:.0f} s to start, and LSF counts "
-            "in minutes"
-        )
-    return max(1, minutes)
-
-
-def log_of(job: PilotJob, pilot: Pilot) -> Path:
-    """The file that a pilot prints to; a pilot of another user may not write into our folder."""
-    return Path("/dev/null") if pilot.user else job.log_dir / f"agent-{pilot.node}.log"
-
-
-def command(job: PilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
+def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
     """The command line of bsub for a pilot on a host of so many slots and GPUs; its script comes on its
     standard input. Plain LSF is asked for all GPUs, unless the site's own options ask for some; on Summit
-    the script is, see `script`.
+    the script is.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
@@ -91,14 +55,14 @@ def command(job: PilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, g
         *(("-P", job.project) if job.project else ()),
         *_where(job, pilot.node, slots),
         *_gpus(job, gpus),
-        *("-W", str(limit_minutes(job, limit_s))),
+        *("-W", str(job.minutes(limit_s, start_s=START_S))),
         "-rn",  # a pilot that was preempted does not come back by itself
-        *("-o", str(log_of(job, pilot)).replace("%", "%%")),  # LSF fills in what follows a %
+        *("-o", job.output(pilot)),
         *job.options,
     ]
 
 
-def _where(job: PilotJob, host: str, slots: int) -> tuple[str, ...]:
+def _where(job: LsfPilotJob, host: str, slots: int) -> tuple[str, ...]:
     """A whole host: in plain LSF all slots of one, in Summit's modes as these ask for it. The easy one knows
     no hosts."""
     if job.submission == "easy":
@@ -110,28 +74,10 @@ def _where(job: PilotJob, host: str, slots: int) -> tuple[str, ...]:
     return ("-n", str(slots), "-R", "span[hosts=1]", "-m", host)
 
 
-def _gpus(job: PilotJob, count: int) -> tuple[str, ...]:
+def _gpus(job: LsfPilotJob, count: int) -> tuple[str, ...]:
     if not count or job.submission != "plain" or GPU_OPTION in job.options:
         return ()
     return (GPU_OPTION, f"num={count}:j_exclusive=yes")
-
-
-def script(job: PilotJob, pilot: Pilot, *, slots: int, gpus: int) -> str:
-    """The job's script, which on Summit starts the agent with all slots and GPUs of the host.
-
-    Raises:
-        SchedulerError: the template asks for a value that there is not.
-    """
-    return job.template.render(
-        node=pilot.node,
-        tag=pilot.tag,
-        user=pilot.user,
-        python=job.python,
-        daemon=job.daemon,
-        orphan_s=f"{job.orphan_s:g}",
-        slots=str(slots),
-        gpus=str(gpus),
-    )
 
 
 def secretly(secret: str) -> Mapping[str, str]:
@@ -144,9 +90,4 @@ def failure(job: PilotJob, pilot: Pilot, end: End) -> str:
     reached its run limit, or LSF no longer knows it."""
     if end.kind is not EndKind.FAILED:
         return ""
-    if end.code == NOT_FOUND:
-        return f"its job failed: there is no {job.python} on {pilot.node}; see pilot_python"
-    said = f"its job failed: {end.words or f'exit code {end.code}'}"
-    if pilot.user:
-        return f"{said}; try there, as {pilot.user}: {job.python} -m bftrainer.agent --help"
-    return f"{said}; see {log_of(job, pilot)}"
+    return job.failure(pilot, end.code, end.words or f"exit code {end.code}")

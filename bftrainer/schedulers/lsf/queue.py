@@ -9,7 +9,8 @@ that leads to no start; such a claim lapses.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bftrainer.model.machine import Claim
@@ -58,8 +59,8 @@ def hosts_of(job: JobRow, slots: int, launch_slots: int) -> int:
 def claims(
     jobs: Iterable[JobRow],
     queues: Mapping[str, QueueRow],
-    free: Collection[str],
-    held: Collection[str],
+    free: Mapping[str, int],
+    held: Mapping[str, int],
     *,
     slots: int,
     launch_slots: int,
@@ -67,10 +68,10 @@ def claims(
     now: float,
     spare: Iterable[int] = (),
 ) -> Claims:
-    """What the jobs need of `held` hosts, ours, each with so many slots, besides those that are `free` and
-    the `spare` slots of hosts on which main jobs use others."""
-    room = _Room(len(free), len(held), slots, list(spare))
-    ours = frozenset(held)
+    """What the jobs need of `held` hosts, ours, besides those that are `free` and the `spare` slots of hosts
+    on which main jobs use others. Hosts come with their slots; most of the machine have `slots`."""
+    room = _Room(slots, Counter(free.values()), Counter(held.values()), list(spare))
+    large = {least: _with_slots(held, least) for least in {0, *held.values()}}
     found: list[Claim] = []
     ready, users = set(), {}
     able = [
@@ -84,38 +85,89 @@ def claims(
             continue  # it waits for others; a smaller one behind it may be backfilled
         ready.add(job.id)
         users[job.id] = job.user
-        if given:
-            found.append(Claim(job=job.id, nodes=ours, count=given))
+        if given.hosts:
+            found.append(Claim(job=job.id, nodes=large[given.least], count=given.hosts))
     return Claims(tuple(found), ready=frozenset(ready), users=users)
+
+
+def _with_slots(hosts: Mapping[str, int], least: int) -> frozenset[str]:
+    return frozenset(name for name, slots in hosts.items() if slots >= least)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """So many hosts of ours, each with `least` slots or more; 0 hosts: none of ours is needed."""
+
+    hosts: int
+    least: int
 
 
 @dataclass
 class _Room:
-    """What is left for the next job: free hosts, ours, each with so many slots, and slots on hosts where
-    other jobs use the rest."""
+    """What is left for the next job: free hosts and ours, counted by their slots, and slots on hosts where
+    other jobs use the rest. Most hosts have `usual` slots."""
 
-    free: int
-    held: int
-    slots: int
+    usual: int
+    free: Counter[int]
+    held: Counter[int]
     spare: list[int]
 
-    def take(self, wanted: int, *, shares: bool) -> int | None:
-        """Take slots for a job, on hosts that others use, too, if it `shares`; returns how many hosts of ours
-        that needs, None if there is not enough."""
-        rest = wanted % max(1, self.slots)
+    def take(self, wanted: int, *, shares: bool) -> _Given | None:
+        """Take slots for a job, on hosts that others use, too, if it `shares`; None if there is not
+        enough."""
+        rest = wanted % max(1, self.usual)
         if shares and wanted == rest and (fits := [many for many in self.spare if many >= wanted]):
             self._put(min(fits), wanted)
-            return 0
-        need = -(-wanted // max(1, self.slots))
-        if need > self.free + self.held:
-            return None
-        given = max(0, need - self.free)
-        self.free -= need - given
-        self.held -= given
+            return _Given(0, 0)
+        given = self._whole(wanted)
+        if given is None:
+            return self._anywhere(wanted)
         if shares and rest:
-            self.spare.append(self.slots - rest)
+            self.spare.append(self.usual - rest)
         return given
+
+    def _whole(self, wanted: int) -> _Given | None:
+        """Take as many hosts as a job needs that uses as many slots of each as most hosts have."""
+        need, least = -(-wanted // max(1, self.usual)), min(wanted, self.usual)
+        free, held = (
+            sum(many for slots, many in stock.items() if slots >= least) for stock in (self.free, self.held)
+        )
+        if need > free + held:
+            return None
+        given = max(0, need - free)
+        _remove(self.free, need - given, least)
+        smallest = _remove(self.held, given, least)
+        return _Given(given, smallest)
+
+    def _anywhere(self, wanted: int) -> _Given | None:
+        """Take the largest hosts that there are, if a job can use slots wherever they are."""
+        stocks = (self.free, self.held)
+        if wanted <= self.usual or wanted > sum(
+            slots * many for stock in stocks for slots, many in stock.items()
+        ):
+            return None
+        given, least = 0, 0
+        for stock in stocks:
+            for slots in sorted(filter(None, stock), reverse=True):
+                taken = min(stock[slots], -(-max(0, wanted) // slots))
+                stock[slots] -= taken
+                wanted -= taken * slots
+                if taken and stock is self.held:
+                    given, least = given + taken, slots
+        return _Given(given, least)
 
     def _put(self, many: int, wanted: int) -> None:
         self.spare.remove(many)
         self.spare.append(many - wanted)
+
+
+def _remove(stock: Counter[int], count: int, least: int) -> int:
+    """Remove hosts with `least` slots or more, the smallest first; returns the slots of the smallest, 0 if
+    none is removed."""
+    smallest = 0
+    for slots in sorted(slots for slots, many in stock.items() if many and slots >= least):
+        taken = min(count, stock[slots])
+        stock[slots] -= taken
+        count -= taken
+        smallest = smallest or (slots if taken else 0)
+    return smallest

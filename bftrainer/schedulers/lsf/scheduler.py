@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,11 @@ from bftrainer.schedulers.lsf import view as lsf_view
 from bftrainer.schedulers.lsf.command import reason
 from bftrainer.schedulers.lsf.ending import Ending
 from bftrainer.schedulers.lsf.gaps import Gaps
-from bftrainer.schedulers.lsf.pilot import PilotJob
+from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.rows import JobRow
 from bftrainer.schedulers.lsf.view import Ours, Shown, View
+from bftrainer.schedulers.shared.cancelling import Cancelling
 from bftrainer.schedulers.shared.command import Output
 from bftrainer.schedulers.shared.context import Request
 from bftrainer.schedulers.shared.patience import Patience
@@ -43,7 +43,7 @@ class LsfScheduler:
 
     def __init__(
         self,
-        job: PilotJob,
+        job: LsfPilotJob,
         questions: Questions,
         *,
         launch: tuple[str, ...] = (),
@@ -56,6 +56,7 @@ class LsfScheduler:
         self._ours = Ours(job.instance, user, users, launch, job.launch_slots)
         self._patience = Patience(claim_patience_s)
         self._ending = Ending(questions.run, self._as)
+        self._cancelling = Cancelling(lambda: self._jobs, self.pilots, self._ending.end)
         self._gaps = Gaps()
         self._jobs: dict[Pilot, set[str]] = {}  # of our pilots, as last seen
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # host -> the last pilot for it, and its job
@@ -118,29 +119,16 @@ class LsfScheduler:
         """
         node = self._seen.get(pilot.node, UNSEEN)
         words = lsf_pilot.command(self._job, pilot, node.cpus, limit_s, gpus=node.gpus)
-        script = lsf_pilot.script(self._job, pilot, slots=node.cpus, gpus=node.gpus)
+        script = self._job.script(pilot, slots=str(node.cpus), gpus=str(node.gpus))
         return self._as(pilot.user, words), lsf_pilot.secretly(secret), script
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with bkill, each as its user.
 
         Raises:
-            SchedulerError: some could not be cancelled.
+            SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
         """
-        why = ""
-        if not all(pilot.job or self._jobs.get(pilot) for pilot in pilots):
-            try:  # the names of jobs tell which pilots these are whose submissions were never confirmed
-                await self.pilots()
-            except SchedulerError as error:
-                why = str(error)
-        numbers: dict[str, set[str]] = defaultdict(set)
-        for pilot in pilots:
-            numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        failed = await asyncio.gather(
-            *(self._ending.end(user, jobs) for user, jobs in numbers.items() if jobs)
-        )
-        if reasons := list(dict.fromkeys(reason for reason in (why, *failed) if reason)):
-            raise SchedulerError("; ".join(reasons))
+        await self._cancelling.cancel(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots that are gone have failed, as long as LSF remembers their jobs; nothing of those that we

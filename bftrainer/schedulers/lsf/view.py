@@ -86,13 +86,13 @@ def interpret(
         if (said := _why_not(row, held=name in held, running=running, stopped=stopped))
     }
     until = _until(hosts, why, held, shown, now, before or {})
-    free = [name for name in hosts if name not in why and name not in held]
+    free = {name: row.slots for name, row in hosts.items() if name not in why and name not in held}
     each = _usual(row.slots for row in hosts.values())
     wanted = queue.claims(
         main,
         shown.queues,
         free,
-        [name for name in held if name in hosts and name not in why],
+        {name: hosts[name].slots for name in held if name in hosts and name not in why},
         slots=each,
         launch_slots=ours.launch_slots,
         known=known or Known(),
@@ -185,6 +185,7 @@ def _node(row: HostRow, why: str, until: float | None, gpus: Gpus) -> Node:
         until=until,
         gres=gpus.gres,
         gpus=gpus.count,
+        types=(gpus.model,) if gpus.model else (),
         why=why,
         cpus=row.slots,
         spare=max(0.0, 1.0 - row.active / row.slots) if row.active and row.slots else 0.0,

@@ -73,7 +73,12 @@ async def _gpus(settings: Settings, partitions: Mapping[str, Shown]) -> list[Fin
     except SchedulerError as error:
         return [not_checked(mixed_gpus.CHECK, str(error))]
     default = (name for name, row in partitions.items() if row.get("Default") == "YES")
-    return [mixed_gpus.gpu_finding(settings, nodes, settings.slurm_partition or next(default, ""))]
+    partition = settings.slurm_partition or next(default, "")
+    return [
+        mixed_gpus.gpu_finding(settings, nodes, partition),
+        *mixed_gpus.count_finding(settings, nodes, partition),
+        *mixed_gpus.lost_finding(nodes, partition),
+    ]
 
 
 def hook_findings(config: Shown) -> list[Finding]:

@@ -8,8 +8,8 @@ Users may start steps in their jobs (`srun --jobid`). These are killed first, by
 itself aborts steps: `--signal=KILL` would cancel the job, and leave its steps the KillWait. A step that comes
 between that and the job's end can still ignore SIGTERM: it takes a user that starts steps all the time.
 
-A command that runs as a user can be killed and stopped by that user, so it is tried again, and next to one
-that hangs. What Slurm lets our own account end, our own account ends: no user can reach that command.
+What Slurm lets our own account end, our own account ends: no user can reach that command. For one that runs
+as a user see `shared.hedge`.
 """
 
 from __future__ import annotations
@@ -19,23 +19,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.hedge import AGAIN_S, TRIES, Hedge, by_signal, ended_by_signal
 from bftrainer.schedulers.slurm.command import reason
 
 STEPS = ("scancel", "--signal=997")
 """Slurm's SIG_ABORT, to all steps but the batch script. Not by name: scancel knows none for it."""
 AT_ONCE = ("scancel", "--batch", "--signal=KILL")
-TRIES = 5
-"""So often a command that a signal has ended is tried again at once."""
-AGAIN_S = 0.05
 SLOW_S = 1.0
 """A command that takes longer gets another one beside it."""
-BESIDE = 4
-"""The most commands at a time that end jobs of one user."""
 REMEMBERED = 10_000
-HELD_UP = ("was ended by a signal", "commands hang")
-"""What a reason says if a user may have killed or stopped our commands."""
-SIGNALLED = 128
-"""sudo and shells add the number of the signal that has ended a command to this."""
 
 
 class Ending:
@@ -52,7 +44,7 @@ class Ending:
         self._run, self._as_user = run, as_user
         self.own = False
         self.ended: dict[str, None] = {}
-        self._under_way: dict[str, set[asyncio.Task[str]]] = {}  # user -> commands
+        self._hedge = Hedge(SLOW_S)
 
     async def end(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """End a user's jobs, of which those of `running` can have steps; returns why that failed, "" if it
@@ -60,29 +52,7 @@ class Ending:
         self.ended = dict.fromkeys([*self.ended, *jobs][-REMEMBERED:])
         if user and self.own and not await self._tried("", jobs, running):
             return ""
-        return await self._hedged(user, jobs, running)
-
-    async def _hedged(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
-        """The first answer of a few tries: another begins when those before it hang."""
-        mine = self._under_way.setdefault(user, set())
-        started: set[asyncio.Task[str]] = set()
-        while True:
-            if len(mine) < BESIDE:
-                task = asyncio.create_task(self._tried(user, jobs, running))
-                mine.add(task)
-                task.add_done_callback(mine.discard)
-                started.add(task)
-            if not started:
-                return f"{BESIDE} commands hang that are to end jobs as {user}"
-            full = len(mine) >= BESIDE
-            done, started = await asyncio.wait(
-                started, timeout=None if full else SLOW_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            reasons = [task.result() for task in done]
-            if "" in reasons:
-                return ""
-            if reasons and not started:
-                return reasons[0]
+        return await self._hedge.first(user, lambda: self._tried(user, jobs, running))
 
     async def _tried(self, user: str, jobs: Collection[str], running: Collection[str]) -> str:
         """End jobs, again and again if signals end our commands."""
@@ -90,18 +60,18 @@ class Ending:
         try:
             for left in reversed(range(TRIES)):
                 done = await self._once(user, jobs, running, last=not left)
-                if not _killed(done):
+                if not by_signal(done):
                     break
                 await asyncio.sleep(AGAIN_S)
-            if user and done is not None and _killed(done):  # Slurm may let us do it ourselves
+            if user and done is not None and by_signal(done):  # Slurm may let us do it ourselves
                 own = await self._once("", jobs, running, last=True)
                 done = own if own.code == 0 else done
         except SchedulerError as error:
             return str(error)
         if done is None or done.code == 0 or "Invalid job id" in done.err:
             return ""
-        if _killed(done):
-            return f"scancel as {user} was ended by a signal, {TRIES} times" if user else "scancel was killed"
+        if by_signal(done):
+            return ended_by_signal("scancel", user)
         return reason(done, f"scancel as {user} failed" if user else "scancel failed")
 
     async def _once(
@@ -116,10 +86,6 @@ class Ending:
             if not those:
                 continue
             killed = await self._run(self._as_user(user, [*words, *those]))
-            if _killed(killed) and not last:
+            if by_signal(killed) and not last:
                 return killed  # after what follows it could no longer be done
         return await self._run(self._as_user(user, ["scancel", *names]))
-
-
-def _killed(done: Output) -> bool:
-    return done.code < 0 or done.code > SIGNALLED

@@ -39,6 +39,11 @@ def total(found: Kinds) -> int:
     return sum(count for _, count in found)
 
 
+def types(found: Kinds) -> tuple[str, ...]:
+    """Their types, as far as they have one."""
+    return tuple(kind for kind, _ in found if kind != ANY)
+
+
 def covers(there: Kinds, wanted: Kinds) -> bool:
     """Whether GPUs are enough for a job: those of each type that it names, and so many in all."""
     have = dict(there)

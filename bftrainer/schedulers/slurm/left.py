@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bftrainer.schedulers.slurm.gpus import Kinds, covers, plus, without
@@ -26,6 +27,10 @@ class Left:
         )
 
 
+Parts = Mapping[str, Mapping[str, Left]]
+"""Node -> pilot of ours -> what it has there. A pilot goes by the name of its node, or of its GPU."""
+
+
 def wish(job: JobRow) -> object:
     """All that says where a job can start."""
     each = (job.cpus, job.memory_mb, job.gpus, job.shares, job.features)
@@ -37,6 +42,12 @@ def together(one: Left, other: Left) -> Left:
     """Both."""
     gpus = plus(one.gpus, other.gpus)
     return Left(one.cpus + other.cpus, one.memory_mb + other.memory_mb, gpus)
+
+
+def less(left: Left, job: JobRow, cpus: int) -> Left:
+    """What is left once a job has taken so many CPUs and what else it asks for."""
+    memory_mb = max(0, left.memory_mb - job.memory_mb)
+    return Left(max(0, left.cpus - cpus), memory_mb, without(left.gpus, job.gpus))
 
 
 def left_of(row: NodeRow) -> Left:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-
 from bftrainer.ports import Clock
-from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
-from bftrainer.schedulers.shared.template import Template
-from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.shared.pilot_job import common
+from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.scheduler import SlurmScheduler
 from bftrainer.settings.values import Settings
 
@@ -47,28 +43,24 @@ def batch(settings: Settings, agents_at: str, instance: str, clock: Clock) -> Sl
 
 def observer(settings: Settings, clock: Clock) -> SlurmScheduler:
     """A scheduler that is only polled, before anything is set up: a node counts as idle whether Slurm would
-    preempt pilots there or not, and wherever agents would find a daemon.
+    preempt pilots there or not, and wherever agents would find a daemon. Nodes are seen whole, whatever is
+    shared out.
 
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
-    return batch(settings.model_copy(update={"slurm_mode": "window"}), NOWHERE, NOBODY, clock)
+    return batch(
+        settings.model_copy(update={"slurm_mode": "window", "share": "node"}), NOWHERE, NOBODY, clock
+    )
 
 
-def _pilot_job(settings: Settings, agents_at: str, instance: str) -> PilotJob:
-    return PilotJob(
-        instance=instance,
-        template=Template(Path(settings.pilot_template or templates.find("slurm-pilot.sh.j2"))),
-        python=settings.pilot_python,
-        daemon=agents_at,
-        orphan_s=settings.orphan_s,
-        log_dir=settings.pilot_log_dir,
-        window=settings.slurm_mode == "window",
+def _pilot_job(settings: Settings, agents_at: str, instance: str) -> SlurmPilotJob:
+    mode, options = settings.slurm_mode, settings.slurm_options
+    return SlurmPilotJob(
+        **common(settings, agents_at, instance, mode=mode, template="slurm-pilot.sh.j2", options=options),
         partition=settings.slurm_partition,
         qos=settings.slurm_qos,
         account=settings.slurm_account,
-        options=tuple(shlex.split(settings.slurm_options)),
-        max_s=settings.pilot_limit_s(settings.slurm_mode),
-        exec_prefix=settings.exec_prefix,
         parts=settings.harvest == "gpus",
+        gpus=settings.share == "gpu",
     )

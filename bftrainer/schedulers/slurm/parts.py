@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import reduce
 
 from bftrainer.schedulers.slurm.gpus import total
-from bftrainer.schedulers.slurm.left import Left, left_of
+from bftrainer.schedulers.slurm.left import Left, left_of, together
 from bftrainer.schedulers.slurm.rows import JobRow, NodeRow
 
 USED_UP = "main jobs are about to use its free GPUs"
@@ -28,13 +29,13 @@ def part_of(row: NodeRow, left: Left) -> Left | None:
     return Left(min(left.cpus, count * cores), memory, ((kind, count),))
 
 
-def held_parts(pilots: Iterable[JobRow]) -> dict[str, Left]:
-    """Node -> what a running pilot of ours has there, of those that do not have the whole node."""
-    return {
-        job.nodes[0]: Left(max(job.cpus, job.all_cpus), job.memory_mb, job.gpus)
-        for job in pilots
-        if job.shares and job.state == "RUNNING" and len(job.nodes) == 1
-    }
+def used_by_main_jobs(row: NodeRow, own: Iterable[Left]) -> float:
+    """The share of a node's cores or GPUs, whichever is larger, that is neither free nor among the parts that
+    pilots of ours `own`."""
+    left = reduce(together, own, left_of(row))
+    free = [left.cpus / row.cpus] if row.cpus else []
+    free += [total(left.gpus) / total(row.gpus)] if row.gpus else []
+    return max(0.0, 1.0 - min(free, default=1.0))
 
 
 def spare_parts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bftrainer.schedulers.slurm.left import Left
+from bftrainer.schedulers.slurm.left import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Rooms:
     flexible: frozenset[str] = frozenset()  # reservations whose jobs need not be on their nodes
     taken: frozenset[str] = frozenset()  # main jobs use all of it
     foreign: frozenset[str] = frozenset()  # held by pilots of other daemons, which give it up as we do
-    parts: Mapping[str, Left] = field(default_factory=dict)  # held node -> what our pilot has, if not all
-    spare: frozenset[str] = frozenset()  # of the shared ones: those of which a pilot could take a part
+    parts: Parts = field(default_factory=dict)  # those of which our pilots do not have all
+    spare: frozenset[str] = frozenset()  # of the free and shared ones: those of which pilots may take parts
     clearing: frozenset[str] = frozenset()  # of those that are coming: the ones that are not idle yet
 
     @property

@@ -25,6 +25,7 @@ class NodeRow:
     cpus_used: int = 0
     memory_used_mb: int = 0
     gpus_used: Kinds = ()
+    threads: int = 1  # of each core; jobs have whole cores
 
 
 @dataclass(frozen=True, slots=True)

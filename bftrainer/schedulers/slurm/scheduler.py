@@ -12,15 +12,16 @@ import os
 import secrets
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from bftrainer.errors import KeptError, NoRoomError, SchedulerError, UnsureError
+from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
 from bftrainer.model.machine import Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
+from bftrainer.schedulers.shared.cancelling import Cancelling
 from bftrainer.schedulers.shared.command import MOST_BYTES, Output
 from bftrainer.schedulers.shared.context import Request
 from bftrainer.schedulers.shared.names import PREFIX
@@ -28,14 +29,16 @@ from bftrainer.schedulers.shared.patience import Patience
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.users import as_user, own_name
 from bftrainer.schedulers.slurm import accounting, command, private, processes, text
+from bftrainer.schedulers.slurm import ours as slurm_ours
 from bftrainer.schedulers.slurm import pilot as slurm_pilot
 from bftrainer.schedulers.slurm import view as slurm_view
 from bftrainer.schedulers.slurm.command import reason
-from bftrainer.schedulers.slurm.ending import HELD_UP, Ending
+from bftrainer.schedulers.slurm.ending import Ending
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.partitions import of_config
-from bftrainer.schedulers.slurm.pilot import PilotJob
+from bftrainer.schedulers.slurm.pilot import SlurmPilotJob
 from bftrainer.schedulers.slurm.rows import JobRow
-from bftrainer.schedulers.slurm.view import Ours, View
+from bftrainer.schedulers.slurm.view import View
 
 log = logging.getLogger(__name__)
 Found = TypeVar("Found")
@@ -60,7 +63,7 @@ class SlurmScheduler:
 
     def __init__(
         self,
-        job: PilotJob,
+        job: SlurmPilotJob,
         *,
         watch: frozenset[str] = frozenset(),
         command_timeout_s: float,
@@ -86,10 +89,14 @@ class SlurmScheduler:
             preempted=not job.window and not job.qos,
             cloud=cloud,
             parts=job.parts,
+            gpus=job.gpus,
             preempting=not job.window,
             here=names_of_here() if slurm_view.is_loopback(job.daemon) else frozenset(),
         )
         self._ending = Ending(self._run, self._as)
+        self._cancelling = Cancelling(
+            lambda: self._jobs, self.pilots, lambda user, jobs: self._ending.end(user, jobs, self._running)
+        )
         self._warned = False
         self._lax = ""  # how Slurm lets processes outlive their pilots
         self._learns: asyncio.Task[str] | None = None
@@ -125,7 +132,7 @@ class SlurmScheduler:
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots in the queue."""
-        pilots = slurm_view.pilots((await self._queue())[0], self._ours)
+        pilots = slurm_ours.pilots((await self._queue())[0], self._ours)
         self._note(pilots)
         return pilots
 
@@ -162,7 +169,7 @@ class SlurmScheduler:
         """
         room = self._view.room(pilot.node) if self._view else slurm_pilot.Room()
         words = slurm_pilot.command(self._job, pilot, limit_s, room)
-        return self._as(pilot.user, words), {}, slurm_pilot.script(self._job, pilot, secret)
+        return self._as(pilot.user, words), {}, self._job.script(pilot, secret=secret)
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """Cancel pilots with scancel, each as its user.
@@ -170,34 +177,7 @@ class SlurmScheduler:
         Raises:
             SchedulerError: some could not be cancelled. `KeptError` if a user may have kept some.
         """
-        known = [pilot for pilot in pilots if pilot.job or self._jobs.get(pilot)]
-        others = [pilot for pilot in pilots if not (pilot.job or self._jobs.get(pilot))]
-        # all at once: none waits for a question about another, or for a user as whom nothing can be run
-        failed = await asyncio.gather(self._cancel_known(known), self._cancel_unknown(others))
-        if reasons := list(dict.fromkeys(reason for reasons in failed for reason in reasons if reason)):
-            kind = (
-                KeptError if any(words in said for said in reasons for words in HELD_UP) else SchedulerError
-            )
-            raise kind("; ".join(reasons))
-
-    async def _cancel_known(self, pilots: Collection[Pilot]) -> Collection[str]:
-        """Cancel jobs by their numbers; returns why that failed where it did."""
-        numbers: dict[str, set[str]] = defaultdict(set)
-        for pilot in pilots:
-            numbers[pilot.user] |= self._jobs.get(pilot, set()) | ({pilot.job} - {""})
-        return await asyncio.gather(
-            *(self._ending.end(user, jobs, self._running) for user, jobs in numbers.items() if jobs)
-        )
-
-    async def _cancel_unknown(self, pilots: Collection[Pilot]) -> Collection[str]:
-        """Cancel pilots whose submissions were never confirmed: their names tell their numbers."""
-        if not pilots:
-            return ()
-        try:
-            await self.pilots()
-        except SchedulerError as error:
-            return (str(error),)
-        return await self._cancel_known(pilots)
+        await self._cancelling.cancel(pilots)
 
     async def failures(self, pilots: Sequence[Pilot]) -> Mapping[Pilot, str]:
         """Why pilots that are gone have failed, as long as slurmctld remembers their jobs; nothing of those

@@ -149,6 +149,7 @@ def _node(line: str) -> NodeRow:
         values.count(_field(line, " CPUAlloc=")),
         values.count(_field(line, " AllocMem=")),
         gpus.kinds(used),
+        max(1, values.count(_field(line, " ThreadsPerCore="))),
     )
 
 

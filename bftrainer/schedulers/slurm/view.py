@@ -7,16 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
-from bftrainer.schedulers.shared.names import NAME, TAG, job_name
+from bftrainer.model.gpus import node_of
+from bftrainer.model.machine import Node, NodeState, Snapshot
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.shared.times import shifted
 from bftrainer.schedulers.shared.wanted import Claims
-from bftrainer.schedulers.slurm import claims, gpus, main_jobs, values
-from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.parts import USED_UP, after_main_jobs, held_parts, spare_parts
+from bftrainer.schedulers.slurm import claims, gpus, main_jobs
+from bftrainer.schedulers.slurm.course import Course
+from bftrainer.schedulers.slurm.left import Left, left_of
+from bftrainer.schedulers.slurm.ours import Ours, Queue
+from bftrainer.schedulers.slurm.ours import queue as of_queue
+from bftrainer.schedulers.slurm.parts import USED_UP, after_main_jobs, spare_parts, used_by_main_jobs
 from bftrainer.schedulers.slurm.pilot import SHORTEST_S, Room
+from bftrainer.schedulers.slurm.places import NO_GPUS, Here, places
 from bftrainer.schedulers.slurm.rooms import Rooms
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow
 
@@ -28,30 +32,6 @@ PASSING = frozenset({"COMPLETING", "PLANNED"})
 """Words of nodes that main jobs can have soon."""
 USABLE = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 UNREACHED = "agents there cannot reach the daemon at a loopback address: set address"
-GONE = frozenset({"COMPLETING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL"})
-
-
-@dataclass(frozen=True, slots=True)
-class Ours:
-    """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>` of these users.
-
-    `users` None: of any user. Pilots go to `partition`, "" the default one. Only nodes of the partitions in
-    `watch` are seen; if it is empty, those of `partition`. With `preempted`, pilots only go where main jobs
-    may take their nodes. `here`: agents reach the daemon only from this machine, which has these names;
-    empty: from everywhere. `cloud`: nodes of state CLOUD may be ours. `preempting`: main jobs may preempt
-    pilots. `parts`: pilots may have free GPUs of nodes that main jobs use in part.
-    """
-
-    instance: str
-    user: str
-    users: frozenset[str] | None
-    partition: str = ""
-    watch: frozenset[str] = frozenset()
-    preempted: bool = False
-    here: frozenset[str] = frozenset()
-    cloud: bool = False
-    preempting: bool = False
-    parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,52 +74,119 @@ def interpret(
     watched = ours.watch or {partition}
     for name in sorted({partition, *watched} - machine.partitions.keys()):
         raise TextError(f"Slurm has no partition {name!r}, only {', '.join(sorted(machine.partitions))}")
-    found = pilots(jobs, ours)
-    own = {pilot.job for pilot in found}
-    main = [job for job in jobs if job.id not in own and not NAME.fullmatch(job.name)]
-    others = [j for j in jobs if j.id not in own and j.state != "PENDING" and j.state not in GONE]
-    running = {name: job.id for job in others for name in job.nodes}
-    foreign = {name for job in others if NAME.fullmatch(job.name) for name in job.nodes}
-    until = _until(machine, main, now)
+    queue = of_queue(jobs, ours)
+    until = _until(machine, queue.main, now)
     later = {name for name, start in until.items() if start - now >= SHORTEST_S}
-    held = {pilot.node: pilot.ends for pilot in found if not pilot.pending}
-    mine = [job for job in jobs if job.id in own]
-    parts = held_parts(mine)
-    spare = spare_parts(machine.nodes, held.keys() | foreign, mine) if ours.parts else {}
-    why = _why_not(machine, main, found, running, partition, ours, later, parts.keys() | spare.keys())
-    rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
+    held, spare = queue.held, _spare(machine, queue, ours)
+    asked = (machine, queue, partition, ours, later, queue.parts.keys() | spare.keys())
+    why = _why_not(*asked, machine.nodes, held)
     known = known or Known()
-    waiting = claims.able(main, now, known.lapsed)
     walk = claims.walked(
-        claims.in_order(waiting, machine.partitions),
+        claims.in_order(claims.able(queue.main, now, known.lapsed), machine.partitions),
         machine.nodes,
         machine.partitions,
-        _rooms(machine, why, held, running, foreign, parts, spare),
+        _rooms(machine, why, held, queue, spare),
         now,
         known.ready,
         doubted=known.doubted,
         preempting=ours.preempting,
     )
     wanted = walk.found()
-    free = after_main_jobs(
-        {n: p for n, p in spare.items() if not why.get(n)}, machine.nodes, walk.course.left
-    )
-    why |= {name: why.get(name) or USED_UP for name in spare.keys() - free.keys()}
-    why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
-    # a job that is about to start gets nodes by its claims; where else it is planned now says nothing of ours
-    if any(job.planned for job in main if job.id in wanted.users):
-        apart = _until(machine, [job for job in main if job.id not in wanted.users], now)
-        until |= {name: apart.get(name, inf) for name in held if name in until}
-    nodes = tuple(_node(row, why.get(row.name, ""), until.get(row.name, inf)) for row in rows.values())
+    until = _leaving(until, machine, queue.main, held, wanted, ours, now)
+    rows = {name: row for name, row in machine.nodes.items() if not watched.isdisjoint(row.partitions)}
+    if ours.gpus:
+        shut = why | _why_not(*asked, {name: machine.nodes[name] for name in held if name in rows}, ())
+        nodes, free = _by_gpu(rows, queue, walk.course, why, shut, until)
+    else:
+        spared = {name: part for name, part in spare.items() if not why.get(name)}
+        free = after_main_jobs(spared, machine.nodes, walk.course.left)
+        why |= {name: why.get(name) or USED_UP for name in spare.keys() - free.keys()}
+        why |= {name: f"claimed by job {job}" for name, job in wanted.taken.items()}
+        nodes = [_node(row, why.get(name, ""), until.get(name, inf)) for name, row in rows.items()]
+        nodes = [replace(node, used=_used(rows[node.name], queue)) for node in nodes] if ours.parts else nodes
     snapshot = Snapshot(
         time=now,
-        nodes=nodes,
+        nodes=tuple(nodes),
         claims=wanted.claims,
-        pilots=found,
-        main=main_jobs.shown(main, wanted, now),
-        waiting=main_jobs.waiting(main),
+        pilots=queue.pilots,
+        main=main_jobs.shown(queue.main, wanted, now),
+        waiting=main_jobs.waiting(queue.main),
     )
     return View(snapshot, wanted, machine.partitions[partition].max_s, free)
+
+
+def _spare(machine: Machine, queue: Queue, ours: Ours) -> Mapping[str, Left]:
+    """What pilots could take now of nodes that main jobs use in part; with single GPUs, of any nodes."""
+    if ours.gpus:
+        rows = (row for name, row in machine.nodes.items() if row.gpus and name not in queue.foreign)
+        return {row.name: left_of(row) for row in rows}
+    return (
+        spare_parts(machine.nodes, queue.held.keys() | queue.foreign, queue.rows.values())
+        if ours.parts
+        else {}
+    )
+
+
+def _leaving(
+    until: dict[str, float],
+    machine: Machine,
+    main: Sequence[JobRow],
+    held: Collection[str],
+    wanted: Claims,
+    ours: Ours,
+    now: float,
+) -> dict[str, float]:
+    """When nodes are to be given back before main jobs begin. A job that is about to start gets nodes by its
+    claims; where else it is planned now says nothing of ours. Nor does what a job is to get of a node that it
+    shares with pilots of single GPUs, where these can be preempted: it claims as many GPUs as it needs."""
+    others = [job for job in main if not (ours.gpus and ours.preempting and job.shares)]
+    if len(others) < len(main):
+        until = _until(machine, others, now)
+    if any(job.planned for job in others if job.id in wanted.users):
+        apart = _until(machine, [job for job in others if job.id not in wanted.users], now)
+        until |= {name: apart.get(name, inf) for name in held if name in until}
+    return until
+
+
+def _by_gpu(
+    rows: Mapping[str, NodeRow],
+    queue: Queue,
+    course: Course,
+    why: Mapping[str, str],
+    shut: Mapping[str, str],
+    until: Mapping[str, float],
+) -> tuple[list[Node], dict[str, Left]]:
+    """The GPUs of nodes as the nodes of the snapshot, and what the pilot of each has, or may have. No more
+    than main jobs leave `why` not, and none beside those that we hold where the node is `shut`."""
+    parts = queue.parts
+    waiting = {pilot.node: queue.rows[pilot.job] for pilot in queue.pilots if pilot.pending}
+    nodes: list[Node] = []
+    free: dict[str, Left] = {}
+    for name, row in rows.items():
+        here = Here(
+            free=course.free(name),
+            held=parts.get(name, {}),
+            waiting=waiting,
+            cleared=queue.cleared,
+            why=why.get(name, ""),
+            shut=shut.get(name, ""),
+        )
+        used = _used(row, queue)
+        for place in places(row, here):
+            gpu = _node(row, place.why, until.get(name, inf))
+            own = replace(gpu, gpus=1, cpus=place.cpus, spare=0.0, used=used)
+            types = gpus.types(gpus.kinds(place.gres))
+            nodes.append(replace(own, name=place.name, gres=place.gres, types=types))
+            if place.part is not None:
+                free[place.name] = place.part
+    return nodes, free
+
+
+def _used(row: NodeRow, queue: Queue) -> float:
+    """The share of a node that main jobs use, where our pilots may have others."""
+    if row.name in queue.held and row.name not in queue.parts:
+        return 0.0
+    return used_by_main_jobs(row, queue.parts.get(row.name, {}).values())
 
 
 def is_loopback(host: str) -> bool:
@@ -153,61 +200,33 @@ def pilot_partition(machine: Machine, ours: Ours) -> str:
     return ours.partition or next(default, "")
 
 
-def pilots(jobs: Collection[JobRow], ours: Ours) -> tuple[Pilot, ...]:
-    """Our pilots in the queue; one that was submitted twice is there twice."""
-    return tuple(pilot for job in jobs if (pilot := _pilot(job, ours)) is not None)
-
-
-def _pilot(job: JobRow, ours: Ours) -> Pilot | None:
-    prefix = job_name(ours.instance, "")
-    tag = job.name.removeprefix(prefix)
-    if (
-        not job.name.startswith(prefix)
-        or not TAG.fullmatch(tag)
-        or job.state in GONE
-        or (ours.users is not None and job.user not in ours.users)
-    ):
-        return None
-    where = job.nodes or tuple(values.names(job.required) or ())
-    if len(where) != 1:
-        return None  # a job that only has the name: a pilot is on one node
-    running = job.state == "RUNNING"
-    return Pilot(
-        tag=tag,
-        node=where[0],
-        user="" if job.user == ours.user else job.user,
-        job=job.id,
-        ends=job.end if running else None,
-        pending="" if running else job.reason if job.state == "PENDING" else job.state.lower(),
-    )
-
-
 def _why_not(
     machine: Machine,
-    main: Collection[JobRow],
-    found: Collection[Pilot],
-    running: Mapping[str, str],
+    queue: Queue,
     partition: str,
     ours: Ours,
     later: Collection[str],
     parts: Collection[str],
+    rows: Mapping[str, NodeRow],
+    held: Collection[str],
 ) -> dict[str, str]:
-    """Nodes that are not ours -> why. Those of `later` may be planned for main jobs: there is time for a
-    pilot before. Main jobs may be on those of `parts`, of which pilots have a part, or could."""
-    held = {pilot.node for pilot in found if not pilot.pending}
-    coming = {pilot.node for pilot in found if pilot.pending}
-    planned = set[str]().union(*{job.planned for job in main if job.state == "PENDING"})
+    """Nodes of `rows` that are not ours -> why. Those of `later` may be planned for main jobs: there is time
+    for a pilot before. Main jobs may be on those of `parts`, of which pilots have a part, or could."""
+    coming = {node_of(pilot.node) for pilot in queue.pilots if pilot.pending}
+    planned = set[str]().union(*{job.planned for job in queue.main if job.state == "PENDING"})
     known = machine.partitions[partition]
     above = {name for name, other in machine.partitions.items() if other.tier > known.tier}
     shut = "" if known.up else f"partition {partition} is not up"
     why: dict[str, str] = {}
-    for name, row in machine.nodes.items():
+    for name, row in rows.items():
         hole = name in later if name in planned else name in coming
-        reason = unfit(row, held=name in held, hole=hole, part=name in parts)
+        reason = unfit(row, held=name in held, hole=hole, part=name in parts, gpus=ours.gpus)
         if not reason and not ours.cloud and CLOUD in row.flags:
             reason = KEPT_UP
-        if not reason and name in running and name not in parts:  # it started between the two commands
-            reason = f"job {running[name]}"
+        if not reason and name in queue.running and name not in parts:  # it started between the two commands
+            reason = f"job {queue.running[name]}"
+        if not reason and ours.gpus and not row.gpus:
+            reason = NO_GPUS
         if not reason and partition not in row.partitions:
             reason = f"not in partition {partition}"
         if not reason and name not in held:
@@ -221,10 +240,13 @@ def _why_not(
     return why
 
 
-def unfit(row: NodeRow, *, held: bool = False, hole: bool = False, part: bool = False) -> str:
+def unfit(
+    row: NodeRow, *, held: bool = False, hole: bool = False, part: bool = False, gpus: bool = False
+) -> str:
     """Why a node's state says that it is not ours; "" if it is. One that we hold may be in use, as one
-    that is to be ours in `part`; one with a `hole` may be planned."""
-    harmless = HARMLESS | {"PLANNED"} if held or hole else HARMLESS
+    that is to be ours in `part`; one with a `hole` may be planned. Where single `gpus` are ours, others of
+    the node may be cleared away."""
+    harmless = HARMLESS | ({"PLANNED"} if held or hole else set()) | ({"COMPLETING"} if gpus else set())
     flags = sorted(row.flags - harmless)
     fit = USABLE if held or part or flags else {"IDLE"}
     words = flags if row.base in fit else [row.base or "no state", *flags]
@@ -235,9 +257,7 @@ def _rooms(
     machine: Machine,
     why: Mapping[str, str],
     held: Mapping[str, float | None],
-    running: Collection[str],
-    foreign: set[str],
-    parts: Mapping[str, Left],
+    queue: Queue,
     spare: Collection[str],
 ) -> Rooms:
     """Where a main job could start. A node that is in use by no job of the queue is being cleared."""
@@ -245,8 +265,8 @@ def _rooms(
     for name, row in machine.nodes.items():
         if name in held or row.flags - HARMLESS - PASSING:
             continue
-        if name in running:
-            if row.base == "MIXED" and name not in foreign:
+        if name in queue.running:
+            if row.base == "MIXED" and name not in queue.foreign:
                 shared.append(name)
         elif not why.get(name) or (row.base == "IDLE" and not row.flags & PASSING):
             free.append(name)
@@ -265,9 +285,9 @@ def _rooms(
         shared=frozenset(shared),
         ends={name: end for name, end in held.items() if end is not None},
         flexible=frozenset(reservation.name for reservation in machine.reservations if reservation.flex),
-        taken=frozenset(running).difference(shared, foreign),
-        foreign=frozenset(foreign & machine.nodes.keys()),
-        parts={name: part for name, part in parts.items() if name in usable},
+        taken=frozenset(queue.running).difference(shared, queue.foreign),
+        foreign=queue.foreign & machine.nodes.keys(),
+        parts={name: own for name, own in queue.parts.items() if name in usable},
         spare=frozenset(spare),
         clearing=frozenset(name for name in coming if not _idle(machine.nodes[name])),
     )
@@ -300,6 +320,7 @@ def _node(row: NodeRow, why: str, until: float) -> Node:
         features=row.features,
         gres=row.gres,
         gpus=gpus.total(row.gpus),
+        types=gpus.types(row.gpus),
         why=why,
         cpus=row.cpus,
         spare=1.0 - row.cpus_used / row.cpus if row.base == "MIXED" and row.cpus else 0.0,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import chain, islice
 from math import inf
 
-from bftrainer.model.machine import Claim
 from bftrainer.schedulers.shared.wanted import Claims
 from bftrainer.schedulers.slurm.constraints import UNREADABLE, Features, Part, ways
 from bftrainer.schedulers.slurm.contiguous import stretch
@@ -224,9 +223,7 @@ class Walk:
         for nodes, features in wishes:
             if mine := nodes & ours:
                 among = self._candidates(job, features) if features and self._room else frozenset(mine)
-                for first in range(0, len(mine), each):
-                    count = min(each, len(mine) - first)
-                    self.course.claims.append(Claim(job=job.id, nodes=among, count=count))
+                self.course.claim(job, mine, among, each)
         self.course.take(job, used, late=late)
 
     def _block(self, job: JobRow) -> None:
@@ -278,7 +275,8 @@ class Walk:
             )
         if 2 * len(self.course.usable) < len(self._line):
             self._line = [name for name in self._line if name in self.course.usable]
-        return chain(sorted(beside), (name for name in self._line if name in room and name not in beside))
+        line = (name for name in self._line if name in room and name not in beside)
+        return chain(sorted(beside), self.course.in_turn(job, line))
 
     def _usable(self, job: JobRow, features: Features) -> set[str]:
         """Where a job can start now."""

@@ -39,10 +39,11 @@ def fixed_trials(simulator: Simulator) -> list[Plan]:
     """The same number of workers for every trial in every stage, all trials at a time ("naive elastic")."""
     profile, plans = simulator.profile, []
     stages = simulator.experiment.stages
+    at_once = [profile.at_once(stage.trials) for stage in stages]
     for each in range(profile.least, profile.most + 1):
-        if max(nodes_needed(stage.trials, each, profile.node_workers) for stage in stages) > profile.nodes:
+        if max(nodes_needed(n, each, profile.node_workers) for n in at_once) > profile.nodes:
             break
-        steps = [of_workers(stage, stage.trials * each, profile) for stage in stages]
+        steps = [of_workers(stage, n * each, profile) for stage, n in zip(stages, at_once, strict=True)]
         plans.append(_plan("naive elastic", steps, simulator))
     return plans
 

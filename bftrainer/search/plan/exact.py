@@ -1,4 +1,5 @@
-"""The cheapest plan on time, proven: dynamic programming over stages, bounded by a Lagrangian relaxation.
+"""The cheapest plan on time of those in the tables, proven: dynamic programming over stages, bounded by a
+Lagrangian relaxation.
 
 A label says: these steps for the first stages, so long and so dear so far. Labels are extended stage by
 stage. One is dropped if another that ends on as many nodes is no later and no dearer, or if what is left
@@ -33,8 +34,8 @@ class Exact:
 
     Attributes:
         plan: The cheapest plan on time; None if no plan is.
-        proven: Whether no plan on time is cheaper.
-        bound: No plan on time costs less; None if no plan is on time.
+        proven: Whether no plan on time of the tables is cheaper.
+        bound: No such plan costs less; None if no plan is on time.
     """
 
     plan: Plan | None

@@ -36,12 +36,13 @@ def greedy(simulator: Simulator, table: Table, deadline_s: float, static: Plan |
 
 
 def _fair(simulator: Simulator, options: Sequence[Step]) -> list[tuple[int, int]]:
-    """Index and nodes of what the paper tries: workers that are a factor or a multiple of the trials."""
-    size = simulator.profile.node_workers
+    """Index and nodes of what the paper tries: workers that are a factor or a multiple of the trials, or of
+    as many of them as may run at a time."""
+    size, most = simulator.profile.node_workers, simulator.profile.parallelism
     return [
         (i, step.nodes)
         for i, step in enumerate(options)
-        if step.stage.trials % step.parallel == 0
+        if (step.stage.trials % step.parallel == 0 or step.parallel == most)
         and step.nodes == nodes_needed(step.parallel, step.workers, size)
     ]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from bftrainer.model.trainer import Points
 from bftrainer.search.brackets import brackets
 from bftrainer.search.plan.experiment import Experiment, Stage
 from bftrainer.search.plan.profile import Latency, Profile
@@ -27,14 +30,30 @@ def experiments(study: StudySpec, iteration_samples: float = 1.0) -> tuple[Exper
     return tuple(found)
 
 
-def profile(study: StudySpec) -> Profile:
-    """What the study's trainer says of a profile. Its curve is empty if the trainer has none."""
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a daemon has learnt of a study's trials, for what the study's trainer does not say.
+
+    Attributes:
+        curve: Samples/s of a trial by its nodes; empty: nothing.
+        start_s: What a trial takes to start (s); None: nothing.
+    """
+
+    curve: Points = ()
+    start_s: float | None = None
+
+
+def profile(study: StudySpec, learnt: Learnt | None = None) -> Profile:
+    """What the study's trainer says of a profile, and what was learnt where it says nothing. The curve is
+    empty if neither has one."""
+    learnt = learnt or Learnt()
     trainer = study.trainer
     up = trainer.costs.up if trainer.costs else None
     return Profile(
-        curve=trainer.curve or (),
+        curve=trainer.curve or learnt.curve,
         least=trainer.n_min,
         most=trainer.n_max,
         sizes=trainer.sizes,
-        start=Latency(up.stall_s + up.init_s if up else 0.0),
+        parallelism=study.parallelism,
+        start=Latency(up.stall_s + up.init_s if up else learnt.start_s or 0.0),
     )

@@ -114,6 +114,7 @@ class Profile:
         least, most: Workers of a trial that runs.
         sizes: Which of these it may have.
         nodes: The most nodes that may be had at a time.
+        parallelism: So many trials run at a time at most; None: as many as there are.
         spread: Stragglers.
         start: From the moment when a trial's workers are placed until they train.
         scale: Until nodes that are asked for are there; nothing is paid for them yet.
@@ -128,6 +129,7 @@ class Profile:
     most: int = 512
     sizes: AllowedSizes = EVERY_SIZE
     nodes: int = 512
+    parallelism: int | None = None
     spread: Spread = field(default_factory=Spread)
     start: Latency = field(default_factory=Latency)
     scale: Latency = field(default_factory=Latency)
@@ -135,9 +137,18 @@ class Profile:
     sync: Latency = field(default_factory=Latency)
     billing: Billing = field(default_factory=Billing)
 
+    @property
+    def differ(self) -> bool:
+        """Whether the trials of a stage take differently long."""
+        return bool(self.spread.std or self.start.std)
+
     def iteration_s(self, workers: int) -> float:
         """Mean seconds of an iteration of a trial with so many workers, at least 1."""
         return self.iteration_samples / curve.rate(self.curve, workers)
+
+    def at_once(self, trials: int) -> int:
+        """How many of so many trials may run at a time."""
+        return trials if self.parallelism is None else min(trials, self.parallelism)
 
     def fastest(self, workers: int) -> int:
         """Of at most so many workers, from `least` on, the fewest with which a trial is fastest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -66,6 +66,7 @@ class ProfileKeys(_Model):
     node_workers: Count = 1
     workers: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
     nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 512
+    parallelism: Count | Literal["auto"] | None = None
     spread: SpreadKeys | None = None
     start: Seconds | LatencyKeys = 0.0
     scale: Seconds | LatencyKeys = 0.0
@@ -92,6 +93,8 @@ class ProfileKeys(_Model):
         }
         if self.curve is not None:
             own["curve"] = curve.make(self.curve)
+        if self.parallelism is not None:
+            own["parallelism"] = None if self.parallelism == "auto" else self.parallelism
         if self.workers is not None:
             own |= {"least": self.workers[0], "most": self.workers[1], "sizes": EVERY_SIZE}
         return replace(

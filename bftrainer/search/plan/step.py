@@ -8,6 +8,9 @@ from bftrainer.search.plan.experiment import Stage
 from bftrainer.search.plan.placement import nodes_needed
 from bftrainer.search.plan.profile import Profile
 
+UNEVEN = 64
+"""In stages of so many trials, any number may run at a time; with more trials, planning would take long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -33,14 +36,14 @@ class Step:
 
 def of_workers(stage: Stage, workers: int, profile: Profile) -> Step:
     """The stage on so many workers in all, at least a trial's least, shared out evenly among its trials."""
-    parallel = min(stage.trials, workers // profile.least)
+    parallel = min(profile.at_once(stage.trials), workers // profile.least)
     each = profile.fitting(workers // parallel)
     return Step(stage, parallel, each, nodes_needed(parallel, each, profile.node_workers))
 
 
 def of_nodes(stage: Stage, nodes: int, profile: Profile) -> Step | None:
     """The stage on so many nodes, all held: each trial gets what makes it fastest; None if none fits."""
-    per, trials = profile.node_workers, stage.trials
+    per, trials = profile.node_workers, profile.at_once(stage.trials)
     room = (nodes // trials) * per if nodes >= trials else per // -(-trials // nodes)
     if room >= profile.least:
         return Step(stage, trials, profile.fastest(room), nodes)
@@ -50,13 +53,20 @@ def of_nodes(stage: Stage, nodes: int, profile: Profile) -> Step | None:
 
 
 def allocations(stage: Stage, profile: Profile) -> tuple[Step, ...]:
-    """Every way to share workers out evenly, fewest first: all trials at a time, with ever more workers each;
-    or with the least, in 2, 3, ... waves.
+    """The ways to share workers out, fewest first: as many trials at a time as may run, with ever more
+    workers each; or fewer at a time, with the least workers, in more waves.
+
+    Where all trials take as long, the fewest at a time that make so many waves are the best of them: those
+    alone are taken, and in stages of more than `UNEVEN` trials in any case. Stragglers give other numbers a
+    chance: a few trials then wait, each for one that ends early.
     """
-    trials, least = stage.trials, profile.least
-    waves = sorted({-(-trials // count) for count in range(1, trials + 1)})
-    bound = min(profile.most, max(least, profile.nodes * profile.node_workers // trials))
-    larger = (trials * n for n in range(least + 1, bound + 1) if profile.fitting(n) == n)
+    trials, least, most = stage.trials, profile.least, profile.at_once(stage.trials)
+    if profile.differ and trials <= UNEVEN:
+        waves = list(range(1, most + 1))
+    else:
+        waves = sorted({most} | {n for count in range(1, trials + 1) if (n := -(-trials // count)) <= most})
+    bound = min(profile.most, max(least, profile.nodes * profile.node_workers // most))
+    larger = (most * n for n in range(least + 1, bound + 1) if profile.fitting(n) == n)
     workers = (*(least * at_once for at_once in waves), *larger)
     steps = (of_workers(stage, count, profile) for count in workers)
     return tuple(step for step in steps if step.nodes <= profile.nodes)

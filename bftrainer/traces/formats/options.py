@@ -13,8 +13,8 @@ class LogOptions:
     """How a log is to be read.
 
     Attributes:
-        format: `intervals`, `swf`, `sacct`, `jobcomp`, `sinfo`, `lsb.acct`, `snapshots` or `philly`; None:
-            found from the content.
+        format: `intervals`, `swf`, `sacct`, `jobcomp`, `sinfo`, `bhosts`, `lsb.acct`, `snapshots` or
+            `philly`; None: found from the content.
         machine_nodes: Nodes of the machine; None: what the log says, or as many as it names.
         cores_per_node: Processors of an SWF log that make one node.
         min_gap_s: Idle intervals shorter than this (s) are left out: those between one job and the next.

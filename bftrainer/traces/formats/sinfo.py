@@ -1,4 +1,4 @@
-"""Periodic dumps of `sinfo`, as a shell loop writes them:
+"""Periodic dumps of `sinfo`, in samples as `dumps` has them:
 
     1647471604                                         Unix time of the sample
     invokers: p2165,p1739                              nodes that a harvester's pilots hold (may be absent)
@@ -6,36 +6,32 @@
     ----                                               end of the sample
 
 A node is in the pool if its state is exactly `idle`, or if a pilot holds it: `idle~` (powered down),
-`idle#` (powering up), `idle%` (powering down) and `idle*` (not responding) cannot be used. A stay ends
-with the first sample that lacks the node. A sample with a broken line is skipped as a whole, and the state
-before it continues.
+`idle#` (powering up), `idle%` (powering down) and `idle*` (not responding) cannot be used.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from itertools import pairwise
-from statistics import median
 
-from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, counted, node_names, shown
+from bftrainer.traces.formats import dumps
+from bftrainer.traces.formats.lines import BrokenLineError, Found, Lines, node_names, shown
 from bftrainer.traces.formats.options import LogOptions
-from bftrainer.traces.intervals import Interval, LogError
 
-TIME = re.compile(r"\d{9,11}(\.\d+)?")
 HELD = "invokers:"
-END = "----"
 HEADER = "PARTITION"
-GAP = 10
-"""Samples further apart than this many times their median distance are worth a note."""
-
-Sample = tuple[float, frozenset[str], frozenset[str]]
-"""Time (Unix seconds), nodes in the pool, all nodes that it names."""
+AVAILABILITY = frozenset({"up", "down", "drain", "inact"})
 
 
 def recognises(line: str) -> bool:
-    """Whether this is a sample's time or the list of held nodes."""
-    return TIME.fullmatch(line) is not None or line.startswith(HELD)
+    """Whether this is the list of held nodes, a line of sinfo, or the end of a sample in which nothing is
+    idle."""
+    cells = line.split()
+    return (
+        line.startswith(HELD)
+        or line == dumps.END
+        or cells[:1] == [HEADER]
+        or (len(cells) == 6 and cells[1] in AVAILABILITY)
+    )
 
 
 def read(lines: Lines, options: LogOptions) -> Found:
@@ -44,51 +40,12 @@ def read(lines: Lines, options: LogOptions) -> Found:
     Raises:
         LogError: there is no whole sample.
     """
-    since: dict[str, float] = {}
-    nodes: set[str] = set()
-    intervals: list[Interval] = []
-    times: list[float] = []
-    for time, pool, named in samples(lines):
-        gone = since.keys() - pool
-        intervals += [Interval(since.pop(node), time, node) for node in sorted(gone)]
-        since.update(dict.fromkeys(sorted(pool - since.keys()), time))
-        nodes |= named
-        times.append(time)
-    if not times:
-        raise LogError("no whole sample: each is a Unix time, lines of sinfo and ----")
-    intervals += [Interval(start, float("inf"), node) for node, start in since.items()]
-    return Found(intervals, frozenset(nodes), times[0], times[-1], tuple(_notes(times)))
+    return dumps.found(samples(lines), "sinfo")
 
 
-def samples(lines: Lines) -> Iterator[Sample]:
+def samples(lines: Lines) -> Iterator[dumps.Sample]:
     """The complete samples in order of time; `lines` counts the broken lines of the others."""
-    time: float | None = None
-    last = float("-inf")
-    pool: set[str] = set()
-    named: set[str] = set()
-    for line in lines:
-        try:
-            if TIME.fullmatch(line):
-                if time is not None:
-                    lines.refuse(f"the sample before {line} has no end ({END})")
-                time, pool, named = None, set(), set()
-                if float(line) <= last:
-                    raise BrokenLineError(f"{line} is not after the sample before it, {last:.0f}")
-                time = float(line)
-            elif line == END:
-                if time is not None:
-                    last = time
-                    yield time, frozenset(pool), frozenset(named)
-                time = None
-            elif time is not None:
-                usable, known = _line(line)
-                pool.update(usable)
-                named.update(known)
-        except BrokenLineError as error:
-            lines.refuse(error)
-            time = None
-    if time is not None:
-        lines.refuse(f"the last sample has no end ({END})")
+    return dumps.samples(lines, lambda: _line, empty=True)  # those of `sinfo | grep idle`
 
 
 def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,13 +63,3 @@ def _line(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         )
     names = node_names(cells[5])
     return (names if cells[4] == "idle" else ()), names
-
-
-def _notes(times: list[float]) -> Iterator[str]:
-    yield counted(len(times), "sample", "samples")
-    steps = [b - a for a, b in pairwise(times)]
-    if steps and max(steps) > GAP * median(steps):
-        yield (
-            f"samples are {median(steps):g} s apart, once {max(steps):g} s: what was in the pool before "
-            "counts as in it all that time"
-        )

@@ -6,9 +6,10 @@
     {"time": "2026-11-23T04:20:10.131+01:00", "same": true, "waiting": 11}    as the snapshot before
     {"time": "2026-11-23T04:20:20.127+01:00", "failed": true}                 the batch system did not answer
 
-Times name their zone. `until` says when idle nodes are expected to be taken; `waiting` counts main jobs. Each
-file begins with a header and a full snapshot, so that it can be read by itself; other keys are ignored. A
-snapshot that says "same" after one that cannot be read is skipped.
+Times name their zone. `until` says when idle nodes are expected to be taken; `waiting` counts main jobs. What
+the batch system itself sums up are `totals`, such as {"used": 4544, "nodes": 4604, "running": 2}; they stand
+where they have changed. Each file begins with a header and a full snapshot, so that it can be read by itself;
+other keys are ignored. A snapshot that says "same" after one that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bftrainer.traces.formats.lines import (
     shown,
 )
 from bftrainer.traces.formats.options import LogOptions
+from bftrainer.traces.formats.totals import Totals
 from bftrainer.traces.intervals import Interval, LogError
 
 MARK = "bftrainer_record"
@@ -57,6 +59,8 @@ class _Series:
     snapshots: int = 0
     failed: int = 0
     missing_s: float = 0.0
+    idle_s: float = 0.0  # node-seconds
+    totals: Totals = field(default_factory=Totals)
 
     def header(self, found: dict[str, Any]) -> None:
         """Take over what a header says.
@@ -69,6 +73,7 @@ class _Series:
         poll_s = found.get("poll_s")
         self.poll_s = float(poll_s) if isinstance(poll_s, int | float) and 0 < poll_s < 1e6 else self.poll_s
         self.pool = None  # a file has its own full snapshot
+        self.totals.now = None
 
     def snapshot(self, time: float, found: dict[str, Any]) -> None:
         """Take over a snapshot.
@@ -87,6 +92,7 @@ class _Series:
             self.pool = frozenset(idle)
             self.nodes |= named
         self._to(time, self.pool)
+        self.totals.take(found)
 
     def _to(self, time: float, pool: frozenset[str]) -> None:
         if self.begin is None:
@@ -94,6 +100,9 @@ class _Series:
         if time - self.last > max(GAP_S, GAP_POLLS * self.poll_s):
             self.missing_s += time - self.last
             self._leave(set(self.since), self.last)
+        else:
+            self.idle_s += len(self.since) * (time - self.last)
+            self.totals.last(time - self.last)
         self._leave(self.since.keys() - pool, time)
         self.since.update(dict.fromkeys(sorted(pool - self.since.keys()), time))
         self.last = time
@@ -192,5 +201,6 @@ def _notes(series: _Series, unfinished: int) -> Iterator[str]:
             f"{series.missing_s / 3600:.1f} h of {(series.last - (series.begin or 0.0)) / 3600:.1f} h were "
             "not recorded: nothing counts as idle then, so that figures over time are lower bounds"
         )
+    yield from series.totals.notes(series.idle_s, series.last - (series.begin or 0.0) - series.missing_s)
     if unfinished:
         yield counted(unfinished, "line is", "lines are") + " cut off: the recorder was killed there"

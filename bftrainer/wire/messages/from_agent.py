@@ -206,12 +206,14 @@ class Exited(About):
 
     `reason`: why the agent ended it or could not start it, or empty; `last`: the last progress that the
     worker reported, {} on the wire if none. The agent repeats it until the daemon has heard it.
+    `unfit`: it was not started, as the node has too few devices for it: its program has done nothing wrong.
     """
 
     type: Literal["exited"]
     code: Annotated[int, Field(ge=-MOST, le=MOST)]
     phase: AgentPhase
     reason: Text
+    unfit: bool = False
     last: Annotated[
         Annotated[Progress | Finished | Left, Field(discriminator="type")] | None, WrapValidator(_last_words)
     ]

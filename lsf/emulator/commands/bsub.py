@@ -52,7 +52,7 @@ def bsub_command(call: Call) -> Answer:
         return failed(str(error))
     default = "default " if request.default_queue else ""
     text = f"Job <{job.id}> is submitted to {default}queue <{request.queue}>.\n"
-    if "BSUB_STDERR" in call.env:
+    if "BSUB_STDERR" in call.env or call.lsf.manners.on_stderr:
         return Answer(err=text)
     return Answer(out=text)
 

@@ -3,7 +3,10 @@
 A job is a line of JSON in a file: {"job", "nodes", "count", "run_s", "arrived"}. It starts as soon as `count`
 of its `nodes` have no pilot, and keeps them for `run_s`. Until then polls show it as a claim. For each job
 that starts a line goes to a second file: what it asked for, when a poll first showed its claim (`seen`) and
-when it `started`; times are monotonic, and the same for all processes of a machine.
+when it `started`; times are monotonic, and the same for all processes of a machine. Two more figures depend
+on no other process: how long the daemon's loop computed between `seen` and `started` (`cpu_s`), and after how
+many `polls` a pilot on its nodes was last cancelled. Only polls in a row count in which nothing but pilots
+kept the job from its nodes: jobs of others wait for each other, too, as long as they run.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from bftrainer.ports import Scheduler
 class _Waiting:
     asked: dict[str, Any]
     seen: float | None = None
+    computed: float = 0.0  # by the loop's thread, when it was seen
+    polls: int = 0  # in a row, with nothing but pilots in its way
+    until_cancelled: int = 0  # the most of these before a pilot was cancelled
 
 
 class MainJobs:
@@ -41,12 +47,15 @@ class MainJobs:
         await self._start()
         found, now = await self._inner.poll(), time.monotonic()
         held = {pilot.node for pilot in found.pilots}
-        claims = []
+        claims, wanted = [], 0
         for waiting in self._waiting:
             nodes = set(waiting.asked["nodes"]) - self._busy.keys()
+            wanted += waiting.asked["count"]
             missing = waiting.asked["count"] - len(nodes - held)
             claims.append(Claim(job=waiting.asked["job"], nodes=frozenset(nodes & held), count=missing))
-            waiting.seen = waiting.seen or now
+            if waiting.seen is None:
+                waiting.seen, waiting.computed = now, time.thread_time()
+            waiting.polls = waiting.polls + 1 if wanted <= len(nodes) else 0
         nodes = tuple(
             replace(node, state=NodeState.BUSY, why="a job runs there") if node.name in self._busy else node
             for node in found.nodes
@@ -67,7 +76,14 @@ class MainJobs:
             taken |= set(given)
             self._busy |= dict.fromkeys(given, now + waiting.asked["run_s"])
             with self._started.open("a") as out:
-                out.write(json.dumps({**waiting.asked, "seen": waiting.seen, "started": now}) + "\n")
+                line = {
+                    **waiting.asked,
+                    "seen": waiting.seen,
+                    "started": now,
+                    "polls": waiting.until_cancelled,
+                }
+                line["cpu_s"] = 0.0 if waiting.seen is None else time.thread_time() - waiting.computed
+                out.write(json.dumps(line) + "\n")
 
     async def pilots(self) -> tuple[Pilot, ...]:
         """Our pilots."""
@@ -82,6 +98,10 @@ class MainJobs:
 
     async def cancel(self, pilots: Sequence[Pilot]) -> None:
         """End pilots; jobs that waited for their nodes start."""
+        going = {pilot.node for pilot in pilots}
+        for waiting in self._waiting:
+            if going & set(waiting.asked["nodes"]):
+                waiting.until_cancelled = max(waiting.until_cancelled, waiting.polls)
         await self._inner.cancel(pilots)
         await self._start()
 

@@ -35,8 +35,13 @@ GOOD = "good"
 """The trainer that behaves. One without PyTorch: what is tested is the daemon."""
 BAD = "bad"
 """The trainer that attacks."""
-SERVED_S = 1.0
-"""A main job gets its nodes within this time of the first poll that shows it."""
+COMPUTED_S = 1.0
+"""So long the daemon's loop computes at most between the first poll that shows a main job and that job's
+start: what keeps a main job waiting on any machine, however busy others keep it. benchmarks/loop.py has the
+time by the clock."""
+POLLS = 20
+"""So many polls there are at most until pilots are cancelled for it. `vacate_s` is five times `poll_s`, and
+the nodes of several jobs at a time are given back one job after the other."""
 MEMORY_MB = 400.0
 SOON_S = 60.0
 """What happens at all happens within this time."""
@@ -277,12 +282,13 @@ class Watch:
             world.until(lambda path=path: world.answered(path), SOON_S, f"{path} is answered")
 
     def assert_served(self) -> None:
-        """The daemon lives, main jobs got their nodes in time, and memory is bounded."""
+        """The daemon lives, main jobs got their nodes before it did much else, and memory is bounded."""
         world = self.world
         assert world.running(), f"the daemon has ended\n{world.log()[-8000:]}"
         assert world.pid() == self.pid
         world.until(lambda: len(self.served()) == len(self.jobs), SOON_S, "all main jobs have started")
-        assert not self.jobs or max(self.waits()) <= SERVED_S, (self.waits(), self.slowest())
+        for job in self.served():
+            assert job["cpu_s"] <= COMPUTED_S and job["polls"] <= POLLS, (job, self.waits(), self.slowest())
         assert world.memory_mb() <= MEMORY_MB
 
     def slowest(self, count: int = 5) -> str:

@@ -31,6 +31,8 @@ with (notes / f"{number}-{os.getpid()}-{time.time_ns()}.jsonl").open("a", buffer
         loss.backward()
         if not (notes / "fast").exists():
             time.sleep(delay)
+        while (notes / f"hold-{before.samples}").exists():  # until the test has seen what it waits for
+            time.sleep(0.02)
         if run.step(loss=loss.item()):
             note = {"step": before.step, "rank": rank, "weight": model.weight.item()}
             out.write(json.dumps(note | {"indices": indices.tolist()}) + "\n")

@@ -48,6 +48,7 @@ def test_more_workers_than_devices_end_at_once_with_the_reason(monkeypatch: pyte
     (said,) = agent._connection._outbox.ends()
     assert (said["type"], said["code"], said["phase"]) == ("exited", 127, "starting")
     assert said["reason"].startswith("4 workers are asked for (nodes.workers), and the node has 2 devices")
+    assert said["unfit"], "the node is to blame"
     assert agent._workers == {} and agent._queue == []
 
 

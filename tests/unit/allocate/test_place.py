@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bftrainer.allocate.place import Rules, Want, nodes_of, place
+from bftrainer.allocate.place import Want, nodes_of, place
+from bftrainer.allocate.rules import Rules
 from bftrainer.model.gpus import gpus_of, node_of
 
 FREELY = Rules(avoid_interference=False, users_share=True)
@@ -53,11 +54,6 @@ def test_what_shrinks_keeps_the_fewest_nodes() -> None:
 
 def test_what_shrinks_keeps_what_it_trains_on() -> None:
     want = Want(trainer=1, count=2, held=gpus("a0 a1 a2 b0 b1"), training=gpus("b0 b1"))
-    assert place([want], POOL, FREELY)[1] == gpus("b0 b1")
-
-
-def test_what_shrinks_leaves_a_node_first_if_it_is_asked_to() -> None:
-    want = Want(trainer=1, count=2, held=gpus("a0 a1 b0 b1"), leaves="a")
     assert place([want], POOL, FREELY)[1] == gpus("b0 b1")
 
 

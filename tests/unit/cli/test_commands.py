@@ -12,7 +12,7 @@ import bftrainer.cli
 from bftrainer.cli import COMMANDS, app
 
 FOLDER = Path(bftrainer.cli.__file__).parent
-WITHOUT_JSON = {"daemon", "pilot", "record", "trace convert", "trace synth"}
+WITHOUT_JSON = {"daemon", "pilot", "record", "study mirrors", "trace convert", "trace synth"}
 """Commands that print no figures: a log, a batch script, or files."""
 
 

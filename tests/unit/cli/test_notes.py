@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -142,3 +143,21 @@ def test_what_a_script_was_warned_of_is_marked_in_the_list_and_told_with_its_det
     monkeypatch.setattr(show_command, "connect", lambda *_: client)
     done = CliRunner().invoke(show_command.command, ["t"], env={"COLUMNS": "300"})
     assert "the loss is a sum" in done.output and "red" in done.output and "\x1b" not in done.output
+
+
+@pytest.mark.parametrize(("unit", "said", "not_said"), [("GPU", "GPUs", "nodes"), ("node", "nodes", "GPUs")])
+@pytest.mark.parametrize(("module", "words"), [(list_command, []), (show_command, ["t"])], ids=str)
+def test_what_is_counted_is_called_by_its_name(
+    module: Any,
+    words: list[str],
+    unit: str,
+    said: str,
+    not_said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client(tmp_path)
+    client.trainer |= {"unit": unit, "note": ""}
+    monkeypatch.setattr(module, "connect", lambda *_: client)
+    done = CliRunner().invoke(module.command, words, env={"COLUMNS": "300"})
+    assert done.exit_code == 0 and said in done.output and not_said not in done.output

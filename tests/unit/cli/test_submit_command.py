@@ -60,7 +60,9 @@ def test_one_that_goes_on_says_from_where(tmp_path: Path, monkeypatch: pytest.Mo
     client = Client(earlier(tmp_path, goes_on=True), tmp_path)
     said = run(client, monkeypatch, "--resume", "a").output
     assert client.posted["resume"] == "3"
-    assert f"it goes on from the checkpoints of trainer 3 (a, cancelled at step 500) in {tmp_path}" in said
+    assert (
+        f"it goes on from the last checkpoint of trainer 3 (a, cancelled at step 500) in {tmp_path}" in said
+    )
 
 
 @pytest.mark.parametrize("missing", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,9 +24,13 @@ class Heard:
         self.up: list[tuple[str, set[int]]] = []
         self.words: list[Message] = []
         self.calls: list[tuple[str, str]] = []
+        self.gpus: list[tuple[str, str, int, str]] = []
 
     def agent_up(self, node: str, inventory: list[Message], wanted: Collection[int]) -> None:
         self.up.append((node, set(wanted)))
+
+    def has_gpus(self, node: str, user: str, count: int, reason: str) -> None:
+        self.gpus.append((node, user, count, reason))
 
     def said(self, node: str, message: Message) -> None:
         self.words.append(message)
@@ -71,7 +76,7 @@ def desk(tmp_path: Any) -> tuple[AgentReports, AgentLink, Heard, World]:
     there = {1: spec("ann"), 2: spec("bob")}
     reports = AgentReports(
         *(link, world.pilots, heard, heard),  # type: ignore[arg-type]
-        *(lambda node: there if node == "n0" else {}, Telemetry()),
+        *(lambda node: there if node == "n0" else {}, Telemetry(), heard.has_gpus),
     )
     world.pilots.adopt(Pilot(tag="a", node="n0", user="ann"))
     return reports, link, heard, world
@@ -124,6 +129,27 @@ def test_admins_are_told_once_of_a_device_that_is_out_of_use(
         with pytest.raises(ValueError):
             reports.said("n0", {"type": "devices", "devices": {**devices, **wrong}})
     assert link.devices("n0") == 3
+
+
+def test_what_an_agent_says_of_its_devices_is_told_with_whom_they_do_not_suffice(desk: Desk) -> None:
+    reports, link, heard, _ = desk
+    link._hub.has["n0"] = Devices(kind="cuda", count=2)  # type: ignore[attr-defined]
+    there = reports._trainers_on("n0")
+    assert isinstance(there, dict)
+    for workers in (0, 1, 2, 4):
+        there[1] = replace(spec("ann"), workers=workers)
+        there[2] = replace(spec("bob"), workers=8)
+        heard.up.clear()
+        assert reports.up("n0", "a", [])
+    assert heard.gpus == [
+        *[("n0", "ann", 2, "")] * 3,
+        (
+            "n0",
+            "ann",
+            2,
+            "the pilot on n0 has 2 devices (cuda): too few for 4 workers, which get other nodes",
+        ),
+    ]
 
 
 def test_a_goodbye_is_the_agents_own_and_all_else_the_launchers(desk: Desk) -> None:

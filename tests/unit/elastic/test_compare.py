@@ -102,6 +102,7 @@ def test_a_difference_is_named_on_both_ranks(change: Any, words: str) -> None:
     one, other = found(change)
     assert one == other
     assert words in one and "Usual causes" in one and "docs/your-script.md" in one
+    assert "state does not survive state_dict and load_state_dict" in one
 
 
 def test_what_may_differ_does() -> None:

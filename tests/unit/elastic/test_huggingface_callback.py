@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, RandomSampler, Sampler, SequentialSampler
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
 from bftrainer.elastic.attach import Job
 
@@ -180,6 +180,17 @@ def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
         ({"ignore_data_skip": True}, "leave ignore_data_skip and"),
         ({"auto_find_batch_size": True}, "auto_find_batch_size out"),
         ({"accelerator_config": SimpleNamespace(split_batches=True)}, "split_batches each node"),
+        (
+            {"accelerator_config": SimpleNamespace(split_batches=False, dispatch_batches=True)},
+            "Leave it out of accelerator_config",
+        ),
+        (
+            {
+                "accelerator_config": SimpleNamespace(split_batches=False, even_batches=False),
+                "length": 61,
+            },
+            "some nodes have none and wait for ever",
+        ),
         ({"restore_callback_states_from_checkpoint": False}, r"Trainer\(..., callbacks=\[elastic\]\)"),
         ({"output_dir": "elsewhere"}, r"output_dir=elastic.output_dir"),
     ],
@@ -190,6 +201,43 @@ def test_arguments_that_would_go_wrong_are_refused(callback: Any, changed: dict[
     begin(elastic)
     with pytest.raises(ValueError, match=said):
         begin(elastic, **changed)
+
+
+class Stream(IterableDataset[int]):
+    """Tells its workers the epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take it."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(60))
+
+
+Sharded = type("Sharded", (Stream,), {"__module__": "datasets.iterable_dataset"})
+
+
+@pytest.mark.parametrize(
+    ("data", "changed", "said"),
+    [
+        (Stream(), {"dataloader_num_workers": 2}, "give dataloader_num_workers 1 or 0"),
+        (Stream(), {"dataloader_persistent_workers": True}, "leave dataloader_persistent_workers out"),
+        (
+            Sharded(),
+            {"accelerator_config": SimpleNamespace(split_batches=False, dispatch_batches=False)},
+            "shards of its own",
+        ),
+        (range(60), {"dataloader_in_order": False, "dataloader_num_workers": 2}, "as they are ready"),
+    ],
+)
+def test_worker_processes_that_change_an_order_are_refused(
+    callback: Any, data: Any, changed: dict[str, Any], said: str
+) -> None:
+    elastic = callback()
+    elastic.batch(12)
+    loader = SimpleNamespace(dataset=data)
+    begin(elastic, loader=loader, dataloader_num_workers=1)
+    with pytest.raises(ValueError, match=said):
+        begin(elastic, loader=loader, **changed)
 
 
 def test_a_second_training_would_go_on_from_the_first_ones_checkpoints(callback: Any) -> None:

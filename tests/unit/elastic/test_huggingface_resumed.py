@@ -243,6 +243,39 @@ class Kept(Counts, importlib.import_module("transformers.trainer_callback").Expo
         return {"args": {}, "attributes": {"steps": self.steps}}
 
 
+def test_what_callbacks_export_goes_on_in_the_scripts_own_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several of one class, too, each with its own numbers."""
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, 2, "steps", also=[Kept(), Kept()])
+    first, second = Kept(), Kept()
+    second.steps = 100  # it is restored
+    assert process(tmp_path, monkeypatch, None, "steps", also=[first, second]) == 4
+    assert (first.steps, second.steps) == (4, 4)
+
+
+class Forgets(Kept):
+    """Exports a part of what it counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside = 0
+
+    def on_step_end(self, *_: Any, **given: Any) -> None:
+        """Count twice."""
+        super().on_step_end(*_, **given)
+        self.beside += 1
+
+
+def test_what_a_callback_does_not_export_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, 2, "steps", also=[Forgets()])
+    assert "lacks what Forgets changes while it trains: beside." in capsys.readouterr().err
+
+
 def test_numbers_that_a_checkpoint_lacks_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from bftrainer import elastic
-from bftrainer.elastic.members.group import GroupBroken
+from bftrainer.elastic.members.group import Group, GroupBroken
 from bftrainer.elastic.peers import SingleProcess
 from bftrainer.elastic.train import kept_buffers
 from bftrainer.elastic.train.kept_buffers import KeptBuffers
 from bftrainer.elastic.train.trained import trained
+from tests.support.two_ranks import on_two_ranks
 
 
 class Counting(nn.Module):
@@ -44,6 +46,28 @@ def buffers(model: nn.Module) -> dict[str, list[Any]]:
     return {name: buffer.tolist() for name, buffer in model.named_buffers()}
 
 
+def test_what_a_pass_changes_alike_on_all_nodes_it_changes_where_it_did_not_run() -> None:
+    def short(group: Group) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+        model = deepcopy(same)
+        keeper = kept(model)
+        model[1].norm.running_mean.fill_(group.rank)
+        keeper.begin(may_be_lost=True)
+        if group.rank == 0:
+            model(torch.ones(2, 2))
+        before = buffers(model)
+        keeper.follow(group, 0, takes=group.rank == 1)
+        return before, buffers(model)
+
+    same: Any = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2)), Counting())
+    same[0].parametrizations.weight[0]._u.fill_(0.5**0.5)
+    (first, as_before), (was, now) = on_two_ranks(short)
+    assert as_before == first
+    taken = {name for name, value in now.items() if value != was[name]}
+    assert {"0.parametrizations.weight.0._u", "1.passes"} <= taken
+    assert all(now[name] == first[name] for name in taken)
+    assert now["1.norm.running_mean"] == was["1.norm.running_mean"] != first["1.norm.running_mean"]
+
+
 def test_buffers_come_back_as_they_were_when_the_turn_began() -> None:
     model = Counting()
     keeper = kept(model)
@@ -55,6 +79,56 @@ def test_buffers_come_back_as_they_were_when_the_turn_began() -> None:
         keeper.restore()
         assert buffers(model) == before
         model(torch.randn(5, 2))
+
+
+def test_modules_that_come_go_or_change_their_type_later_are_seen() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.LazyBatchNorm1d())
+    model(torch.randn(3, 2))
+    keeper = kept(model)
+    keeper.begin(may_be_lost=True)
+    inner = model[0]
+    assert isinstance(inner, nn.Sequential)
+    for change in (
+        lambda: inner.append(nn.BatchNorm1d(2)),
+        lambda: inner.__setitem__(1, nn.BatchNorm1d(2)),
+        lambda: inner._modules.__setitem__("1", Stateful()),
+        lambda: setattr(inner[1], "__class__", Counted),
+        lambda: inner.__delitem__(1),
+    ):
+        change()
+        keeper.begin(may_be_lost=True)
+        before = buffers(model), states(model)
+        model(torch.randn(3, 2))
+        assert (buffers(model), states(model)) != before
+        keeper.restore()
+        assert (buffers(model), states(model)) == before
+
+
+class Stateful(nn.Module):
+    """It does nothing, and counts that from the moment on at which it becomes `Counted`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return it as it is."""
+        self.count += 1
+        return x
+
+
+class Counted(Stateful):
+    """Its count is state."""
+
+    def get_extra_state(self) -> int:
+        return self.count
+
+    def set_extra_state(self, state: int) -> None:
+        self.count = state
+
+
+def states(model: nn.Module) -> list[int]:
+    return [module.count for module in model.modules() if isinstance(module, Counted)]
 
 
 def test_alone_nothing_is_kept() -> None:

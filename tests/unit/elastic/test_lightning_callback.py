@@ -37,6 +37,7 @@ def trainer(**changed: Any) -> SimpleNamespace:
         "callbacks": [],
         "ckpt_path": None,
         "state": SimpleNamespace(fn="fit"),
+        "callback_metrics": {},
         "fit_loop": SimpleNamespace(),
         "strategy": SimpleNamespace(model=None),
         "checkpoint_callbacks": [],
@@ -90,6 +91,21 @@ def test_an_epoch_has_all_its_steps(callback: Any, changed: dict[str, Any]) -> N
     elastic.loader(range(60))
     with pytest.raises(ValueError, match="leave limit_train_batches and overfit_batches out"):
         elastic.on_fit_start(trainer(**changed), None)
+
+
+class ClipsByHand(pl.LightningModule):  # type: ignore[misc, name-defined]
+    def on_after_backward(self) -> None: ...
+
+
+@pytest.mark.parametrize(("module", "accumulates", "told"), [(ClipsByHand, True, 1), (ClipsByHand, False, 0)])
+def test_a_hook_that_sees_gradients_of_one_rank_is_named(
+    capfd: pytest.CaptureFixture[str], module: Any, accumulates: bool, told: int
+) -> None:
+    lightning.tell_of_parts(trainer(), module(), accumulates=accumulates)
+    lightning.tell_of_parts(trainer(), pl.LightningModule(), accumulates=accumulates)
+    said = "".join(capfd.readouterr())
+    assert said.count("on_after_backward of ClipsByHand is called for each micro-batch") == told
+    assert said.count("on_after_backward") == told
 
 
 def test_what_trains_for_itself_in_between_is_refused(callback: Any) -> None:

@@ -52,7 +52,7 @@ class Seeing(pl.LightningModule):  # type: ignore[misc,name-defined]  # lightnin
         self.counts(batch.float())
         self.log("counts", self.counts, on_step=False, on_epoch=True)
         self.log("both", batch.float().mean(), on_step=True, on_epoch=True, sync_dist=True)
-        loss: torch.Tensor = self.layer(batch.float()[:, None]).sum()
+        loss: torch.Tensor = self.layer(batch.to(self.layer.weight)[:, None]).sum()
         return loss
 
     def on_train_epoch_end(self) -> None:
@@ -248,23 +248,68 @@ class ByHand(Seeing):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-@pytest.mark.parametrize("way", ["module", "scheduler"])
+@pytest.mark.parametrize(
+    ("way", "all_leaves"),
+    [("module", [(2, 5, 8), (4, 7, 9)]), ("before", [(2, 5, 8)]), ("after", [(4, 7, 9)])],
+)
 def test_gradients_that_wait_for_further_batches_are_not_lost(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, all_leaves: list[tuple[int, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process leaves after the step that takes them, and a window is as wide in the rest of an epoch."""
     monkeypatch.setattr(once, "_begun", set[Any]())
 
     def trained(folder: str, leave_after: int | None) -> Seeing:
         widths = pl.callbacks.GradientAccumulationScheduler({0: 1, 1: 2, 2: 3})
-        own: dict[str, Any] = {"kind": ByHand} if way == "module" else {"before": [widths]}
+        own: dict[str, Any] = {"kind": ByHand} if way == "module" else {way: [widths]}
         return process(tmp_path / folder, monkeypatch, leave_after, "loader", asks=False, **own)
 
     whole = trained("whole", None).state_dict()
-    for folder, leaves in (("early", (2, 5, 8)), ("late", (4, 7, 9))):
+    for leaves in all_leaves:
         for leave_after in (*leaves, None):
-            found = trained(folder, leave_after).state_dict()
+            found = trained(str(leaves), leave_after).state_dict()
         torch.testing.assert_close(found, whole)
+
+
+def test_a_model_that_is_converted_after_it_was_restored_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, 2, "loader", asks=False, precision="64-true")
+    with pytest.raises(ValueError, match=r"rounded to torch.float32: .*set_default_dtype\(torch.float64\)"):
+        process(tmp_path, monkeypatch, None, "loader", asks=False, precision="64-true")
+
+
+class Steered(Seeing):
+    """Follows a figure that it has logged an epoch before, and counts by a metric that it does not log."""
+
+    def __init__(self, asks_for_steps: bool) -> None:
+        super().__init__(asks_for_steps)
+        self.own = MeanMetric()
+        self.known: list[float | None] = []
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        """Look it up."""
+        found = self.trainer.callback_metrics.get("mean")
+        self.known.append(None if found is None else float(found))
+        self.own.update(batch.float())
+        return super().training_step(batch, batch_idx)
+
+
+def test_figures_of_before_are_known_after_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within an epoch, and where nothing is left to do. What a metric counts by itself is told of."""
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Steered)
+    parts = [
+        process(tmp_path / "cut", monkeypatch, at, "loader", asks=False, kind=Steered)
+        for at in (7, None, None)
+    ]
+    assert [known for part in parts for known in part.known] == whole.known and whole.known[5] is not None
+    assert float(parts[-1].trainer.callback_metrics["mean"]) == float(whole.trainer.callback_metrics["mean"])
+    told = capsys.readouterr().err
+    assert told.count("own counts by itself, and a checkpoint lacks it") == 1
+    assert "counts counts by itself" not in told, "it is logged"
 
 
 class Warmed(Seeing):
@@ -285,3 +330,26 @@ def test_a_rate_of_numpy_is_in_checkpoints_that_can_be_read(
     for leave_after in (3, None):
         cut = process(tmp_path / "cut", monkeypatch, leave_after, "loader", asks=False, kind=Warmed)
     torch.testing.assert_close(cut.state_dict(), whole.state_dict())
+
+
+class Short(Seeing):
+    """Ends each epoch after three of its five batches."""
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+        """-1: Lightning leaves out the rest."""
+        return -1 if batch_idx >= 3 else None
+
+
+@pytest.mark.parametrize("leave_after", [2, 6, 10])
+def test_epochs_that_a_module_ends_itself_are_as_long_after_a_change_of_nodes(
+    leave_after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`leave_after` counts batches that Lightning has fetched: one more in each epoch."""
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    whole = process(tmp_path / "whole", monkeypatch, None, "loader", asks=False, kind=Short)
+    parts = [
+        process(tmp_path / "cut", monkeypatch, at, "loader", asks=False, kind=Short)
+        for at in (leave_after, None)
+    ]
+    assert [sample for part in parts for sample in part.seen] == whole.seen
+    assert len(whole.seen) == EPOCHS * 3 * BATCH

@@ -14,6 +14,7 @@ from bftrainer.elastic.loss_by_items import (
     means,
     require_function_by_items,
     require_loss_by_items,
+    require_smoothing_by_items,
     watch_first_loss,
 )
 
@@ -49,6 +50,20 @@ def test_a_model_whose_loss_would_grow_with_the_nodes_is_refused() -> None:
         require_loss_by_items(Ignores())
     for model in (PassesOn(), SaysSo(), torch.nn.Linear(1, 1), torch.nn.Sequential()):
         require_loss_by_items(model)
+
+
+def test_smoothing_that_is_a_mean_is_refused() -> None:
+    class Older:
+        def __call__(self, output: Any, labels: Any) -> None: ...
+
+    class Newer:
+        def __call__(self, output: Any, labels: Any, num_items_in_batch: Any = None) -> None: ...
+
+    with pytest.raises(ValueError, match="smoothes labels without num_items_in_batch"):
+        require_smoothing_by_items(Older, PassesOn())
+    require_smoothing_by_items(Newer, PassesOn())
+    require_smoothing_by_items(Older, SaysSo())
+    require_smoothing_by_items(Older, torch.nn.Linear(1, 1))
 
 
 def test_a_loss_that_a_trainer_computes_as_a_mean_is_named() -> None:

@@ -132,6 +132,19 @@ def train(run: elastic.Run) -> None:
         run.step()
 
 
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_no_step_comes_after_the_last_though_members_are_lost_while_they_agree(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epochs: int | None
+) -> None:
+    with agent_of(monkeypatch, tmp_path, samples=None if epochs else 13) as (agent, orders):
+        run = run_of(orders, monkeypatch, epochs=epochs)
+        finish, answers = run._peers.finish, iter([False, False])
+        monkeypatch.setattr(run._peers, "finish", lambda: next(answers, True) and finish())
+        agent.say("regroup", generation=2, members=["a"], leaving=[])
+        train(run)
+        assert last(agent, "finished")["samples"] == run.position.samples == (2 * LENGTH if epochs else 13)
+
+
 def test_the_end_of_the_work_is_saved_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with agent_of(monkeypatch, tmp_path, samples=13) as (agent, orders):
         run = run_of(orders, monkeypatch)

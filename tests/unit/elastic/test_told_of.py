@@ -71,6 +71,58 @@ def test_weights_that_the_body_restores_or_that_change_after_the_step_are_not() 
     assert not told(before=afterwards)
 
 
+class Momentum(torch.nn.Linear):
+    """Its forward pass has frozen weights follow those that are trained."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 1)
+        self.key = torch.nn.Linear(1, 1).requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.key.weight.lerp_(self.weight + 1.0, 0.1)
+        return super().forward(x)
+
+
+def test_frozen_weights_that_a_forward_pass_changes_are_told_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Momentum()
+    monkeypatch.setattr(torch.nn, "Linear", lambda *_: model)
+    assert told().count("the model in its forward pass") == 1
+
+
+def test_layers_that_exchange_by_themselves_are_told_of() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.SyncBatchNorm(2))
+    with pytest.warns(UserWarning, match="SyncBatchNorm, whose forward pass exchanges") as found:
+        elastic.Run(model, torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(16, 1), batch_size=4)
+    assert [each.filename for each in found] == [__file__], "the script's line"
+
+
+def test_with_ddp_a_pass_that_averages_nothing_is_refused() -> None:
+    model = torch.nn.Linear(1, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = elastic.Run(model, sgd, torch.ones(16, 1), batch_size=4, ddp=True)
+    for x in run:
+        run.backward(model(x).mean())
+        with pytest.raises(RuntimeError, match=r"call run\.model in the forward pass"):
+            run.step()
+        break
+
+
+def test_weights_that_the_body_changes_before_the_backward_pass_are_told_of_once() -> None:
+    def sharpness_aware(run: elastic.Run) -> None:
+        kept = [p.detach().clone() for p in run.model.parameters()]
+        run.model.zero_grad()
+        perturb(run)
+        run.backward(run.model(torch.ones(4, 1)).mean())
+        with torch.no_grad():
+            for p, old in zip(run.model.parameters(), kept, strict=True):
+                p.copy_(old)
+
+    assert told(sharpness_aware).count("before a backward pass") == 1
+
+
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_hooks_on_gradients_are_told_of(register: str) -> None:
     def hook(run: elastic.Run) -> None:
@@ -78,7 +130,7 @@ def test_hooks_on_gradients_are_told_of(register: str) -> None:
             getattr(p, register)(lambda grad: None)
 
     assert told(before=hook).count("hooks on their gradients") == 1
-    assert not told()
+    assert "hooks on their gradients" not in told()
 
 
 class Crops(Dataset[torch.Tensor]):

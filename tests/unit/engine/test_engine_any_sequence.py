@@ -15,12 +15,14 @@ from bftrainer.model.actions import Action, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     Drain,
     Event,
+    GpusChanged,
     HeadroomChanged,
     Lasted,
     MachineChanged,
     Measured,
     NodesChanged,
     PollFailed,
+    PriorityChanged,
     Resync,
     TrainerCancelled,
     TrainerEnded,
@@ -84,6 +86,8 @@ class Op:
                     spec = replace(spec, across=tuple((n, rate / 2) for n, rate in spec.curve))
                 elif "a:2" in self.others:
                     spec = on_whole_nodes(spec, 2)
+                if "c:0" in self.others and state.settings.share is Share.NODE:
+                    spec = replace(spec, workers=1 + self.number)
                 spec = replace(spec, user="ann" if self.trainer % 2 else "bob")
                 return TrainerSubmitted(time=now, trainer=self.trainer, spec=spec)
             case "expected":
@@ -115,7 +119,12 @@ class Op:
                 return Measured(time=now, trainer=self.trainer, generation=generation, point=point, up=up)
             case "machine":
                 sizes = {"fat": len(self.nodes), "": len(self.others), "thin": self.number}
-                return MachineChanged(time=now, nodes=sizes)
+                return MachineChanged(
+                    time=now, nodes=sizes, gpus={"fat": {2: sizes["fat"]}} if self.others else {}
+                )
+            case "gpus":
+                told = {"ann": dict.fromkeys(self.others, self.number or None)}
+                return GpusChanged(time=now, nodes=dict.fromkeys(self.nodes, self.number), told=told)
             case "barred":
                 users = ("ann", "bob")[: self.number % 3]
                 off = {("ann", "bob")[self.number % 2]: self.nodes} if self.nodes else {}
@@ -128,6 +137,8 @@ class Op:
                 return Lasted(time=now, trainer=self.trainer, generation=generation)
             case "poll failed":
                 return PollFailed(time=now, reason="timeout")
+            case "priority":
+                return PriorityChanged(time=now, trainer=self.trainer, to=1.0 + self.number)
             case "headroom":
                 return HeadroomChanged(time=now, share=0.1, reason="at risk")
         return Drain(time=now)
@@ -147,8 +158,19 @@ def with_sizes(spec: TrainerSpec, number: int) -> TrainerSpec:
 
 
 KINDS = ["nodes"] * 6 + ["submit"] * 4 + ["ready"] * 8 + ["lost"] * 3 + ["measured"] * 2
-KINDS += ["ended", "cancel", "resync", "lasted", "poll failed", "headroom", "expected", "expected", "machine"]
-KINDS += ["barred", "barred"]
+KINDS += [
+    "ended",
+    "cancel",
+    "resync",
+    "lasted",
+    "poll failed",
+    "headroom",
+    "priority",
+    "expected",
+    "expected",
+    "machine",
+]
+KINDS += ["barred", "barred", "gpus", "gpus"]
 OPS = st.builds(
     Op, kind=st.sampled_from(KINDS), trainer=TRAINERS, nodes=SUBSETS, others=SUBSETS, number=st.integers(0, 4)
 )
@@ -240,7 +262,14 @@ def can_run(state: State, t: Trainer) -> bool:
     """Whether there are enough nodes for it, idle or not."""
     settings = state.settings
     unusable = {name for name, points in t.spec.curves if not points}
-    most = [n for name, n in (state.machine or {"": 1000}).items() if name not in unusable]
+    small = {
+        name: sum(n for g, n in own.items() if g < t.spec.workers) for name, own in state.gpus.machine.items()
+    }
+    if t.spec.workers < 2:
+        small = {}
+    most = [
+        n - small.get(name, 0) for name, n in (state.machine or {"": 1000}).items() if name not in unusable
+    ]
     if state.set_aside(t):
         return False
     return (
@@ -276,6 +305,20 @@ def check_end(before: State, event: Event, step: Step) -> None:
     if isinstance(event, TrainerEnded):
         known = before.trainers.get(event.trainer)
         assert (step.ended is not None) == (known is not None and event.generation <= known.published)
+
+
+def too_few(state: State, old: Trainer, new: Trainer) -> frozenset[str]:
+    """The nodes that have too few GPUs for a trainer's workers; it gains none of these."""
+    small = state.gpus.too_few(old.spec, old.nodes | new.nodes)
+    assert not (new.nodes - old.nodes) & small, "its workers find too few GPUs there"
+    return small
+
+
+def lost_by(event: Event, old: Trainer) -> frozenset[str]:
+    """The node on which a trainer has just lost its worker."""
+    if not isinstance(event, WorkerLost) or event.trainer != old.id:
+        return frozenset()
+    return frozenset({event.node} if event.generation == old.started.get(event.node) else ())
 
 
 def check_step(before: State, event: Event, step: Step) -> None:
@@ -321,6 +364,9 @@ def check_step(before: State, event: Event, step: Step) -> None:
             assert can_run(state, new), "a place for what can never run"
         assert state.settings.max_parallel is not None or id_ in before.active or new.nodes
         off = event.nodes.get(old.spec.user, frozenset()) if isinstance(event, UsersBarred) else frozenset()
+        small = too_few(state, old, new)
+        left |= small & lost_by(event, old)
+        off |= small if isinstance(event, GpusChanged) else frozenset()
         kept = old.nodes - left - (off - frozenset(old.members))
         assert not (new.nodes & off) - frozenset(old.members), "it waits where its user gets no pilots"
         assert new.nodes <= kept or new.nodes >= kept, "it migrates"
@@ -383,7 +429,7 @@ SITES = {
 
 
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES.keys())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(run=RUNS)
 def test_invariants_hold_whatever_happens(site: EngineSettings, run: tuple[list[Op], int]) -> None:
     ops, drain_at = run

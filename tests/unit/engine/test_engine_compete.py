@@ -9,6 +9,7 @@ from bftrainer.engine.state import Step
 from bftrainer.model.actions import Ended, Regroup, StartWorker, StopWorker
 from bftrainer.model.events import (
     PolicyChanged,
+    PriorityChanged,
     TrainerCancelled,
 )
 from bftrainer.model.policy import EngineSettings
@@ -37,6 +38,22 @@ def test_released_members_leave_at_a_step_boundary_before_the_node_is_taken() ->
         Regroup(trainer=1, generation=3, members=("a",), leaving=("b",)),
         StartWorker(trainer=2, generation=1, node="b"),
     )
+
+
+def test_a_higher_priority_brings_a_waiting_trainer_to_the_front() -> None:
+    world = World(EngineSettings(max_parallel=1))
+    world.nodes(joined="a")
+    for number in (1, 2, 3, 4):
+        world.submit(number, n_max=1)
+    world.take(PriorityChanged(time=0.0, trainer=4, to=2.0))
+    assert [t.id for t in world.state.waiting] == [4, 2, 3]
+    world.take(PriorityChanged(time=0.0, trainer=2, to=0.5))
+    assert [t.id for t in world.state.waiting] == [4, 3, 2]
+    assert list(world.state.active) == [1], "who has a place keeps it"
+    world.take(TrainerCancelled(time=0.0, trainer=1))
+    assert list(world.state.active) == [4]
+    step = world.take(PriorityChanged(time=0.0, trainer=77, to=2.0))
+    assert (step.plan, step.actions) == (None, ())
 
 
 def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:

@@ -84,6 +84,17 @@ def test_it_is_a_list_sorted_by_priority_and_arrival(specs: list[TrainerSpec], g
         assert state.trainer(77) is None
 
 
+@given(QUEUES, st.integers(0, 13))
+def test_a_trainer_that_comes_back_has_its_place_by_arrival(specs: list[TrainerSpec], which: int) -> None:
+    plain = queue(specs)
+    found = queue_of(plain)
+    if plain:
+        back = plain[which % len(plain)]
+        found = found.remove(back.id).add(back)
+    assert list(found) == list(queue_of(plain))
+    assert found.eligible(1_000) == queue_of(plain).eligible(1_000)
+
+
 def test_a_trainer_that_does_not_wait_cannot_be_removed() -> None:
     with pytest.raises(KeyError):
         queue_of(queue([])).remove(1)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from bftrainer.engine.shares import divided
-from bftrainer.model.policy import EngineSettings
+from bftrainer.model.events import NodesChanged
+from bftrainer.model.gpus import gpus_of, node_of
+from bftrainer.model.policy import EngineSettings, Share, ShareNodes
+from bftrainer.replay.loop import replay
+from bftrainer.replay.workload import Submission
 from tests.support.engine_world import World
+from tests.support.replays import generated, trainer
 
 
 def test_the_pool_is_divided_by_weights_up_to_what_each_demands() -> None:
@@ -53,3 +61,96 @@ def test_a_share_that_is_too_small_for_a_trainer_still_lets_it_compete() -> None
     world.submit(1, user="bob", rate=50.0, n_min=4, n_max=4)
     world.submit(2, user="ann", rate=1.0, n_max=8)
     assert held(world, 1) == 4
+
+
+@pytest.mark.parametrize(("nodes", "max_parallel"), [(2, None), (4, 10), (9, 10)])
+def test_over_time_users_have_their_shares_of_nodes_that_come_and_go(
+    nodes: int, max_parallel: int | None
+) -> None:
+    """Ten minutes of a pool of which one share is seldom a whole number of nodes."""
+    settings = EngineSettings(user_shares={"bob": 3.0, "others": 1.0}, max_parallel=max_parallel)
+    spec = trainer(samples=600)
+    work = [Submission(time=0.0, spec=replace(spec, user=user)) for _ in range(60) for user in ("ann", "bob")]
+    done = replay(generated(nodes, 600.0), work, settings, 0.0, 600.0)
+    held = Counter[str]()
+    for own in done.trainers.values():
+        held[own.spec.user] += int(own.node_s)
+    assert held["bob"] / held.total() == pytest.approx(0.75, abs=0.025)
+    assert done.tally.idle_node_s < 0.02 * done.tally.node_s
+
+
+def test_users_whose_shares_are_too_small_for_their_trainers_take_turns() -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    world.submit(1, user="ann", n_min=4, n_max=4)
+    world.submit(2, user="bob", n_max=4)
+    world.submit(3, user="bob", n_max=4)
+    seconds = Counter[str]()
+    for _ in range(100):
+        before = world.now
+        world.now += 20.0
+        seconds["ann"] += round(held(world, 1) * (world.now - before))
+        seconds["bob"] += round(held(world, 2, 3) * (world.now - before))
+        world.submit(9, user="bob", n_min=4, n_max=4)
+        world.end(9)
+        assert held(world, 1, 2, 3) == 4
+    assert seconds["ann"] / seconds.total() == pytest.approx(0.5, abs=0.1)
+
+
+def test_nodes_that_a_users_trainers_cannot_use_are_not_left_idle() -> None:
+    world = World(EngineSettings(max_parallel=None, user_shares={"others": 1.0}))
+    world.nodes(joined="abcdefgh")
+    world.submit(1, user="ann", n_min=3, n_max=3)
+    world.submit(2, user="ann", n_min=3, n_max=3)
+    world.submit(3, user="bob", n_max=8)
+    assert (held(world, 1, 2), held(world, 3)) == (3, 5)
+
+
+def test_places_are_dealt_by_weight() -> None:
+    world = World(EngineSettings(max_parallel=8, user_shares={"bob": 3.0, "others": 1.0}))
+    for id_ in range(1, 20):
+        world.submit(id_, user="ann", n_max=1)
+    for id_ in range(21, 40):
+        world.submit(id_, user="bob", n_max=1)
+    world.nodes(joined="abcdefgh")
+    assert held(world, *range(1, 20)) == 2
+    assert held(world, *range(21, 40)) == 6
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_nodes_that_fit_into_no_share_are_used_all_the_same(n: int) -> None:
+    """Each has a share of 2 n - 1 nodes: one trainer fits, and n - 1 nodes are left of either share."""
+    world = World(EngineSettings(user_shares={"others": 1.0}))
+    world.nodes(joined="abcdefghijklmn"[: 4 * n - 2])
+    for id_ in range(1, 9):
+        world.submit(id_, user="ann" if id_ % 2 else "bob", n_min=n, n_max=n)
+    assert held(world, *range(1, 9)) == 3 * n
+    assert sorted(held(world, *range(first, 9, 2)) for first in (1, 2)) == [n, 2 * n]
+
+
+@pytest.mark.parametrize("share_nodes", ["users", "no"])
+@pytest.mark.parametrize("max_parallel", [10, None])
+def test_users_share_single_gpus_by_their_weights(share_nodes: str, max_parallel: int | None) -> None:
+    """A study's many fast trials leave a neighbour's one slow trainer its share, on nodes of its own where
+    users may not meet."""
+    settings = EngineSettings(
+        share=Share.GPU,
+        gpus_per_node=4,
+        max_parallel=max_parallel,
+        user_shares={"bob": 1.0, "others": 3.0},
+        share_nodes=ShareNodes(share_nodes),
+    )
+    world = World(settings)
+    gpus = frozenset(gpu for node in "abcd" for gpu in gpus_of(node, 4))
+    world.take(NodesChanged(time=0.0, joined=gpus))
+    for id_ in range(1, 30):
+        world.submit(id_, user="ann", rate=50.0, n_max=2, gpus=True)
+    world.submit(99, user="bob", rate=1.0, n_max=8, gpus=True)
+    trials = [world.trainer(id_).nodes for id_ in range(1, 30)]
+    assert len(world.trainer(99).nodes) == 4
+    assert sum(map(len, trials)) == 12
+    if share_nodes == "no":
+        theirs = {node_of(gpu) for gpus in trials for gpu in gpus}
+        assert not theirs & {node_of(gpu) for gpu in world.trainer(99).nodes}
+    world.end(99)
+    assert sum(len(world.trainer(id_).nodes) for id_ in range(1, 30)) == 16, "what bob leaves is ann's"

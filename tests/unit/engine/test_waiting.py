@@ -100,7 +100,12 @@ def test_what_would_make_it_run_is_told_with_what_is_missing() -> None:
     world = World().running("abc", name="long", n_min=3, n_max=3, user="ann", weight=9.0)
     world.nodes(joined="de")
     world.submit(2, n_min=3, user="ann")
-    assert remedy(world, 2) == "another trainer ends or gives up 1 node; or a higher weight"
+    assert remedy(world, 2) == (
+        "another trainer ends or gives up 1 node (bftrainer priority makes it the first of those that wait); "
+        "or a higher weight in its spec"
+    )
+    by_priority = Shortage.of(replace(world.state, settings=EngineSettings(objective="0.5*priority")))
+    assert by_priority.remedy(world.trainer(2)).endswith("; or a higher priority, or weight in its spec")
     world.submit(3, n_min=7, user="ann")
     assert remedy(world, 3) == "2 nodes more become idle"
     world.take(MachineChanged(time=0.0, nodes={"": 5}))
@@ -120,4 +125,20 @@ def test_a_bound_of_the_site_is_what_has_to_give_way() -> None:
     world.nodes(joined="ab")
     world.submit(1, user="ann")
     world.submit(2, user="ann")
-    assert remedy(world, 2) == "a trainer with a place ends, or an admin raises max_parallel"
+    assert remedy(world, 2) == (
+        "a trainer with a place ends (bftrainer priority makes it the first of those that wait), or an admin "
+        "raises max_parallel"
+    )
+
+
+def test_a_user_that_holds_its_whole_share_is_told_that_no_others_nodes_come() -> None:
+    world = World(EngineSettings(user_shares={"others": 1.0}))
+    world.nodes(joined="abcd")
+    for id_, user in ((1, "bob"), (2, "ann"), (3, "ann")):
+        world.submit(id_, user=user, n_min=2, n_max=2)
+    waits = 2 if not world.held(2) else 3
+    assert why(world, waits) == "needs 2 nodes, 0 free; its user holds 2 of a share of 2 nodes (user_shares)"
+    assert remedy(world, waits) == (
+        "another trainer of its user ends (bftrainer priority makes it the first of those that wait), or "
+        "other users want fewer"
+    )

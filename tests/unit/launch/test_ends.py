@@ -66,6 +66,12 @@ def test_an_exit_code_other_than_0_after_the_loop_is_a_failure(code: int) -> Non
     assert lost(stage) == {"n": True} and ends(stage) == []
 
 
+def test_a_node_with_too_few_devices_is_to_blame_and_not_the_program() -> None:
+    stage = training("n")
+    stage.said("n", "exited", code=127, phase="starting", reason="2 devices", last={}, unfit=True)
+    assert lost(stage) == {"n": False}
+
+
 def test_without_an_amount_of_work_rank_0_ends_its_trainer_and_no_other_worker_does() -> None:
     stage = training("n", "m", until_exit=True)
     stage.start(3, "x")
@@ -75,6 +81,23 @@ def test_without_an_amount_of_work_rank_0_ends_its_trainer_and_no_other_worker_d
     assert list(lost(stage)) == ["x", "m"] and ends(stage) == []
     exited(stage, "n", 0, "member")
     assert len(ends(stage)) == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "reason"),
+    [
+        (None, "its work is done"),
+        (1000, "its work is done"),
+        (2000, "its script left its loop after 1,000 of 2,000 samples, and ended with exit code 0"),
+    ],
+)
+def test_a_script_that_leaves_its_loop_early_is_told_from_one_that_has_done_its_work(
+    of: int | None, reason: str
+) -> None:
+    stage = training("n", until_exit=True)
+    stage.said("n", "finished", rank=0, of=of, **STANDING)
+    exited(stage, "n", 0)
+    assert [end.reason for end in ends(stage)] == [reason]
 
 
 def test_others_that_end_after_the_work_are_not_missed() -> None:
@@ -143,6 +166,25 @@ def test_one_that_ends_well_just_when_it_is_to_begin_anew_begins_anew() -> None:
     stage.launcher.agent_down("n")
     exited(stage, "m", 0)
     assert lost(stage) == {"m": False} and ends(stage) == []
+
+
+def test_what_rank_0_reports_after_the_work_counts_though_its_node_is_wanted() -> None:
+    stage = training("n", "m")
+    finished(stage, "n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("m",), leaving=("n",)))
+    stage.said("n", "metrics", size=2, **{**STANDING, "metrics": {"accuracy": 0.9}})
+    exited(stage, "n", 0, "leaving")
+    reported = stage.launcher.known[1].reported
+    assert reported is not None and reported.metrics == {"accuracy": 0.9}
+
+
+def test_what_one_reports_that_others_have_gone_on_without_does_not_count() -> None:
+    stage = training("n", "m")
+    stage.launcher.perform(Regroup(trainer=1, generation=3, members=("m",), leaving=("n",)))
+    stage.joined("m", 3, survivor=True, step=4)
+    stage.said("n", "metrics", size=2, **{**STANDING, "metrics": {"accuracy": 0.1}})
+    reported = stage.launcher.known[1].reported
+    assert reported is None or "accuracy" not in reported.metrics
 
 
 @pytest.mark.parametrize(("code", "ended"), [(0, True), (-9, False)])

@@ -9,6 +9,7 @@ import pytest
 
 from bftrainer.launch.deadlines import PARTED_S, Limits
 from bftrainer.launch.horovod.launcher import HorovodLauncher
+from bftrainer.launch.horovod.trainer import host_of
 from bftrainer.model.actions import Regroup, StartWorker
 from bftrainer.model.events import TrainerEnded, WorkerLost
 from bftrainer.model.reports import Message
@@ -83,7 +84,7 @@ class World(RememberingPorts):
 
     def form(self, generation: int, *nodes: str, at: float = 5.0) -> None:
         """The driver lets workers go, and they take a step."""
-        hosts = [f"{node}.{self.launcher.known.views(1)[node].generation}" for node in nodes]
+        hosts = [host_of(node, self.launcher.known.views(1)[node]) for node in nodes]
         self.heard("formed", generation=generation, hosts=hosts)
         step: Message = {"step": 7, "samples": 70, "epoch": 0, "metrics": {}, "generation": 2}
         self.said(nodes[0], "resumed", size=len(nodes), at=at, **step)
@@ -97,6 +98,18 @@ class World(RememberingPorts):
         found = [(node, message["type"]) for node, message in self.sent]
         self.sent.clear()
         return found
+
+
+def test_single_gpus_have_names_that_horovod_can_split_at_colons() -> None:
+    world = World()
+    world.start(1, "n1:0", "n1:2")
+    world.regroup(2, "n1:0", "n1:2")
+    world.heard("up", port=4711)
+    assert world.told[-1]["hosts"] == ["n1~0.1", "n1~2.1"]
+    world.form(2, "n1:0", "n1:2")
+    launched = world.launcher.known[1]
+    assert launched.ranks == ("n1:0", "n1:2")
+    assert launched.environment("n1:2", "127.0.0.1")["HOROVOD_HOSTNAME"] == "n1~2.1"
 
 
 def test_hosts_have_as_many_slots_as_nodes_run_workers() -> None:

@@ -133,6 +133,9 @@ def test_late_messages_of_a_forgotten_trainer_are_dropped_and_its_workers_stoppe
     found = {"trainer": 1, "generation": 1, "run": 0, "phase": "member", "joined": 1}
     site.launchers.agent_up("n", [found], {1})
     assert [(node, m["type"], m["trainer"]) for node, m in site.sent] == [("n", "stop", 1)]
+    assert site.launchers.workers(1) == {"n": "leaving"}, "it may still write a checkpoint"
+    site.said(1, "n", "exited", **EXIT)
+    assert site.launchers.workers(1) == {}
 
 
 def test_the_end_of_a_worker_is_acknowledged_whether_or_not_it_still_matters(site: Site) -> None:
@@ -145,3 +148,17 @@ def test_the_end_of_a_worker_is_acknowledged_whether_or_not_it_still_matters(sit
     site.sent.clear()
     site.said(1, "n", "left", **LEFT)
     assert site.sent == []
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_worker_that_waits_for_its_pilot_outlives_the_one_before(site: Site, waiting: bool) -> None:
+    """The pilot of another user, whose trainer has ended, is ended first."""
+    site.add(1)
+    there = False
+    site.serves = lambda node, spec: there  # type: ignore[method-assign]
+    site.start(1, 1, "n")
+    site.launchers.agent_down("n", waiting=waiting)
+    there = True
+    site.launchers.agent_up("n", [], {1})
+    started = [(node, message["trainer"]) for node, message in site.sent if message["type"] == "start"]
+    assert started == ([] if waiting else [("n", 1)])

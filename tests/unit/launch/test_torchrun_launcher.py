@@ -390,9 +390,14 @@ def test_a_node_that_leaves_when_rank_0_has_ended_well_is_not_missed() -> None:
     assert world.new() == [("m", "stop")]
     world.exited("m", 2, code=-15)
     assert [type(e) for e in world.events] == [TrainerEnded]
+
+
+def test_a_node_that_is_lost_may_be_why_rank_0_has_ended_well() -> None:
     world = until_exit()
     world.launcher.agent_down("m")
-    assert [type(e) for e in world.events] == [TrainerEnded]
+    assert world.events == []
+    world.regroup(3, "n")
+    assert world.new() == [("n", "start"), ("n", "go")]
 
 
 def test_a_process_that_fails_when_rank_0_has_ended_well_has_all_begin_anew() -> None:

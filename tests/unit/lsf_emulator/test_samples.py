@@ -15,14 +15,13 @@ from lsf.emulator.text import acct, bhosts, bjobs, columns, job_fields, jobstat,
 from lsf.emulator.text.bslots import rows as windows
 from tests.support.lsf_clusters import whole
 from tests.support.lsf_questions import Desk, moment
+from tests.support.lsf_samples import FOLDER, sample
 
-SAMPLES = Path(__file__).parents[3].parent / "shared" / "samples" / "lsf"
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no recorded outputs in {SAMPLES}")
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded outputs in {FOLDER}")
+TESTS = Path(__file__).parents[1]
+NOT_PRINTED = {"README.md", "lsb.acct.JOB_FINISH.10.108.txt"}
+"""Of two versions of a record the emulator writes the earlier one."""
 NORMAL = Queue(name="normal", priority=30)
-
-
-def sample(name: str) -> str:
-    return (SAMPLES / name).read_text()
 
 
 def site(*hosts: Host, queue: Queue = NORMAL, **more: object) -> Site:
@@ -348,3 +347,12 @@ def test_the_accounting_of_a_job_that_was_killed() -> None:
     desk.cluster.exited(job, 0, 255, 1527327585.0)
     shown = acct.record(job, desk.cluster.state)
     assert shown.replace(f'1 "{ran}" 1', f'1 "{asked}" 1', 1).rstrip() == said.rstrip()
+
+
+def test_every_sample_is_read_by_a_parser_and_printed_by_the_emulator() -> None:
+    names = {path.name for path in FOLDER.iterdir()} - {"README.md"}
+    readers = [*(TESTS / "schedulers").glob("test_lsf_*.py"), TESTS / "traces" / "test_lsb_acct.py"]
+    read = "".join(path.read_text() for path in readers)
+    printed = Path(__file__).read_text()
+    assert [name for name in sorted(names) if name not in read] == []
+    assert [name for name in sorted(names - NOT_PRINTED) if name not in printed] == []

@@ -88,7 +88,7 @@ def test_a_long_time_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(9):
         cleared(10.0, clearing)
     assert [message.split(",")[0] for message in caplog.messages] == [
-        "nodes take 10 s to be cleared after a pilot ends"
+        "nodes are seen to be free only 10 s after a pilot ends"
     ]
 
 

@@ -106,6 +106,41 @@ def test_less_is_left_only_after_less_has_been_enough_for_a_while() -> None:
     assert at(1.0 + SETTLE_S, needed, 2).total == 3, "meanwhile three were needed again"
 
 
+@pytest.mark.parametrize(
+    ("count", "used", "held", "left", "asked"),
+    [
+        (1, {"n3": 0.25}, "", "n3", []),
+        (1, {"n3": 0.5}, "", "n3", []),
+        (1, {"n3": 0.75}, "", "n0 n3", []),
+        (1, {"n2": 0.75, "n3": 0.75}, "", "n2 n3", []),
+        (2, {"n3": 0.25}, "", "n0 n3", []),
+        (1, {"n3": 0.25}, "n0 n1 n2 n3", "", ["n3"]),
+        (1, {"n3": 0.75}, "n0 n1 n2 n3", "", ["n3", "n0 n1 n2"]),
+        (1, {"n2": 0.75, "n3": 0.25}, "n0 n1 n2 n3", "", ["n3"]),
+        (1, {"n2": 0.5, "n3": 0.25}, "n0 n1 n3", "n2", []),
+        (1, {}, "n1 n2 n3", "n0", []),
+    ],
+)
+def test_what_main_jobs_leave_of_a_node_is_left_to_them_before_idle_nodes(
+    count: int, used: Mapping[str, float], held: str, left: str, asked: list[str]
+) -> None:
+    """Without us the scheduler would put small jobs there."""
+    nodes = {CPU: {"n0", "n1", "n2", "n3"}}
+    found = keep(Spared(), {CPU: count}, nodes, now=0.0, held=held.split(), pool=held.split(), used=used)
+    assert sorted(found.nodes) == left.split()
+    assert [" ".join(sorted(claim.nodes)) for claim in found.claims] == asked
+    assert all(claim.count == 1 for claim in found.claims)
+
+
+def test_of_single_gpus_those_beside_main_jobs_are_left_first_and_count_as_one_each() -> None:
+    gpus = {CPU: {f"n{node}:{gpu}" for node in (1, 2) for gpu in range(4)} - {"n2:0", "n2:1"}}
+    used = dict.fromkeys(("n2:2", "n2:3"), 0.5)
+    found = [
+        keep(Spared(), {CPU: count}, gpus, now=0.0, held=(), pool=(), used=used).nodes for count in (1, 2, 3)
+    ]
+    assert found == [{"n2:2"}, {"n2:2", "n2:3"}, {"n2:2", "n2:3", "n1:0"}]
+
+
 def test_a_kind_is_the_partitions_and_the_gres() -> None:
     nodes = [
         Node(name="c1", state=NodeState.IDLE, partitions=("batch",)),

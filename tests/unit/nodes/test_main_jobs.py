@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.model.machine import Claim, Snapshot
+from bftrainer.model.machine import Claim, Pilot, Snapshot
 from bftrainer.model.main_jobs import Affected, MainJob, MainStart
 from bftrainer.nodes.main_jobs import IN_VAIN_S, MainJobs
 
@@ -39,6 +39,7 @@ class Polls:
         held: Collection[str] = (),
         claims: Collection[str] = (),
         waiting: Collection[str] = (),
+        pilots: Collection[str] = (),
     ) -> list[MainStart]:
         could = {job.job for job in main if not job.on}
         snapshot = Snapshot(
@@ -47,6 +48,7 @@ class Polls:
             main=main,
             claims=tuple(Claim(job=job, nodes=NODE, count=1) for job in claims),
             waiting=frozenset({*waiting, *claims, *could}),
+            pilots=tuple(Pilot(tag=node, node=node) for node in pilots),
         )
         return self.jobs.observe(snapshot, held)
 
@@ -88,6 +90,17 @@ def test_a_job_on_a_node_that_was_ours_a_moment_before_has_taken_it() -> None:
     polls.at(1.0, held=NODE)
     (start,) = polls.at(2.0, runs("17", 1.9, 1.2), held=NODE)
     assert start.affected is Affected.TAKEN
+
+
+@pytest.mark.parametrize("gone", [[], ["n1:1"], ["n2:0"]])
+def test_a_job_beside_pilots_of_single_gpus_has_taken_one_if_a_pilot_of_that_node_is_gone(
+    gone: list[str],
+) -> None:
+    polls, pilots = Polls(), ["n1:0", "n1:1", "n2:0"]
+    polls.at(1.0, pilots=pilots)
+    left = [gpu for gpu in pilots if gpu not in gone]
+    (start,) = polls.at(2.0, runs("17", 1.9, 1.2), pilots=left)
+    assert start.affected is (Affected.TAKEN if gone == ["n1:1"] else Affected.NO)
     polls = Polls()
     polls.at(1.0, held=NODE)
     polls.at(2.0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bftrainer.model.machine import Node, NodeState, Snapshot
+from bftrainer.model.machine import Node, NodeState, Snapshot, Totals
 from bftrainer.model.main_jobs import MainJob
 from bftrainer.recording.lines import failed, folded, line, machine
 from bftrainer.traces.formats.snapshots import _names
@@ -45,6 +46,30 @@ def test_what_has_not_changed_is_not_told_again() -> None:
     later = snapshot(Node(name="n1", state=IDLE), time=NOW + 10)
     told = json.loads(line(later, machine(later), before))
     assert set(told) == {"time", "same", "waiting"}
+
+
+def test_totals_are_told_where_they_have_changed() -> None:
+    def seen(time: float, totals: Totals | None) -> Snapshot:
+        return replace(snapshot(Node(name="n1", state=IDLE), time=time), totals=totals)
+
+    first = seen(NOW, Totals(running=2, eligible=3, blocked=1, wanted=270, used=4544, nodes=4604))
+    told = json.loads(line(first, machine(first), None))
+    assert told["totals"] == {
+        "running": 2,
+        "eligible": 3,
+        "blocked": 1,
+        "wanted": 270,
+        "used": 4544,
+        "nodes": 4604,
+    }
+    again = seen(NOW + 10, first.totals)
+    assert "totals" not in json.loads(line(again, machine(again), machine(first)))
+    without = seen(NOW + 20, Totals(running=1, eligible=0, blocked=0, wanted=0))
+    told = json.loads(line(without, machine(without), machine(again)))
+    assert told["same"] is True
+    assert told["totals"] == {"running": 1, "eligible": 0, "blocked": 0, "wanted": 0}
+    gone = seen(NOW + 30, None)
+    assert json.loads(line(gone, machine(gone), machine(without)))["totals"] is None
 
 
 def test_a_failed_poll_does_not_say_why() -> None:

@@ -46,6 +46,8 @@ def test_what_is_shared_out() -> None:
 
 def test_schedulers_whose_pilots_hold_whole_nodes_refuse(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    with pytest.raises(BftrainerError, match="share: gpu: pilots of the scheduler slurm hold whole nodes"):
+    with pytest.raises(BftrainerError, match="share: gpu: pilots of the scheduler lsf hold whole nodes"):
+        compose(Settings(share="gpu", scheduler="lsf"), store, GENERATED, print)
+    with pytest.raises(BftrainerError, match="share nodes with main jobs on Slurm; set harvest: gpus"):
         compose(Settings(share="gpu", scheduler="slurm"), store, GENERATED, print)
     store.close()

@@ -1,8 +1,10 @@
-"""Users' pilots on LSF are ended by our own account where LSF allows that, and else as the user."""
+"""Users' pilots on LSF are ended by our own account where LSF allows that, and else as the user, who may kill
+and stop what runs as it."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +14,9 @@ from bftrainer.errors import SchedulerError
 from bftrainer.schedulers.lsf import ending as ending_module
 from bftrainer.schedulers.lsf.ending import Ending
 from bftrainer.schedulers.shared.command import Output
+from bftrainer.schedulers.shared.hedge import HELD_UP
 from lsf.emulator import sites
+from lsf.emulator.core.effects import Signal
 from tests.support.lsf_questions import Desk
 
 
@@ -25,12 +29,21 @@ class Account:
         self.desk = Desk(replace(site, queues=queues))
         self.ran: list[tuple[str, ...]] = []
         self.down = False
+        self.instead: Output | None = None  # of what the emulated LSF answers
+        self.spoilt: list[str] = []  # what the user does to the next commands that run as it
         self.ending = Ending(self.run, lambda user, words: ["sudo", user, *words] if user else list(words))
 
     async def run(self, words: Sequence[str]) -> Output:
         self.ran.append(tuple(words))
+        if words[0] == "sudo" and self.spoilt:
+            how = self.spoilt.pop(0)
+            if how == "stopped":
+                await asyncio.sleep(3600.0)
+            return Output(-9 if how == "killed" else 137, b"", "")
         if self.down:
             raise SchedulerError("LSF does not answer")
+        if self.instead is not None:
+            return self.instead
         user, rest = ("bft", words) if words[0] != "sudo" else (words[1], words[2:])
         said = self.desk.ask(*rest, user=user, uid=1000)
         return Output(said.code, said.out.encode(), said.err)
@@ -76,3 +89,62 @@ def test_an_lsf_that_is_down_says_nothing_of_what_we_may_do() -> None:
     account.down = False
     assert account.end(job) == ""
     assert account.ending.own is True
+
+
+def test_another_refusal_than_that_of_permission_says_nothing_of_what_we_may_do() -> None:
+    account = Account("bft")
+    job = account.job()
+    account.instead = Output(255, b"", f"Job <{job}>: Operation is in progress\n")
+    assert "Operation is in progress" in account.end(job)
+    account.instead = None
+    assert account.end(job) == "" and account.ending.own
+
+
+def test_a_bkill_that_its_user_kills_is_run_again() -> None:
+    account = Account()
+    account.ending.own = False
+    job = account.job()
+    account.spoilt = ["killed", "killed", "by sudo's account"]  # of these the first was to send SIGTERM
+    assert account.end(job) == ""
+    assert account.desk.cluster.state.jobs[int(job)].told
+
+
+def test_who_kills_every_bkill_is_known_to_hold_a_pilot_up() -> None:
+    account = Account()
+    account.ending.own = False
+    account.spoilt = ["killed"] * 100
+    assert account.end(account.job()) == "bkill as alice was ended by a signal, 5 times"
+    assert any(words in "bkill as alice was ended by a signal, 5 times" for words in HELD_UP)
+
+
+def test_a_command_that_its_user_stops_keeps_neither_bkill_nor_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ending_module, "TERM_S", 0.05)
+    monkeypatch.setattr(ending_module, "SLOW_S", 0.05)
+    account = Account()
+    account.ending.own = False
+    job = account.job()
+    account.spoilt = ["stopped"] * 3  # SIGTERM, and two times bkill
+    assert account.end(job) == ""
+    assert account.desk.cluster.state.jobs[int(job)].told
+    assert account.as_user() == 4
+
+
+def test_a_parallel_job_of_a_site_that_kills_these_at_once_hears_sigterm_before() -> None:
+    account = Account()
+    site = replace(account.desk.site, kill_parallel=True)
+    account.desk = Desk(site)
+    job = account.job()
+    assert account.end(job) == ""
+    sent = [effect.number for effect in account.desk.cluster.state.effects if isinstance(effect, Signal)]
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_a_pilot_that_is_still_there_much_later_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    job = account.job()
+    assert account.end(job) == ""
+    monkeypatch.setattr(ending_module, "PATIENT_S", -1.0)
+    assert account.end(job) == ""
+    assert account.ran[-1] == ("sudo", "alice", "bkill", "-s", "KILL", job)

@@ -28,6 +28,7 @@ def test_a_site_as_we_expect_it() -> None:
     assert bad([findings.version_finding(Identity("10.1.0.13", "summit", "m"))]) == []
     assert bad(findings.host_findings(HOSTS, LAUNCH)) == []
     assert bad(findings.job_findings([JOB], HOSTS, LAUNCH, 1, NOW)) == []
+    assert bad(findings.job_findings([], {"b": HOSTS["b"]}, LAUNCH, 1, NOW)) == [], "a machine without jobs"
     assert bad(findings.window_findings((Window(42, 60.0),), HOSTS)) == []
     queues = {"low": QueueRow("low", 1, True, True), "high": QueueRow("high", 9, True, True)}
     assert bad(findings.queue_findings(queues, "low")) == []
@@ -45,7 +46,9 @@ def test_what_was_understood_is_said() -> None:
         "1 jobs (1 RUN) of 1 users; times with seconds"
         in findings.job_findings([JOB], HOSTS, LAUNCH, 1, NOW)[0].found
     )
-    assert "42 slots for ever" in findings.window_findings((Window(42, float("inf")),), HOSTS)[0].found
+    (told,) = findings.window_findings((Window(42, float("inf")),), HOSTS, "bslots -l")
+    assert told.check == "lsf bslots -l"
+    assert "42 slots for ever" in told.found
 
 
 def test_an_old_lsf() -> None:
@@ -69,7 +72,10 @@ def test_jobs_that_do_not_agree_with_hosts() -> None:
 
     assert "hosts that bhosts does not show: login9" in told(replace(JOB, hosts=(("login9", 1), ("a", 42))))
     assert "on 1 of 3 hosts bhosts counts other slots in use" in told()
-    assert "ask for 1 slots more" in told(JOB, launch_slots=0)
+    assert "ask for 1 slots more than they have on hosts that compute, and lsf_launch_slots is 0" in (
+        told(JOB, launch_slots=0)
+    )
+    assert "ask for 0 slots more" in told(replace(JOB, slots=42))
     assert "in the future" in told(replace(JOB, started=NOW + 3600))
 
 

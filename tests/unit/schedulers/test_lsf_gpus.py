@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bftrainer.schedulers.lsf.findings import gpu_findings, preempted_gpus
 from bftrainer.schedulers.lsf.gpus_text import gpus
 from bftrainer.schedulers.lsf.make import TEMPLATES
-from bftrainer.schedulers.lsf.pilot import command, script
+from bftrainer.schedulers.lsf.pilot import command
 from bftrainer.schedulers.lsf.rows import Gpus
 from bftrainer.schedulers.lsf.view import Shown, interpret
 from bftrainer.schedulers.shared import templates
@@ -68,6 +68,7 @@ def test_a_host_is_shown_with_its_gpus() -> None:
     rows = {row.name: row for row in (host("a"), host("b"))}
     shown = interpret(Shown(rows, (), gpus={"a": Gpus(6, "V100")}), OURS, now=NOW).snapshot
     assert [(node.gpus, node.gres) for node in shown.nodes] == [(6, "gpu:V100:6"), (0, "")]
+    assert [node.types for node in shown.nodes] == [("V100",), ()]
 
 
 def test_pilots_of_plain_lsf_ask_for_all_gpus_of_their_host() -> None:
@@ -81,7 +82,7 @@ def test_pilots_of_plain_lsf_ask_for_all_gpus_of_their_host() -> None:
 def test_pilots_of_summit_get_all_gpus_in_one_resource_set(mode: str) -> None:
     job = replace(JOB, submission=mode, template=Template(templates.find(TEMPLATES[mode])))
     assert "-gpu" not in command(job, PILOT, 42, None, gpus=6)
-    assert "jsrun -n1 -r1 -a1 -c42 -g6 -bnone" in script(job, PILOT, slots=42, gpus=6)
+    assert "jsrun -n1 -r1 -a1 -c42 -g6 -bnone" in job.script(PILOT, slots="42", gpus="6")
 
 
 def test_the_check_tells_gpus_and_hosts_that_differ() -> None:

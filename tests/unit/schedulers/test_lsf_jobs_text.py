@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import asdict
 from datetime import datetime
 
 import pytest
@@ -131,6 +132,8 @@ def test_hosts_of_a_real_job_of_one_node() -> None:
 
 def test_a_real_jobstat() -> None:
     found = jobs_text.jobstat(sample("jobstat_summit.txt"))
+    sums = {"running": 2, "eligible": 3, "blocked": 1, "wanted": 270, "used": 4544, "nodes": 4604}
+    assert asdict(jobs_text.totals(found)) == sums
     assert (found.used, found.nodes) == (4544, 4604)
     assert [(row["JobId"], row["Nodes"], row["Remain"]) for row in found.running] == [
         ("331590", "2", "57:06"),
@@ -190,3 +193,21 @@ def test_any_text_is_read_or_refused(text: str, said: str) -> None:
             jobs_text.plans(given_text)
     with contextlib.suppress(TextError):
         jobs_text.jobstat("".join(f"- {k} Jobs: 1 -\n{text}\n" for k in ("Running", "Eligible", "Blocked")))
+
+
+def test_bjobs_of_jobs_that_are_there_and_not() -> None:
+    first, none = sample("bjobs_not_found.txt").split("$ bjobs\n")
+    (row, *_) = tables.columns(first, "JOBID")
+    assert (row["JOBID"], row["STAT"], row["EXEC_HOST"]) == ("111", "RUN", "hostB")
+    assert jobs_text.jobs("", none, NOW) == ()
+    missing = first.splitlines()[-1]
+    assert missing == "Job <123> is not found"
+    with pytest.raises(TextError, match="is not found"):
+        jobs_text.jobs("", missing, NOW)
+
+
+def test_the_long_form_of_a_job_that_waits_without_its_breaks() -> None:
+    head, submitted, *rest = tables.unwrapped(sample("bjobs_l_pend_plan_ibm.txt"))
+    assert head.endswith("Queue<normal>, Job Priority <500>, Command <x>")
+    assert submitted.endswith("23 Task(s),Specified Hosts <host0>;")
+    assert " Not specified in job submission: 4607 hosts;" in rest

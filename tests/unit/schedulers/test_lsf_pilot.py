@@ -15,14 +15,14 @@ from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.lsf import ask
 from bftrainer.schedulers.lsf.command import environment
 from bftrainer.schedulers.lsf.make import TEMPLATES
-from bftrainer.schedulers.lsf.pilot import NAME, PilotJob, command, failure, limit_minutes, script, secretly
+from bftrainer.schedulers.lsf.pilot import NAME, START_S, LsfPilotJob, command, failure, secretly
 from bftrainer.schedulers.lsf.rows import End, EndKind
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.template import Template
 
 TAG = "0123abcd" * 4
 PILOT = Pilot(tag=TAG, node="a01n10")
-JOB = PilotJob(
+JOB = LsfPilotJob(
     instance="0a1b2c3d",
     template=Template(templates.find("lsf-pilot.sh.j2")),
     python="/opt/py thon/bin/python",
@@ -70,12 +70,12 @@ def test_a_host_in_the_modes_of_summit() -> None:
 
 
 def test_run_limits() -> None:
-    assert limit_minutes(JOB, None) == 120
-    assert limit_minutes(JOB, 140.0) == 2
-    assert limit_minutes(JOB, 10.0) == 1, "LSF takes its host back anyhow"
+    assert JOB.minutes(None, start_s=START_S) == 120
+    assert JOB.minutes(140.0, start_s=START_S) == 2
+    assert JOB.minutes(10.0, start_s=START_S) == 1, "LSF takes its host back anyhow"
     with pytest.raises(NoRoomError, match="in minutes"):
-        limit_minutes(replace(JOB, window=True), 79.0)
-    assert limit_minutes(replace(JOB, window=True), 80.0) == 1
+        replace(JOB, window=True).minutes(79.0, start_s=START_S)
+    assert replace(JOB, window=True).minutes(80.0, start_s=START_S) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,8 @@ def test_the_agent_gets_the_secret_on_its_standard_input_only(name: str, tmp_pat
     jsrun.write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
     for path in (python, jsrun):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    text = script(
-        replace(JOB, template=Template(templates.find(name)), python=str(python)), PILOT, slots=1, gpus=0
-    )
+    job = replace(JOB, template=Template(templates.find(name)), python=str(python))
+    text = job.script(PILOT, slots="1", gpus="0")
     assert "s3cr$t" not in text
     environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **secretly("s3cr$t `x`")}
     environ["LSB_MCPU_HOSTS"] = "batch1 1 b02n01 42"

@@ -151,6 +151,43 @@ def test_a_job_that_needs_more_than_all_claims_nothing_and_a_smaller_one_behind_
     assert [claim.job for claim in found.snapshot.claims] == ["10"]
 
 
+def unequal(**slots: int) -> list[HostRow]:
+    return [replace(host(name), slots=many) for name, many in slots.items()]
+
+
+def test_a_free_host_that_is_smaller_than_most_is_none_that_a_job_on_whole_hosts_waits_for() -> None:
+    shown = [*unequal(tiny=8, other=42), host("a", active=42)]
+    busy = job("6", hosts=("other",))
+    found = view([shown[0], replace(shown[1], active=42), shown[2]], busy, pilot(), waiting("9", 1))
+    assert found.snapshot.claims == (Claim(job="9", nodes=frozenset({"a"}), count=1),)
+
+
+def test_a_job_gets_hosts_of_ours_that_have_as_many_slots_as_it_asks_for() -> None:
+    held = [replace(row, active=row.slots) for row in unequal(tiny=8, a=42, b=42)]
+    pilots = [
+        replace(pilot("8", on=row.name), hosts=((row.name, row.slots),), id=str(at))
+        for at, row in enumerate(held, 80)
+    ]
+    found = view(held, *pilots, small("9", 20), small("10", 5), waiting("11", 1))
+    assert found.snapshot.claims == (
+        Claim(job="9", nodes=frozenset({"a", "b"}), count=1),
+        Claim(job="11", nodes=frozenset({"a", "b"}), count=1),
+    ), "5 slots are left beside the first"
+    found = view(held, *pilots, small("10", 5))
+    assert found.snapshot.claims == (Claim(job="10", nodes=frozenset({"tiny", "a", "b"}), count=1),)
+
+
+def test_a_job_of_more_slots_than_whole_hosts_have_may_use_all_hosts() -> None:
+    held = [replace(row, active=row.slots) for row in unequal(tiny=8, a=42)]
+    pilots = [
+        replace(pilot(str(at), on=row.name), hosts=((row.name, row.slots),))
+        for at, row in enumerate(held, 80)
+    ]
+    found = view(held, *pilots, small("9", 50))
+    assert found.snapshot.claims == (Claim(job="9", nodes=frozenset({"tiny", "a"}), count=2),)
+    assert view(held, *pilots, small("9", 51)).snapshot.claims == ()
+
+
 def small(id_: str, slots: int, **more: object) -> JobRow:
     return job(id_, "PEND", slots=1 + slots, **more)
 

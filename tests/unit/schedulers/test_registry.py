@@ -19,6 +19,7 @@ PACKAGE = Path(bftrainer.__file__).parent
 ROOT = PACKAGE.parent
 PAGES = {"local": "user-guide.md", "lsf": "admin-lsf.md"}
 """Where a scheduler's page has another name than the scheduler."""
+LSF = re.compile(r"\blsf|\bLSF|LsfSettings|\b(?:bsub|bjobs|bhosts|bkill|bslots|jobstat)\b")
 LINE = re.compile(r'^    "local": (SchedulerKind\(.*\)),\n', re.MULTILINE)
 
 
@@ -33,6 +34,19 @@ def test_every_scheduler_can_be_made_passes_the_contract_and_has_its_page(name: 
     contracts = [text for path in tests if "SchedulerContract" in (text := path.read_text(encoding="utf-8"))]
     assert any(folder in text for text in contracts), f"no contract test of {name}"
     assert (ROOT / "docs" / PAGES.get(name, f"{name}.md")).exists()
+
+
+def test_the_page_on_the_architecture_names_every_place_that_knows_lsf() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    part = page[page.index("### What LSF took") : page.index("## Decisions worth knowing")]
+    known = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", part[: part.index("`tests/unit/")])
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if LSF.search(path.read_text(encoding="utf-8"))
+    }
+    assert {path for path in found if not path.startswith(tuple(known))} == set()
+    assert [place for place in known if not any(path.startswith(place) for path in found)] == []
 
 
 def test_a_folder_and_a_line_are_all_that_a_scheduler_takes(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import pytest
 
 from bftrainer.schedulers.slurm import text, values
 from bftrainer.schedulers.slurm.claims import waits_for_nodes
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.rows import JobRow
 from bftrainer.schedulers.slurm.text import FIELDS, SEPARATOR
-from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit
+from bftrainer.schedulers.slurm.view import View, interpret, unfit
 from tests.support.slurm_samples import MARK, scontrol_24
 
 SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples" / "slurm-24.11"

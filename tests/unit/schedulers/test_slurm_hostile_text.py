@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
 from bftrainer.schedulers.slurm import values
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.rows import JobRow
 from bftrainer.schedulers.slurm.text import FIELDS, MOST_OF_USER, SEPARATOR
-from bftrainer.schedulers.slurm.view import Ours, interpret
+from bftrainer.schedulers.slurm.view import interpret
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK
 
 SAMPLE = (DATA / "22.05" / "squeue.txt").read_bytes()

@@ -116,6 +116,28 @@ def test_only_nodes_are_claimed_that_have_room_once_our_pilot_is_gone() -> None:
     assert view.snapshot.claims == (Claim(job="4", nodes=frozenset({"n2"}), count=1),)
 
 
+@pytest.mark.parametrize(("asked", "nodes"), [(1, {"n1"}), (2, {"n1"}), (3, {"n2"})])
+def test_a_small_main_job_gets_its_part_of_a_node_that_others_use_in_part(
+    asked: int, nodes: set[str]
+) -> None:
+    """There Slurm would have put it without us; the other node stays whole for jobs that need that."""
+    here = mixed(n1=4, n2=4)
+    whole = replace(part_pilot(8, "n2", "b", 4), shares=False)
+    jobs = [main(1, 2, "n1"), part_pilot(7, "n1", "a", 2), whole, main(4, asked)]
+    assert see(here, *jobs, ours=HARVEST).snapshot.claims == (
+        Claim(job="4", nodes=frozenset(nodes), count=1),
+    )
+
+
+def test_how_much_of_a_node_main_jobs_use_does_not_count_what_our_pilots_have() -> None:
+    jobs = main(1, 1, "n1"), part_pilot(7, "n1", "a", 2)
+    shown = see(mixed(n1=3), *jobs, ours=HARVEST).snapshot.nodes
+    assert {node.name: node.used for node in shown} == {"n1": 0.25, "n2": 0.0}
+    whole = replace(part_pilot(8, "n2", "b", 4), shares=False)
+    shown = see(mixed(n1=3, n2=4), *jobs, whole, ours=HARVEST).snapshot.nodes
+    assert {node.name: node.used for node in shown} == {"n1": 0.25, "n2": 0.0}
+
+
 def test_a_main_job_that_finds_room_beside_our_pilot_takes_nothing_of_it() -> None:
     ours = part_pilot(7, "n1", "a", 2)
     view = see(mixed(n1=3, n2=4), main(1, 1, "n1"), main(3, 4, "n2"), ours, main(2, 1), ours=HARVEST)

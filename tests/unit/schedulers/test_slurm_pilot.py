@@ -18,12 +18,13 @@ from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.template import Template
 from bftrainer.schedulers.shared.users import as_user
 from bftrainer.schedulers.slurm.left import Left
-from bftrainer.schedulers.slurm.pilot import Room, command, failure, limit_minutes, script
+from bftrainer.schedulers.slurm.pilot import START_S, Room, command, failure
 from bftrainer.schedulers.slurm.rows import End
 from tests.support.slurm_samples import PILOT_JOB
 
 TAG = "c0ffee" + "0" * 26
 PILOT = Pilot(tag=TAG, node="n7")
+KEPT = "s"
 WINDOW = replace(PILOT_JOB, window=True)
 
 
@@ -56,6 +57,8 @@ def test_a_node_with_gpus_is_asked_for_with_all_of_them_unless_the_site_says_whi
         site = replace(PILOT_JOB, options=(own,))
         words = command(site, PILOT, 600.0, Room(gres="gpu:a100:4"))
         assert [word for word in words if "gpu" in word] == [own]
+    flags = replace(PILOT_JOB, options=("--gres-flags=disable-binding",))
+    assert asked in command(flags, PILOT, 600.0, Room(gres="gpu:a100:4")), "these ask for none"
 
 
 def test_a_part_of_a_node_is_asked_for_with_its_cores_and_memory() -> None:
@@ -80,7 +83,7 @@ def test_another_users_pilot_writes_no_log_where_that_user_may_not() -> None:
 def test_limits_are_whole_minutes_and_never_longer(
     limit_s: float | None, max_s: float, partition_s: float | None, minutes: int
 ) -> None:
-    assert limit_minutes(replace(PILOT_JOB, max_s=max_s), limit_s, partition_s) == minutes
+    assert replace(PILOT_JOB, max_s=max_s).minutes(limit_s, start_s=START_S, most_s=partition_s) == minutes
 
 
 @pytest.mark.parametrize("limit_s", [30.0, 60.0, 75.0, 600.0, 3600.0, 3614.0])
@@ -92,10 +95,10 @@ def test_a_pilot_that_starts_a_little_late_still_meets_its_deadline(limit_s: flo
 
 
 def test_without_preemption_a_pilot_ends_before_its_hole() -> None:
-    assert limit_minutes(WINDOW, 119.0, None) == 1
+    assert WINDOW.minutes(119.0, start_s=START_S) == 1
     with pytest.raises(SchedulerError, match="there are 59 s"):
-        limit_minutes(WINDOW, 74.0, None)
-    assert limit_minutes(WINDOW, None, None) == 24 * 60
+        WINDOW.minutes(74.0, start_s=START_S)
+    assert WINDOW.minutes(None, start_s=START_S) == 24 * 60
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_odd_names_never_reach_a_command_line(pilot: Pilot) -> None:
 
 @given(st.text(min_size=1).filter(lambda t: "\0" not in t and "\r" not in t))
 def test_whatever_the_values_are_the_shell_takes_them_as_they_are(python: str) -> None:
-    lines = script(replace(PILOT_JOB, python=python), PILOT, "s")
+    lines = replace(PILOT_JOB, python=python).script(PILOT, secret=KEPT)
     words = shlex.split(lines.rpartition("<<SECRET")[0], comments=True)
     assert words[:2] == ["exec", python]
     assert words[2:] == [
@@ -140,7 +143,7 @@ def test_the_script_gives_the_secret_to_the_standard_input_alone(
     python = tmp_path / "python"
     python.write_text(STUB)
     python.chmod(0o755)
-    text = script(replace(PILOT_JOB, python=str(python)), PILOT, secret)
+    text = replace(PILOT_JOB, python=str(python)).script(PILOT, secret=secret)
     own = {"PATH": os.environ["PATH"]}
     done = subprocess.run([shell], input=text, capture_output=True, text=True, check=True, env=own)
     found, words, *rest = done.stdout.splitlines()
@@ -153,7 +156,7 @@ def test_a_template_that_asks_for_what_there_is_not(tmp_path: Path) -> None:
     template = tmp_path / "own.j2"
     template.write_text("#!/bin/sh\nexec {{ pyhton }}\n")
     with pytest.raises(SchedulerError, match=r"own\.j2: .*pyhton"):
-        script(replace(PILOT_JOB, template=Template(template)), PILOT, "s")
+        replace(PILOT_JOB, template=Template(template)).script(PILOT, secret=KEPT)
 
 
 def test_a_template_is_read_once(tmp_path: Path) -> None:
@@ -162,7 +165,7 @@ def test_a_template_is_read_once(tmp_path: Path) -> None:
     job = replace(PILOT_JOB, template=Template(path))
     path.unlink()
     os.mkfifo(path)  # to read it now would take for ever
-    assert script(job, PILOT, "s") == "#!/bin/sh\n# n7\n"
+    assert job.script(PILOT, secret=KEPT) == "#!/bin/sh\n# n7\n"
 
 
 @pytest.mark.parametrize("content", ["fifo", "{% if %}", "\ud800", "none"])

@@ -10,9 +10,10 @@ from bftrainer.model.machine import Claim, Pilot
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.text import TextError
 from bftrainer.schedulers.slurm import text as slurm_text
+from bftrainer.schedulers.slurm.ours import Ours
 from bftrainer.schedulers.slurm.pilot import SHORTEST_S
 from bftrainer.schedulers.slurm.rows import JobRow, Machine, NodeRow, Partition, Reservation
-from bftrainer.schedulers.slurm.view import Ours, View, interpret, unfit
+from bftrainer.schedulers.slurm.view import View, interpret, unfit
 from tests.support.slurm_samples import DATA, MAIN_JOB, MARK, scontrol_22, scontrol_24
 
 NOW = 1795289515.0

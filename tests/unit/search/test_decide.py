@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events
 from bftrainer.search.decide import step
-from bftrainer.search.trial import StudyStatus, TrialStatus
-from tests.support.studies import Run, spec_of
+from bftrainer.search.stored import loaded, stored_study, stored_trial
+from bftrainer.search.trial import Source, StudyStatus, TrialStatus
+from tests.support.studies import TEXT, Run, spec_of
 
 HALVING = {"halving": {"least": 100, "eta": 2}}
 
@@ -104,7 +106,49 @@ def test_a_crashed_trial_is_tried_again_and_then_fails() -> None:
         run.end(0, TrainerStatus.FAILED)
     trial = run.study.trials[0]
     assert (trial.status, trial.failures, trial.run, trial.reason) == (TrialStatus.FAILED, 3, 3, "why")
-    assert run.study.status is StudyStatus.COMPLETED
+    assert (run.study.status, run.study.reason) == (StudyStatus.COMPLETED, "no trial has a result")
+
+
+def test_a_study_whose_first_trials_fail_ends_and_says_why() -> None:
+    run = Run(spec_of(parallelism=2, retries=1))
+    for number in (0, 1, 0, 1, 2, 2):
+        assert run.study.status is StudyStatus.RUNNING
+        run.end(number, TrainerStatus.FAILED, says=False)
+    assert sorted(run.running) == [3], "the third one has failed: no other begins"
+    run.end(3, TrainerStatus.FAILED, says=False)
+    run.end(3, TrainerStatus.FAILED, says=False)
+    assert (run.study.status, run.study.ended_at, len(run.started)) == (StudyStatus.ENDED, 1.0, 8)
+    reason = "4 trials ended without a report of 'loss' (give_up_after: 3); trial 0: why"
+    assert run.study.reason == reason
+
+
+def test_a_study_goes_on_once_a_trial_shows_something() -> None:
+    run = Run(spec_of(parallelism=2, retries=0))
+    for number in (0, 1, 2):
+        run.end(number, TrainerStatus.FAILED, says=False)
+    assert sorted(run.running) == [3]
+    run.report(3, 10)
+    run.tell(events.Room(trials=2))
+    assert sorted(run.running) == [3, 4]
+    run.finish()
+    assert statuses(run) == {"failed": 3, "completed": 5}
+
+
+def test_a_study_that_never_gives_up_tries_all_its_trials() -> None:
+    run = Run(spec_of(parallelism=2, retries=0, give_up_after="never"))
+    while run.running:
+        run.end(next(iter(run.running)), TrainerStatus.FAILED, says=False)
+    assert (run.study.status, len(run.study.trials)) == (StudyStatus.COMPLETED, 8)
+
+
+def test_another_priority_is_that_of_all_trainers_to_come_and_is_stored() -> None:
+    run = Run(spec_of(parallelism=1, priority=2.0))
+    run.tell(events.Prioritise(to=5.0))
+    assert run.study.spec.trainer.priority == 5.0
+    text = yaml.safe_dump({**TEXT, "priority": 2.0}, sort_keys=False)
+    study = replace(run.study, source=Source(text=text, file="s.yaml", base="/work"))
+    again = loaded(stored_study(study), [stored_trial(t) for t in study.trials.values()])
+    assert again.spec.trainer.priority == 5.0
 
 
 def test_a_trial_that_does_not_report_the_metric_fails_and_says_what_it_reported() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bftrainer.search.brackets import Bracket, brackets
 from bftrainer.search.fill import command_of, trainer_of
 from bftrainer.search.space import grid
+from bftrainer.search.storage import shown
 from bftrainer.search.study import Sampler, Stopping, StoppingKind
 from bftrainer.spec.located_yaml import SpecError
 from tests.support.studies import TEXT, spec_of
@@ -117,3 +119,24 @@ def test_hyperband_deals_trials_out_as_published() -> None:
 
 def test_without_rungs_there_is_one_with_the_whole_budget() -> None:
     assert brackets(spec_of()) == (Bracket(first=0, trials=8, budgets=(800,), eta=1),)
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("o.db", "is no URL of a storage"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:////a/o.db?mode=ro", "names no file"),
+        ("redis://host", "'redis' is no database that Optuna stores in"),
+    ],
+)
+def test_a_storage_is_the_url_of_a_database(url: str, error: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(error)):
+        spec_of(storage=url)
+
+
+def test_a_storage_starts_at_the_study_file_and_hides_its_password() -> None:
+    assert spec_of(storage="sqlite:///o.db").storage == "sqlite:////work/o.db"
+    assert spec_of(storage="sqlite:////tmp/o.db").storage == "sqlite:////tmp/o.db"
+    assert shown("postgresql+psycopg2://ann:se:cret@host/db") == "postgresql+psycopg2://ann:***@host/db"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import pytest
 
 from bftrainer.cli.shared.studies import sparkline
 from bftrainer.cli.study_export import write_csv
-from bftrainer.daemon.study_views import study_view, trial_views
+from bftrainer.daemon.study_views import Now, TrialTexts, chosen, study_view, trial_view
 from bftrainer.errors import BftrainerError
+from bftrainer.search import Study
 from bftrainer.search.export import as_optuna, in_storage
 from bftrainer.search.pictures import page
 from bftrainer.search.stored import loaded, stored_study, stored_trial
-from bftrainer.search.trial import Source
+from bftrainer.search.trial import Source, TrialStatus
 from tests.support.studies import TEXT, Run, spec_of
 
 HALVING = {"halving": {"least": 100, "eta": 2}}
@@ -36,14 +39,41 @@ def told(run: Run) -> dict[str, Any]:
     import yaml
 
     text = yaml.safe_dump({**TEXT, "stopping": HALVING, "sampler": "random"}, sort_keys=False)
-    view = study_view(run.study, {})
-    return {**view, "text": text, "table": trial_views(run.study, {})()}
+    view = study_view(run.study, {}, Now())
+    return {
+        **view,
+        "text": text,
+        "table": [trial_view(run.study, trial) for _, trial in sorted(run.study.trials.items())],
+    }
 
 
 def test_the_rungs_tell_how_many_trials_have_ended_them(run: Run) -> None:
     rungs = told(run)["rungs"]
     assert [(rung["samples"], rung["ended"]) for rung in rungs] == [(100, 8), (200, 4), (400, 2), (800, 1)]
     assert rungs[1]["best"] == 0.5
+
+
+def test_of_a_study_only_what_has_changed_is_made_into_text_again(run: Run) -> None:
+    texts = TrialTexts()
+    first = texts.of(run.study, {}, 1)
+    other = run.study.put(replace(run.study.trials[3], reason="why"))
+    again = texts.of(other, {}, 1)
+    assert [n for n, (old, new) in enumerate(zip(first, again, strict=True)) if old is not new] == [3]
+    assert json.loads(again[3])["reason"] == "why"
+    live = {trainer: (2, 700) for trainer in [other.trials[5].trainer] if trainer is not None}
+    assert [len(json.loads(text)["course"]) for text in texts.of(other, live, 1)] == [1] * 8
+    assert json.loads(texts.of(other, {}, 0)[0])["course"] == []
+
+
+def test_of_many_trials_the_best_are_told(run: Run) -> None:
+    texts = TrialTexts()
+    assert [json.loads(text)["number"] for text in texts.of(run.study, {}, 1, 3)] == [0, 1, 2]
+    worse = replace(run.study, spec=replace(run.study.spec, maximize=True))
+    assert [t.number for t in chosen(worse, 5)] == [0, 1, 3, 2, 7], "those that came furthest come first"
+    running = worse.put(replace(worse.trials[6], status=TrialStatus.RUNNING))
+    assert [t.number for t in chosen(running, 2)] == [6, 0]
+    assert [t.number for t in chosen(running, 8)] == list(range(8))
+    assert study_view(run.study, {}, Now())["failed"] is None
 
 
 def test_csv_has_a_row_for_each_trial(run: Run) -> None:
@@ -54,6 +84,19 @@ def test_csv_has_a_row_for_each_trial(run: Run) -> None:
     assert head.endswith(",lr")
     assert first.startswith("0,completed,3,800,0.125,4,0,")
     assert len(rest) == 7
+
+
+def test_a_frame_of_pandas_has_a_row_for_each_trial(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd = pytest.importorskip("pandas")
+    study = Study("s", state_dir="/nowhere")
+    monkeypatch.setattr(study, "show", lambda: told(run))
+    frame = study.frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["value"].idxmin() == 0
+    assert frame.loc[0, "lr"] == dict(run.study.trials[0].params)["lr"]
+    assert list(frame["status"].value_counts()) == [7, 1]
+    monkeypatch.setattr(study, "show", lambda: {"table": []})
+    assert study.frame().empty
 
 
 def test_a_study_of_optuna_has_the_results_and_can_be_written_twice(run: Run, tmp_path: Path) -> None:
@@ -88,8 +131,6 @@ def test_a_study_is_read_back_from_the_store_as_it_was(run: Run) -> None:
     study = run.study
     kept = stored_study(study)
     trials = [stored_trial(t) for t in study.trials.values()]
-    from dataclasses import replace
-
     kept = replace(kept, text=text, file="s.yaml", base="/work")
     again = loaded(kept, trials)
     assert again.trials == study.trials

@@ -255,6 +255,15 @@ def test_every_setting_of_the_engine_reaches_it(nowhere: dict[str, str]) -> None
     assert names == {*chosen, "node_classes"}, "a setting that this test does not know"
 
 
+def test_a_sites_users_have_equal_shares_unless_it_says_otherwise(nowhere: dict[str, str]) -> None:
+    """Else the objective gives a study of fast trials all nodes, and a neighbour's slow trainer none."""
+    assert load(PREFIXED, environ=nowhere).engine.user_shares == {"others": 1.0}
+    assert load({**PREFIXED, "user_shares": {}}, environ=nowhere).engine.user_shares == {}
+    own = {**PREFIXED, "user_shares": "{ann: 2}"}
+    assert load(own, environ=nowhere).engine.user_shares == {"ann": 2.0}
+    assert load({}, environ=nowhere).engine.user_shares == {}
+
+
 def test_gpus_per_node_counts_where_gpus_are_shared_out(nowhere: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="gpus_per_node 4 counts with share gpu only; set share: gpu"):
         load({"gpus_per_node": 4}, environ=nowhere)

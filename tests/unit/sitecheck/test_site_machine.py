@@ -73,6 +73,20 @@ def test_the_rule_is_asked_for_a_user_of_the_site(tmp_path: Path) -> None:
     assert [one.level for one in asyncio.run(machine.sudo(own, ""))] == [Level.NOT_CHECKED]
 
 
+def test_commands_are_looked_for_where_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("path", "lsf"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "bsub").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    own = settings(tmp_path, scheduler="lsf")
+    assert machine.programs(own) == {"bsub": str(tmp_path / "path" / "bsub"), "bkill": "/usr/bin/bkill"}
+    own = settings(tmp_path, scheduler="lsf", lsf_bin=str(tmp_path / "lsf"))
+    assert machine.programs(own) == {name: str(tmp_path / "lsf" / name) for name in ("bsub", "bkill")}
+    assert machine.programs(settings(tmp_path, scheduler="slurm"))["sbatch"] == "/usr/bin/sbatch"
+
+
 @pytest.mark.parametrize(
     ("said", "code"),
     [("a password is required", 1), ("User bftrainer is not allowed to run sudo on login1.", 0)],

@@ -11,6 +11,7 @@ from benchmarks.testbeds import demo
 from benchmarks.testbeds import runs as probe
 from benchmarks.testbeds.harvest import Scene, outcome
 from benchmarks.testbeds.runs import MainRun
+from bftrainer.demo.summary import summarise
 from bftrainer.demo.view import View
 from slurm.testbed import machine
 
@@ -51,6 +52,33 @@ def view(samples: int, *roles: str | None) -> View:
 
 
 MAIN = (run(1, 2, 100, 101, 109), run(2, 1, 104, 104.5, 110))
+
+
+def pool(*rows: tuple[str, str | None, int, str]) -> View:
+    """(node or GPU, role, GPUs of it, what its pilot has)."""
+    nodes = [
+        {"node": node, "pilot": "up" if role else None, "role": role, "gpus": gpus, "devices": devices}
+        for node, role, gpus, devices in rows
+    ]
+    return View(elapsed_s=0, pool={"size": len(rows), "nodes": nodes}, trainers=[], pauses=[])
+
+
+def test_a_pilot_of_a_part_of_a_node_counts_in_proportion_to_its_gpus() -> None:
+    parts = pool(
+        ("n1", "member", 4, "1 cuda"),
+        ("n2", "joining", 4, "3 cuda; out of use: 2: 4 workers in a row failed on it"),
+        ("n3", "member", 4, ""),
+        ("n4", None, 4, ""),
+        ("n5", "member", 0, ""),
+    )
+    scene = Scene(0, (), parts)
+    assert (scene.held(), scene.training()) == (0.25 + 0.75 + 1 + 1, 0.25 + 1 + 1)
+
+
+def test_single_gpus_are_parts_of_their_nodes() -> None:
+    rows = [(f"n1:{i}", "member" if i < 1 else "joining" if i < 3 else None, 1, "1 cuda") for i in range(4)]
+    scene = Scene(0, (), pool(*rows, ("n2:0", "member", 1, "1 cuda"), ("n2:1", None, 1, "")))
+    assert (scene.held(), scene.training()) == (0.75 + 0.5, 0.25 + 0.5)
 
 
 def test_shares_are_of_the_time_between_the_first_submission_and_the_last_end() -> None:
@@ -107,4 +135,28 @@ def test_the_summary_says_whose_the_nodes_were() -> None:
         "  of those that no other main job was in the way of: median 0.75 s, p99 0.99 s, most 1.00 s (2)",
         "nodes used: 54% by main jobs, 79% with trainers",
         "samples trained meanwhile: 500",
+    ]
+
+
+def test_the_summary_says_what_a_study_has_found_and_which_trials_failed() -> None:
+    study = {
+        "name": "s",
+        "id": 1,
+        "status": "running",
+        "reason": "",
+        "trials": 3,
+        "counts": {"failed": 1, "running": 2},
+        "metric": "accuracy",
+        "best": {"number": 2, "value": 0.5},
+        "table": [
+            {"number": 1, "status": "failed", "reason": "exit code 1"},
+            {"number": 2, "status": "running"},
+        ],
+    }
+    summary = summarise([], [], [], [study], [])
+    lines = demo.summary_lines(outcome([Scene(100, MAIN, None)], 4, 100, summary))
+    assert lines[-3:] == [
+        "  s (1): running; 3 trials: 1 failed, 2 running; best accuracy 0.5 in trial 2",
+        "    trial 1: exit code 1",
+        "daemon, pilots and all workers are gone: yes",
     ]

@@ -47,11 +47,10 @@ def test_other_workers_than_one_a_gpu_are_refused() -> None:
         counted(spec_of("nodes: {max: 2, workers: 2}"), GPUS)
 
 
-def test_horovod_is_refused_where_gpus_are_shared_out() -> None:
-    spec = spec_of("nodes: {max: 2}", "launcher: horovod")
-    assert counted(spec, EngineSettings()) is spec
-    with pytest.raises(SpecError, match="launcher: horovod: its workers cannot run on single GPUs"):
-        counted(spec, GPUS)
+@pytest.mark.parametrize("launcher", ["native", "torchrun", "horovod"])
+def test_all_launchers_may_ask_for_gpus(launcher: str) -> None:
+    spec = spec_of("gpus: {max: 4}", f"launcher: {launcher}")
+    assert counted(spec, GPUS) is spec
 
 
 @pytest.mark.parametrize(

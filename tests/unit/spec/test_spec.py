@@ -137,10 +137,14 @@ def test_sizes_that_make_no_sense_are_told_with_a_remedy(nodes: str, said: str) 
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("{sizes: []}", "nodes.sizes: list should have at least 1 item"),
-        ("{sizes: [0, 2]}", "nodes.sizes.0: 0: input should be greater than or equal to 1"),
+        (
+            "{sizes: []}",
+            "nodes.sizes: list should have at least 1 item after validation, not 0; give at least one",
+        ),
+        ("{sizes: [0, 2]}", "nodes.sizes.0: 0: input should be greater than or equal to 1; raise it"),
         ("{sizes: [1, two]}", "nodes.sizes.1: 'two': input should be a valid integer; give a whole number"),
         ("{sizes: 4}", "nodes.sizes: 4: input should be a valid list; give a list"),
+        ("{max: 2000000}", "nodes.max: 2000000: input should be less than or equal to 1000000; lower it"),
         ("{max: 8, multiple_of: 0}", "nodes.multiple_of: 0: input should be greater than or equal to 1"),
         ("{max: 8, multiples_of: 2}", "unknown key 'nodes.multiples_of'; did you mean 'multiple_of'?"),
     ],

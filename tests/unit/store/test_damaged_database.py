@@ -59,6 +59,7 @@ DAMAGE: list[tuple[str, object]] = [
     ("engine", "[]"),
     ("engine", "[7]"),
     ("engine", "7"),
+    ("engine", lambda engine: {**engine, "priority": "high"}),
     ("engine", lambda engine: {**engine, "nodes": {"n1": 1}, "members": 3}),
     ("engine", lambda engine: {**engine, "observed": {"speeds": [[None, 1, {"count": "x"}]]}}),
     ("status", "unheard of"),

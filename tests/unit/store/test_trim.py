@@ -12,6 +12,7 @@ import pytest
 from bftrainer.errors import StoreError
 from bftrainer.model.actions import Ended, StartWorker
 from bftrainer.model.events import NodesChanged
+from bftrainer.model.studies import StoredStudy, StoredTrial
 from bftrainer.model.trainer import TrainerSpec, TrainerStatus
 from bftrainer.store import database, pruning
 from bftrainer.store.pruning import used
@@ -99,6 +100,33 @@ def test_where_nothing_is_left_to_delete_it_ends(store: SqlStore) -> None:
     assert store.trim(1, 100) is None
     assert [t.id for t in store.unfinished()] == [own]
     assert store.count_ended_by_user() == {}, "of users that have no trainer any more nothing stays"
+
+
+def test_the_studies_that_ended_first_go_as_a_whole_and_one_that_runs_stays(store: SqlStore) -> None:
+    long = {"params": "x" * 2000}
+    for id_ in range(1, 6):
+        ended_at = None if id_ == 2 else 100.0 - id_
+        study = StoredStudy(
+            id=id_,
+            user="ann",
+            name=f"s{id_}",
+            text="",
+            file="",
+            base="",
+            status="ended",
+            reason="",
+            submitted_at=0.0,
+            ended_at=ended_at,
+            brief={},
+        )
+        store.studies.keep(study, [StoredTrial(number=n, data=long) for n in range(20)])
+    assert store.trim(1, 10) == ("studies", 1)
+    assert store.studies.trials(5) == [] and store.studies.find("s5") is None, "the one that ended first"
+    while store.trim(1, 10) is not None:
+        pass
+    assert [own.name for own in store.studies.unfinished()] == ["s2"]
+    assert len(store.studies.trials(2)) == 20
+    assert store.studies.ended(10) == []
 
 
 def test_what_an_event_led_to_counts_as_its_own(store: SqlStore) -> None:

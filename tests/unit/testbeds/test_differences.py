@@ -10,7 +10,8 @@ from benchmarks.testbeds.impact import tables
 from benchmarks.testbeds.impact.differences import FIGURES, MODES, compare, difference, over_pairs, waits_of
 from benchmarks.testbeds.impact.tables import Runs
 from slurm.testbed import TestbedError
-from tests.support.main_runs import main_run, three, waited
+from slurm.testbed.mix import gpus_of
+from tests.support.main_runs import SUBMITTED, main_run, three, waited
 
 SECONDS = st.floats(0, 100).map(lambda value: round(value, 3))
 ROWS = st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=30)
@@ -125,3 +126,21 @@ def test_tables_have_as_many_cells_as_their_head() -> None:
     assert "| most | 3.00 s | 4.00 s | 5.00 s |" in tables.waits_table(every)
     assert "| used in all | 50.0% | 50.0% |" in tables.utilisation_table(every)
     assert tables.states(every) == "3 completed"
+
+
+def test_gpus_count_for_the_jobs_that_have_some() -> None:
+    """Of four GPUs a node, as `slurm.testbed.mix` asks for them."""
+    asked = [
+        (("--gres=gpu:2", "--cpus-per-task=2"),),
+        (("--cpus-per-task=4",),),
+        (("--nodes=2", "--exclusive", "--gres=gpu:a100:4"),),
+    ]
+    assert [gpus_of(components) for components in asked] == [2, 0, 8]
+    runs = {mode: [main_run(1, 0.0), main_run(2, 0.0)] for mode in MODES}
+    outcome = {"main": 0.3, "trained": 0.2, "held": 0.25, "nodes": 2, "begin": SUBMITTED}
+    outcome["end"] = SUBMITTED + 10.0
+    found = tables.utilisation_table([Runs(dict.fromkeys(MODES, outcome), runs)], [{1: 0.5, 2: 0.0}])
+    assert found[-2:] == [
+        "| GPUs that main jobs had | 10.0% | 10.0% |",
+        "| GPUs in use in all | 30.0% | 30.0% |",
+    ]

@@ -52,6 +52,31 @@ def test_a_series_is_read_with_its_zone_and_what_stays_the_same(tmp_path: Path) 
     assert log.notes == ("4 snapshots", "1 poll without an answer: the state before continues")
 
 
+def test_what_the_batch_system_sums_up_is_told_as_means_over_time(tmp_path: Path) -> None:
+    full = {"running": 2, "eligible": 4, "blocked": 1, "wanted": 100, "used": 90, "nodes": 100}
+    log = read(
+        tmp_path,
+        HEADER,
+        at(0, idle="n[1-4]", busy={"job": "n[5-9]"}, totals=full),
+        at(10, same=True),
+        at(20, same=True, totals={**full, "eligible": 0, "wanted": 0, "used": 50}),
+        at(40, same=True, totals=None),
+        at(100, same=True),
+    )
+    assert log.notes[1:] == (
+        "by the batch system's own count 70.0% of 100 nodes are in use, over time; "
+        "4.0 are idle here in the mean",
+        "jobs in the mean: 2.0 run, 2.0 are eligible and ask for 50.0 nodes, 1.0 are blocked",
+    )
+
+
+def test_totals_that_are_no_numbers_are_a_broken_line(tmp_path: Path) -> None:
+    lines = (state(0, "n1"), at(10, same=True, totals={"used": "many"}), state(20, "n1"), state(30, "n1"))
+    log = read(tmp_path, HEADER, *lines, max_broken=0.5)
+    assert log.broken == 1
+    assert "no numbers of jobs and nodes" in log.examples[0]
+
+
 def test_where_nothing_was_recorded_nothing_counts_as_idle(tmp_path: Path) -> None:
     log = read(tmp_path, HEADER, state(0, "n1"), at(10, same=True), state(1000, "n1"), at(1010, same=True))
     assert log.intervals == [Interval(BEGIN, BEGIN + 10, "n1"), Interval(BEGIN + 1000, INF, "n1")]

@@ -143,6 +143,25 @@ def test_a_lax_deadline_costs_no_more_than_a_fixed_size() -> None:
     assert answer.chosen.estimate.total <= static.estimate.total
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_with_stragglers_no_fixed_size_is_cheaper_than_the_exact_plan(seed: int) -> None:
+    rng = random.Random(seed)
+    profile = Profile(
+        curve=AMDAHL,
+        nodes=32,
+        most=4,
+        spread=Spread(0.3),
+        billing=Billing(per=Per.FUNCTION, price=3600, data_gb=1, data_price=rng.choice((50, 500))),
+    )
+    search = Experiment("made up", (Stage(32, rng.uniform(20, 200)), Stage(8, 100)))
+    simulator = Simulator(search, profile, samples=16, seed=seed)
+    table, fixed = tabulate(simulator), fixed_sizes(simulator)
+    for deadline_s in sorted(found.estimate.jct_s for found in fixed)[::3]:
+        static, best = cheapest(fixed, deadline_s), exact(simulator, table, deadline_s).plan
+        assert static is not None and best is not None
+        assert best.estimate.total <= static.estimate.total * (1 + 1e-9)
+
+
 def test_the_fixed_number_of_workers_is_the_same_for_all_trials() -> None:
     simulator = Simulator(successive_halving(32, 1, 50, 3), paper_profile())
     for found in fixed_trials(simulator):
@@ -176,3 +195,20 @@ def test_greedy_takes_workers_where_that_saves_most_for_its_time() -> None:
         assert found is not None and best is not None
         gaps.append(found.estimate.total / best.estimate.total - 1)
     assert max(gaps) < 0.005
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 5, 8, 20])
+def test_no_plan_runs_more_trials_at_a_time_than_may(parallelism: int) -> None:
+    profile = Profile(curve=AMDAHL, node_workers=4, nodes=12, most=16, parallelism=parallelism)
+    simulator = Simulator(successive_halving(8, 10, 80, eta=2), profile, samples=2)
+    answer = plan(simulator, 2000.0)
+    assert answer.chosen is not None
+    found = [p for p in (answer.chosen, *answer.others.values(), answer.fastest) if p is not None]
+    assert all(step.parallel <= parallelism for p in found for step in p.steps)
+    assert any(step.parallel == min(parallelism, step.stage.trials) for step in answer.fastest.steps)
+    free = plan(Simulator(simulator.experiment, replace(profile, parallelism=None), samples=2), 2000.0)
+    assert free.chosen is not None
+    assert free.chosen.estimate.total <= answer.chosen.estimate.total + 1e-9
+    assert answer.chosen.estimate.total <= min(
+        p.estimate.total for p in answer.others.values() if p is not None
+    )

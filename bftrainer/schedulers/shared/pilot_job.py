@@ -1,0 +1,113 @@
+"""What all pilots have in common, whatever the batch system: their script, their longest limit, where they
+print to, and what is said of one that has failed. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bftrainer.errors import NoRoomError
+from bftrainer.model.gpus import node_of
+from bftrainer.model.machine import Pilot
+from bftrainer.schedulers.shared import templates
+from bftrainer.schedulers.shared.template import Template
+from bftrainer.settings.values import Settings
+
+MINUTE_S = 60.0
+NOT_FOUND = 127
+"""How a shell says that there is no such program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotJob:
+    """What all pilots of a daemon have in common. `max_s` is the longest limit of any; `window`: there is no
+    preemption, so none may last longer than its hole. `options` are the site's own for the command that
+    submits, `exec_prefix` the words before it that make it run as a user."""
+
+    instance: str
+    template: Template
+    python: str
+    daemon: str  # where agents find it: host:port or a socket's path
+    orphan_s: float
+    log_dir: Path
+    max_s: float
+    window: bool = False
+    options: tuple[str, ...] = ()
+    exec_prefix: tuple[str, ...] = ()
+
+    def minutes(self, limit_s: float | None, *, start_s: float, most_s: float | None = None) -> int:
+        """The limit in whole minutes, in which batch systems count, never longer than the hole of `limit_s`
+        (None: it is not known) and `most_s`. The job starts `start_s` after it was submitted.
+
+        Raises:
+            NoRoomError: without preemption a pilot must end by itself before the hole does.
+        """
+        hole_s = None if limit_s is None else limit_s - start_s
+        shortest_s = min(bound for bound in (hole_s, self.max_s, most_s) if bound is not None)
+        minutes = int(shortest_s // MINUTE_S)
+        if minutes < 1 and self.window:
+            raise NoRoomError(
+                f"no time limit fits: there are {shortest_s:.0f} s besides {start_s:.0f} s to start, and "
+                "limits count in minutes"
+            )
+        return max(1, minutes)
+
+    def log_of(self, pilot: Pilot) -> Path:
+        """The file that a pilot prints to; a pilot of another user may not write into our folder."""
+        return Path("/dev/null") if pilot.user else self.log_dir / f"agent-{pilot.node}.log"
+
+    def output(self, pilot: Pilot) -> str:
+        """The same as batch systems want it, which fill in what follows a %."""
+        return str(self.log_of(pilot)).replace("%", "%%")
+
+    def script(self, pilot: Pilot, **more: str) -> str:
+        """The batch script, with `more` values for its template.
+
+        Raises:
+            SchedulerError: the template asks for a value that there is not.
+        """
+        return self.template.render(
+            node=pilot.node,
+            tag=pilot.tag,
+            user=pilot.user,
+            python=self.python,
+            daemon=self.daemon,
+            orphan_s=f"{self.orphan_s:g}",
+            **more,
+        )
+
+    def failure(self, pilot: Pilot, code: int | None, said: str) -> str:
+        """Why a pilot's job has failed, by its exit code and what is `said` of it, and where to look."""
+        if code == NOT_FOUND:
+            return f"its job failed: there is no {self.python} on {node_of(pilot.node)}; see pilot_python"
+        if pilot.user:
+            return (
+                f"its job failed: {said}; try there, as {pilot.user}: {self.python} -m bftrainer.agent --help"
+            )
+        return f"its job failed: {said}; see {self.log_of(pilot)}"
+
+
+def common(
+    settings: Settings, agents_at: str, instance: str, *, mode: str, template: str, options: str
+) -> Mapping[str, Any]:
+    """The fields of a `PilotJob` by the settings: of a batch system these are its `mode`, the `template` in
+    jobscripts/ that is taken if none is set, and its own `options`.
+
+    Raises:
+        BftrainerError: the template cannot be read.
+    """
+    return {
+        "instance": instance,
+        "template": Template(Path(settings.pilot_template or templates.find(template))),
+        "python": settings.pilot_python,
+        "daemon": agents_at,
+        "orphan_s": settings.orphan_s,
+        "log_dir": settings.pilot_log_dir,
+        "max_s": settings.pilot_limit_s(mode),
+        "window": mode == "window",
+        "options": tuple(shlex.split(options)),
+        "exec_prefix": settings.exec_prefix,
+    }

@@ -1,0 +1,73 @@
+"""A trial hears of its trainer's end when the last worker has gone, even if the daemon was killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from bftrainer.daemon.trial_runs import TrialRuns
+from bftrainer.model.reports import TrainerSummary
+from bftrainer.model.trainer import TrainerStatus
+from bftrainer.search import events
+from bftrainer.search.fill import trainer_of
+from bftrainer.search.trial import Study
+from tests.support.studies import Run, spec_of
+
+CANCELLED = TrainerSummary(
+    id=1,
+    user="ann",
+    name="s.0.1",
+    status=TrainerStatus.CANCELLED,
+    reason="",
+    submitted_at=0.0,
+    ended_at=1.0,
+    samples=300,
+    step=3,
+    epoch=0,
+    rate=None,
+    metrics={"loss": 2.0},
+    work=800,
+)
+
+
+def runs(study: Study, workers: dict[str, str], told: list[events.Event]) -> TrialRuns:
+    """Of a daemon that has just started: its store has the end of the trial's trainer."""
+    folder = "/t/s-1-m/0"
+    spec = trainer_of(study.spec, 0, study.trials[0].params, run=1, samples=800, checkpoint_dir=folder)
+    ended = SimpleNamespace(id=1, spec=spec, status=CANCELLED.status, summary=CANCELLED)
+
+    async def aside(work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    own: dict[str, Any] = {
+        "settings": SimpleNamespace(current=SimpleNamespace(trainer_dir="/t")),
+        "clock": None,
+        "store": SimpleNamespace(latest_named=lambda name: {"ann": 1}, trainer=lambda id_: ended),
+        "index": SimpleNamespace(over=lambda id_: None),
+        "runner": SimpleNamespace(aside=aside),
+        "launcher": SimpleNamespace(workers=lambda id_: workers),
+        "orders": None,
+        "store_id": "m",
+        "thread": SimpleNamespace(snapshots={1: study}, tell=lambda _, event: told.append(event)),
+    }
+    return TrialRuns(**own)
+
+
+def test_a_trial_hears_of_its_end_when_the_workers_that_outlived_the_daemon_have_gone() -> None:
+    study = replace(Run(spec_of(trials=1, parallelism=1, sampler="random")).study, user="ann")
+    workers, told = {"n1": "leaving"}, list[events.Event]()
+    own = runs(study, workers, told)
+
+    async def story() -> None:
+        await own.find_all()
+        own.look()
+        assert told == [], "the next run would read a checkpoint that is being written"
+        workers.clear()
+        own.look()
+        await asyncio.sleep(0)
+        assert [(type(event).__name__, event.samples) for event in told] == [("Ended", 300)]  # type: ignore[union-attr]
+
+    asyncio.run(story())

@@ -1,0 +1,65 @@
+"""What optimisers keep has the precision that it had; what they keep elsewhere is told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from bftrainer.elastic.state import own_optimizers
+from bftrainer.elastic.state.own_optimizers import OwnOptimizers
+from bftrainer.elastic.state.state import TrainingState
+
+
+class Masters(torch.optim.Optimizer):
+    """Weights in bfloat16, with a copy in single precision and a count."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, {"lr": 0.1})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Make both."""
+        for p in self.param_groups[0]["params"]:
+            self.state[p].setdefault("master", p.detach().float() + 1e-4)
+            self.state[p]["seen"] = self.state[p].get("seen", torch.tensor(1001, dtype=torch.int64))
+
+
+def begun() -> tuple[TrainingState, Masters]:
+    """A script's start."""
+    model = torch.nn.Linear(3, 2, dtype=torch.bfloat16)
+    optimizer = Masters(model.parameters())
+    return TrainingState({"model": model, "optimizer": optimizer}), optimizer
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "newcomer"])
+def test_what_an_optimizer_keeps_stays_as_precise(way: str) -> None:
+    state, optimizer = begun()
+    optimizer.step()
+    other, taken = begun()
+    if way == "checkpoint":
+        other.restore(state.snapshot())
+    else:
+        other.restore_small(state.small())
+    for before, after in zip(optimizer.state.values(), taken.state.values(), strict=True):
+        assert {key: value.dtype for key, value in after.items()} == {
+            key: value.dtype for key, value in before.items()
+        }
+        assert after["seen"] == 1001
+        if way == "checkpoint":
+            assert torch.equal(before["master"], after["master"])
+
+
+def test_entries_under_keys_that_are_no_parameters_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(own_optimizers, "note_warning", told.append)
+    _, optimizer = begun()
+    own = OwnOptimizers({"optimizer": optimizer})
+    for _ in range(2):
+        own.stepped()
+    assert not told
+    optimizer.state[4711] = {"slow": torch.zeros(1)}
+    for _ in range(600):
+        own.stepped()
+    (said,) = told
+    assert "keeps 1 entries" in said
