@@ -16,9 +16,8 @@ import yaml
 
 from bftrainer.errors import BftrainerError
 from bftrainer.model.text import plain, shown
+from bftrainer.yaml_files import LOADER, problem_of, too_deep
 
-LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser, where PyYAML has been built with it: 20 times as fast as the one in Python."""
 FAST = LOADER is not yaml.SafeLoader
 """Whether it is libyaml's."""
 MAX_DEPTH = 16
@@ -95,10 +94,7 @@ def compose(text: str, name: str, bounds: Bounds = SPEC) -> Document:
         reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values)
         return Document(name, reader.document(), reader.lines)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise SpecError(f"{name}{at}: not YAML: {shown(str(problem))[:QUOTED]}") from error
+        raise SpecError(f"{name}{problem_of(error, MAX_DEPTH)}") from error
     except (OverflowError, UnicodeError) as error:  # half of a surrogate pair; "\\UFFFFFFFF"
         raise SpecError(f"{name}: not YAML: {shown(str(error))[:QUOTED]}") from error
 
@@ -132,7 +128,7 @@ class _Reader:
         self.lines.setdefault(where, line)
         self._refuse_the_exotic(event, line)
         if len(where) > MAX_DEPTH:
-            raise SpecError(f"{self.name}:{line}: not a spec: nested more than {MAX_DEPTH} deep")
+            raise SpecError(f"{self.name}:{line}: {too_deep(MAX_DEPTH)}")
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(where)
         if isinstance(event, yaml.SequenceStartEvent):
