@@ -29,6 +29,8 @@ from bftrainer.elastic.train.modes import Modes
 from bftrainer.elastic.train.own_gradients import CHANGED, LEFT, OwnGradients
 from bftrainer.elastic.train.policy import Policy
 from bftrainer.elastic.train.schedule import Every, Schedule
+from bftrainer.elastic.train.stopped import PART as STOPPED
+from bftrainer.elastic.train.stopped import Stopped
 from bftrainer.elastic.train.streamed import batches_of, opened, passes
 from bftrainer.elastic.train.trainable import PART as TRAINABLE
 from bftrainer.elastic.train.trainable import Trainable
@@ -112,10 +114,11 @@ class Run(Steps):
         stepped, update = Stepped(), Update(what, schedule, scaler, clip_norm, policy)
         state = {**own_parts.plain_only(what.parts()), "pace": update.pace, **own_parts.checked(parts)}
         state |= ({"scaler": scaler} if scaler else {}) | ({STEPPED: stepped} if what.is_several else {})
-        number = orders.trainer if orders else 0
+        number, budget = (orders.trainer, orders.samples) if orders else (0, None)
         freezing, modes = Trainable(what.models, number), Modes(what.models, number)
+        stopped = Stopped(epochs, budget)
+        state |= {UNSAVED: UnsavedBuffers(state), MODES: modes, STOPPED: stopped}
         state |= {TRAINABLE: freezing} if ddp is False else {}
-        state |= {UNSAVED: UnsavedBuffers(state), MODES: modes}
         state |= {same_data.PART: same_data.SameData(data, number, may_differ)}
         given = {"epochs": epochs, "seed": seed, "scheduler_every": scheduler_every, "clip_norm": clip_norm}
         state |= same_settings.part_of(orders, policy, **given, average=average, ddp=ddp is not False)
@@ -123,11 +126,7 @@ class Run(Steps):
         training = TrainingState(state)
         comparison = Comparison(training, compare_every, may_differ)
         batches = batches_of(
-            source,
-            policy,
-            epochs=passes(epochs, orders),
-            budget=orders.samples if orders else None,
-            stand_in=ways.needs_batch,
+            source, policy, epochs=passes(epochs, orders), budget=budget, stand_in=ways.needs_batch
         )
         peers = peers_of(
             orders,
@@ -136,6 +135,7 @@ class Run(Steps):
             streams=not ways.needs_batch,  # else a rank without samples cannot follow the others
             comparison=comparison,
             patience=Patience(timeout_s),
+            stopped=stopped,
             of=batches.samples,
         )
         schedule.compare(batches.epochs, *map(batches.steps, orders.ranks if orders else (1, 1)))

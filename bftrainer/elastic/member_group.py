@@ -26,6 +26,7 @@ from bftrainer.elastic.state.compare import Comparison, ReplicasDiffer
 from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.stopped import Stopped
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class MemberGroup(SingleProcess):
         state, joined: as of `SingleProcess`.
         streams: whether newcomers can receive the state while the members train on.
         device: where the model is.
-        comparison: of the members' states.
-        patience: with the other members.
+        comparison, patience: of the members' states, and with the other members.
+        stopped: whether the script has ended the run, a part of the state.
         of: the samples of the whole run; None: not known.
     """
 
@@ -53,16 +54,17 @@ class MemberGroup(SingleProcess):
         device: torch.device,
         comparison: Comparison,
         patience: Patience,
+        stopped: Stopped,
         of: int | None = None,
     ) -> None:
         super().__init__(state, joined)
-        self.budget = orders.samples
+        self._stopped, self.budget = stopped, orders.samples
         self._membership = Membership(orders, device, patience)
         self._occupied = Occupied(self._membership.busy, patience.timeout_s)
         self._progress = Progress(state, self._membership.channel, orders, of)
         self._comparison = comparison
         self._hand_over = HandOver(state, streams=streams, resume=self._progress.resume)
-        self._is_broken = self._wants_stop = False
+        self._is_broken = False
         self._committed: Position | None = None  # the last position that all members have reached for sure
         self._flag: tuple[torch.Tensor, Pending] | None = None
         self._step_done_at = time.monotonic()
@@ -114,7 +116,7 @@ class MemberGroup(SingleProcess):
             return  # another optimiser's gradients, of the same step
         offer = self._membership.offer(self.group.generation)
         digests = self._comparison.digests(self.group, self.working)
-        flag = torch.tensor([offer, -offer, int(not self._wants_stop), *digests])
+        flag = torch.tensor([offer, -offer, int(not self._stopped.is_said), *digests])
         with contextlib.suppress(GroupBroken):  # the gradients' exchange will fail as well, and be handled
             self._flag = (flag, self.group.begin_all_reduce(flag, dist.ReduceOp.MIN))
 
@@ -142,6 +144,7 @@ class MemberGroup(SingleProcess):
             pending.wait()
             lowest, highest = int(flag[0]), -int(flag[1])
             self.is_stopped = not flag[2]
+            self._stopped.is_said |= self.is_stopped
             self._check(flag[3:5])
             if lowest == highest > self.group.generation:
                 self._join(self._membership.switch(lowest))
@@ -171,12 +174,10 @@ class MemberGroup(SingleProcess):
         Raises:
             Leave: this process is to leave.
         """
-        self._flag = None
-        self._is_broken = True
-        generation = self.group.generation
+        self._flag, self._is_broken = None, True
         self.let_go()
         self._hand_over.close()
-        self._membership.channel.send("broken", generation=generation, reason=str(error)[:300])
+        self._membership.channel.send("broken", generation=self.group.generation, reason=str(error)[:300])
         self._rejoin()
 
     def _rejoin(self) -> None:
@@ -201,7 +202,7 @@ class MemberGroup(SingleProcess):
             waited_s = time.monotonic() - self._step_done_at
             with _differences_told(self._membership.channel, group):
                 roll = self._hand_over.enter(group, is_stopped=self.is_stopped, waited_s=waited_s)
-            self.is_stopped = roll.is_stopped
+            self.is_stopped = self._stopped.told() if roll.latest is None else roll.is_stopped
         except TornError as error:
             log.error("%s: this process ends, for another to start anew", error)
             os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
@@ -267,7 +268,7 @@ class MemberGroup(SingleProcess):
 
     def stop(self) -> None:
         """As `SingleProcess.stop`: said in the next step's exchange."""
-        self._wants_stop = True
+        self._stopped.is_said = True
 
     def report(self, metrics: Mapping[str, float], *, now: bool) -> None:
         """As `SingleProcess.report`; rank 0's figures count."""
@@ -300,6 +301,7 @@ def peers_of(
     streams: bool,
     comparison: Comparison,
     patience: Patience,
+    stopped: Stopped,
     of: int | None,
 ) -> SingleProcess:
     """The processes with which this one trains: those that the daemon publishes; none without `orders`."""
@@ -315,5 +317,6 @@ def peers_of(
         device=device,
         comparison=comparison,
         patience=patience,
+        stopped=stopped,
         of=of,
     )

@@ -20,13 +20,15 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def submit(site: Site, *hold: str, fails_at: int = 0, samples: int | None = SAMPLES) -> Path:
+def submit(
+    site: Site, *hold: str, fails_at: int = 0, stops_at: int = 0, samples: int | None = SAMPLES
+) -> Path:
     """A trainer on a and b; those of `hold` wait after the loop."""
     notes = site.root / "notes"
     notes.mkdir()
     for node in hold:
         (notes / f"hold@{node}").touch()
-    site.submit("t", "ending.py", str(notes), str(fails_at), samples=samples, n_min=2, n_max=2)
+    site.submit("t", "ending.py", str(notes), str(fails_at), str(stops_at), samples=samples, n_min=2, n_max=2)
     return notes
 
 
@@ -61,6 +63,25 @@ def test_what_comes_after_the_loop_is_repeated_if_its_node_is_taken(site: Site) 
         (notes / f"hold@{node}").unlink()
     assert site.until_ended("t")["status"] == "completed"
     assert len(list(notes.glob("ended@*"))) == 2
+
+
+def test_a_run_that_its_script_has_stopped_takes_no_further_step_after_the_loss_of_all_nodes(
+    site: Site,
+) -> None:
+    notes = submit(site, "a", "b", stops_at=20, samples=None)
+    noted(site, notes, "after", "a")
+    noted(site, notes, "after", "b")
+    stopped_at = site.trainer("t")["samples"]
+    site.change(take="ab")
+    site.until(lambda: not site.trainer("t")["workers"], LONG_S, "both are gone")
+    site.change(give="ab")
+    noted(site, notes, "after", "a", 2)
+    noted(site, notes, "after", "b", 2)
+    assert site.trainer("t")["samples"] == stopped_at
+    assert any("(run.stop()): no further step" in log.read_text() for log in site.trainers.glob("*/*.log"))
+    for node in "ab":
+        (notes / f"hold@{node}").unlink()
+    assert site.until_ended("t")["status"] == "completed"
 
 
 def test_a_trainer_ends_when_a_node_leaves_after_rank_0_has_ended(site: Site) -> None:

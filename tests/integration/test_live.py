@@ -134,7 +134,7 @@ def test_cancel_writes_a_checkpoint_and_leaves_no_worker(site: Site) -> None:
     (checkpoint,) = Path(found["checkpoint_dir"]).glob("*.pt")
     saved = torch.load(checkpoint, weights_only=True)
     assert saved["position"]["samples"] == found["samples"] > 0
-    compared = {"data set", "settings of the run"}
+    compared = {"data set", "settings of the run", "end by the script"}
     modes = {"trainable parameters", "layers in evaluation mode", "buffers that are not saved"}
     assert set(saved["parts"]) == {"model", "optimizer", "pace"} | modes | compared
     assert site.trainer("cancelled")["ended_at"]

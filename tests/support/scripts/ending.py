@@ -1,7 +1,8 @@
 """A trainer with something left to do after its loop, which a test can hold; or with an error in the loop.
 
-Arguments: a folder of notes; the step at which it fails, 0 for none. After the loop it leaves the file
-`after@node.pid` there, waits while there is a file `hold@node`, and leaves `ended@node.pid`.
+Arguments: a folder of notes; the step at which it fails, and that at which it stops the run, 0 for none.
+After the loop it leaves the file `after@node.pid` there, waits while there is a file `hold@node`, and leaves
+`ended@node.pid`.
 """
 
 import json
@@ -14,7 +15,7 @@ import torch
 
 from bftrainer import elastic
 
-where, fails_at = Path(sys.argv[1]), int(sys.argv[2])
+where, fails_at, stops_at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 node = json.loads(os.environ["BFTRAINER_WORKER"])["node"]
 
 model = torch.nn.Linear(1, 1)
@@ -25,6 +26,8 @@ for (x,) in run:
         raise ArithmeticError(f"wrong at step {fails_at}")
     run.backward(model(x).square().mean())
     run.step()
+    if run.position.step == stops_at:
+        run.stop()
 (where / f"after@{node}.{os.getpid()}").touch()
 while (where / f"hold@{node}").exists():
     time.sleep(0.02)

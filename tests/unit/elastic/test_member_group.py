@@ -23,6 +23,8 @@ from bftrainer.elastic.state.compare import NOTHING, Comparison, ReplicasDiffer
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.rng import derived
 from bftrainer.elastic.train.sampler import Position
+from bftrainer.elastic.train.stopped import PART as STOPPED
+from bftrainer.elastic.train.stopped import Stopped
 from bftrainer.wire.messages.fields import MAX_TEXT, MAX_TEXTS
 from tests.support.agent_end import AgentEnd, agent_of, until
 from tests.support.two_ranks import on_two_ranks
@@ -35,7 +37,9 @@ def member(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Member]:
     """Rank 0 of two, both with a state, after step 7 of generation 3; reports are due at once."""
     monkeypatch.setattr(progress, "REPORT_EVERY_S", 0.0)
     model = torch.nn.Linear(1, 1)
-    state = TrainingState({"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)})
+    stopped = Stopped(epochs=3, budget=None)
+    parts = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), STOPPED: stopped}
+    state = TrainingState(parts)
     state.position = Position(step=7, samples=70)
     with agent_of(monkeypatch, tmp_path) as (agent, orders):
         found = MemberGroup(
@@ -46,6 +50,7 @@ def member(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Member]:
             device=torch.device("cpu"),
             comparison=Comparison(state, 0),
             patience=Patience(),
+            stopped=stopped,
         )
         found.group = Group(3, 0, 2)
         found._hand_over.working = (0, 1)
@@ -302,6 +307,30 @@ def test_the_log_says_from_which_step_a_trainer_goes_on(
     assert "bftrainer: resumed from step 7, of a checkpoint in" in capsys.readouterr().err
 
 
+def test_a_wish_to_stop_that_only_a_checkpoint_knows_of_ends_the_run(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found, state = member
+    found.stop()
+    found.taken(Position(step=6, samples=60))
+    assert not found.is_stopped, "the others have not heard of it"
+    found._progress.save(generation=3)
+    found._stopped.is_said = False
+    found._hand_over.has_state = False  # as of a process that has just begun
+    found._join(Group(4, 0, 1))
+    assert found.is_stopped and state.position.step == 7
+    assert "no further step is taken" in capsys.readouterr().err
+
+
+def test_another_end_lets_a_run_go_on_that_its_script_had_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    before, same, more = (Stopped(epochs, None) for epochs in (3, 3, 5))
+    before.is_said = True
+    for each in (same, more):
+        each.load_state_dict(before.state_dict())
+    assert same.told() and not more.told()
+    assert "with other epochs or work: now it goes on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("apart", [0.0, 1.0])
 def test_members_compare_their_states_at_the_end_before_they_are_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, apart: float
@@ -325,6 +354,7 @@ def test_members_compare_their_states_at_the_end_before_they_are_saved(
                 device=torch.device("cpu"),
                 comparison=Comparison(state, 100),
                 patience=Patience(),
+                stopped=Stopped(None, None),
             )
             found.group, found._hand_over.working = group, (0, 1)
             if group.rank == 0:
