@@ -222,7 +222,7 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
         go_on_with(trainer, self._logged)
         require_schedulers(trainer, accumulates=self._accumulates)
         self._data = tell_of_other_data(trainer.train_dataloader.dataset, self._data)
-        tell_of_callbacks(trainer, pl_module, self._resumed, Path(self._job.folder).resolve())
+        tell_of_callbacks(trainer, pl_module, self._resumed, self._files.is_own)
         tell_of_parts(trainer, pl_module, accumulates=self._accumulates)
         tell_of_lengths(trainer, whole_training(trainer, pl_module, self._batches.steps))
         tell_of_validations(trainer, self._batches.steps, accumulates=self._accumulates)

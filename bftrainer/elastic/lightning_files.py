@@ -18,14 +18,21 @@ class CheckpointFiles:
     """Keeps what ModelCheckpoints remove until the run's next checkpoint is whole, as an older one still
     names it; and removes what they have written since the checkpoint from which a run goes on.
 
-    The latter only in the trainer's own folder: elsewhere, files may be another's.
+    The latter only in the trainer's own folder, and in that of its checkpoints, which may be an earlier
+    trainer's: elsewhere, files may be another's. So may they in the latter before the run goes on from a
+    checkpoint.
     """
 
     def __init__(self, job: Job) -> None:
-        self._job = job
+        self._job, self._folder = job, Path(job.folder).resolve()
+        self._checkpoints = Path(job.checkpoint_dir).resolve() if job.checkpoint_dir else None
         self._removed: list[str] = []
         self._known: Mapping[str, list[str]] | None = {}
         self._strategy: Any = None
+
+    def is_own(self, folder: Path) -> bool:
+        """Whether files in this folder are the trainer's."""
+        return any(folder.is_relative_to(each) for each in (self._folder, self._checkpoints) if each)
 
     @property
     def are_many(self) -> bool:
@@ -42,7 +49,8 @@ class CheckpointFiles:
         self._strategy.remove_checkpoint = lambda path: self._removed.append(str(path))
         if self._job.rank == 0 and math.isfinite(self._job.checkpoint_every_s) and self._known is not None:
             for folder in self._folders(trainer):
-                known = self._known.get(str(folder)) if self._known else []
+                anew: list[str] | None = [] if folder.is_relative_to(self._folder) else None
+                known = self._known.get(str(folder)) if self._known else anew
                 for path in _files(folder):
                     if known is not None and str(path.relative_to(folder)) not in known:
                         path.unlink(missing_ok=True)
@@ -70,11 +78,10 @@ class CheckpointFiles:
             vars(self._strategy).pop("remove_checkpoint", None)
 
     def _folders(self, trainer: Any) -> list[Path]:
-        own = Path(self._job.folder).resolve()
         found = {
             Path(each.dirpath) for each in trainer.checkpoint_callbacks if getattr(each, "dirpath", None)
         }
-        return [folder for folder in sorted(found) if folder.is_relative_to(own)]
+        return [folder for folder in sorted(found) if self.is_own(folder)]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -115,13 +115,15 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
         )
 
 
-def tell_of_callbacks(trainer: Any, module: Any, resumed: tuple[int, int] | None, own: Path) -> None:
+def tell_of_callbacks(
+    trainer: Any, module: Any, resumed: tuple[int, int] | None, is_own: Callable[[Path], bool]
+) -> None:
     """Tell of a callback of Lightning that is not known to go on after a change of nodes, of hooks that are
-    not called when an epoch goes on after the steps `resumed` says, and of files outside of the trainer's
-    `own` folder.
+    not called when an epoch goes on after the steps `resumed` says, and of files outside of the folders
+    that are the trainer's own.
     """
     _tell_of_hooks(trainer, module, resumed)
-    _tell_of_files(trainer, own)
+    _tell_of_files(trainer, is_own)
     for each in trainer.callbacks:
         kind = type(each)
         if kind.__module__.partition(".")[0] == "lightning" and kind.__name__ not in FOLLOW:
@@ -244,9 +246,9 @@ def require_averaged(model: Any, module: torch.nn.Module) -> None:
         ) from error
 
 
-def _tell_of_files(trainer: Any, own: Path) -> None:
-    """Tell of a ModelCheckpoint whose folder is another after every start; and, outside of the trainer's
-    `own` folder, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
+def _tell_of_files(trainer: Any, is_own: Callable[[Path], bool]) -> None:
+    """Tell of a ModelCheckpoint whose folder is another after every start; and, outside of the trainer's own
+    folders, where files stay, of one whose last.ckpt may be an old one after a loss of nodes."""
     for each in getattr(trainer, "checkpoint_callbacks", ()):
         if any(part.startswith("version_") for part in Path(each.dirpath or "").parts):
             note_warning(
@@ -254,9 +256,8 @@ def _tell_of_files(trainer: Any, own: Path) -> None:
                 "best score begins anew there. Give it a dirpath that stays, such as "
                 'job.checkpoint_dir / "best" with job = elastic.attach()'
             )
-        is_own = Path(each.dirpath or "").is_relative_to(own)
         if (
-            not is_own
+            not is_own(Path(each.dirpath or ""))
             and getattr(each, "save_last", None)
             and getattr(each, "_enable_version_counter", False)
         ):

@@ -54,12 +54,13 @@ def process(
     *,
     saves_at: Sequence[int] = (),
     killed_at: int | None = None,
+    own: Path | None = None,
     **options: Any,
 ) -> Any:
     """Train to the end, or until the process is killed. Returns its ModelCheckpoint."""
     job = Job(None, folder)
     monkeypatch.setattr(Job, "checkpoint_every_s", 5.0)  # as under the daemon
-    monkeypatch.setattr(Job, "folder", folder)
+    monkeypatch.setattr(Job, "folder", own or folder)
     monkeypatch.setattr(lightning, "attach", lambda _: job)
     monkeypatch.setattr(job, "listen_for_sigterm", lambda: None)
     monkeypatch.setattr(job, "should_stop", lambda: False)
@@ -127,6 +128,27 @@ def test_a_fixed_name_has_the_newest_after_a_loss_before_the_first_checkpoint(
     assert files(tmp_path) == ["best.ckpt", "last.ckpt"]
     last = torch.load(tmp_path / "best" / "last.ckpt", weights_only=False)
     assert last["global_step"] == 2 * STEPS
+
+
+def test_a_trainer_that_goes_on_in_the_folder_of_another_keeps_it_as_tidy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    first, scores = tmp_path / "first", [5.0, 4.0, 3.0]
+    process(first, monkeypatch, scores, saves_at=[7], killed_at=12)
+    saving = process(first, monkeypatch, [5.0, 6.0, 7.0], own=tmp_path / "second")
+    assert Path(saving.best_model_path).name == "epoch=0.ckpt" and files(first) == ["epoch=0.ckpt"]
+
+
+def test_a_folder_of_checkpoints_that_has_none_keeps_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    given = tmp_path / "given"
+    (given / "best").mkdir(parents=True)
+    (given / "best" / "theirs.ckpt").touch()
+    process(given, monkeypatch, [5.0], own=tmp_path / "own")
+    assert files(given) == ["epoch=0.ckpt", "theirs.ckpt"]
 
 
 def test_files_elsewhere_and_all_without_a_note_are_left_alone(
