@@ -49,13 +49,15 @@ def batch(
 
 
 def observer(settings: Settings, clock: Clock) -> LsfObserver:
-    """A scheduler that is only polled, before anything is set up, also for what jobstat says.
+    """A scheduler that is only polled, before anything is set up, also for what jobstat says. Hosts are seen
+    whole, whatever is shared out.
 
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
     asks = questions(settings)
-    return LsfObserver(batch(settings, NOWHERE, NOBODY, clock, asks), asks)
+    whole = settings.model_copy(update={"share": "node"})
+    return LsfObserver(batch(whole, NOWHERE, NOBODY, clock, asks), asks)
 
 
 def launch_hosts(settings: Settings) -> tuple[str, ...]:
@@ -86,4 +88,5 @@ def _pilot_job(settings: Settings, agents_at: str, instance: str) -> LsfPilotJob
         queue=settings.lsf_queue,
         project=settings.lsf_project,
         launch_slots=settings.lsf_launch_slots,
+        gpus=settings.share == "gpu",
     )
