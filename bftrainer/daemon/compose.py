@@ -13,7 +13,6 @@ from bftrainer.errors import BftrainerError
 from bftrainer.ports import Store
 from bftrainer.schedulers.shared.context import Context, Log, Make
 from bftrainer.settings.schedulers import SCHEDULERS
-from bftrainer.settings.single_gpus import why_not
 from bftrainer.settings.values import Settings
 
 
@@ -24,8 +23,14 @@ def compose(settings: Settings, store: Store, log: Log, say: Callable[[str], Non
         BftrainerError: scheduler or address cannot be had so.
     """
     kind, clock = SCHEDULERS[settings.scheduler], WallClock()
-    if why := why_not(settings):
-        raise BftrainerError(why)
+    if settings.share == "gpu" and not kind.shares_gpus:
+        raise BftrainerError(
+            f"share: gpu: pilots of the scheduler {settings.scheduler} hold whole nodes; leave share out"
+        )
+    if settings.share == "gpu" and settings.scheduler == "slurm" and settings.harvest != "gpus":
+        raise BftrainerError(
+            "share: gpu: pilots of single GPUs share nodes with main jobs on Slurm; set harvest: gpus as well"
+        )
     bound, agents_at = (
         (None, str(settings.agents_socket)) if kind.on_this_machine else bind_for_agents(settings, store)
     )

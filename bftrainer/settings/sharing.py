@@ -21,8 +21,7 @@ class SharingSettings(Section):
         Setting(
             help="what trainers get: whole nodes, or single GPUs, so that several share a node",
             more="With `gpu`, what counts nodes counts GPUs (`user_max_nodes`, `nodes_per_trainer`, "
-            "`headroom`). Slurm needs `harvest: gpus` for it, LSF `lsf_submission: plain`. See [Parts of "
-            "nodes](gpu.md#parts-of-nodes).",
+            "`headroom`). Slurm needs `harvest: gpus` for it. See [Parts of nodes](gpu.md#parts-of-nodes).",
             commands=("daemon",),
         ),
     ] = DEFAULT.share.value

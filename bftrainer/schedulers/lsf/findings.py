@@ -11,8 +11,8 @@ from bftrainer.model.text import duration
 from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.queues_text import Identity
 from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, QueueRow, Window
+from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.lsf.view import HELD, IDLE
-from bftrainer.settings.single_gpus import why_not
 from bftrainer.settings.values import Settings
 
 KNOWN = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bftrainer.errors import BftrainerError
 from bftrainer.ports import Clock
 from bftrainer.schedulers.lsf.ask import Form, Scope
 from bftrainer.schedulers.lsf.observer import LsfObserver
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
+from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
@@ -22,10 +24,12 @@ def make(context: Context) -> LsfScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
 
     Raises:
-        BftrainerError: the state directory is another user's, logs can have no folder, or the template of
-            pilots cannot be read.
+        BftrainerError: LSF cannot give the single GPUs that are to be shared out, the state directory is
+            another user's, logs can have no folder, or the template of pilots cannot be read.
     """
     own = context.settings
+    if why := why_not(own):
+        raise BftrainerError(why)
     make_log_dir(own.pilot_log_dir)
     return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 

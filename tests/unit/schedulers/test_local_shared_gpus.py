@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from bftrainer.model.events import NodesChanged
 from bftrainer.schedulers.local.gpus import CUDA, one_by_one
 from bftrainer.schedulers.local.make import gpus_shared, read
 from bftrainer.schedulers.shared.context import Log
-from bftrainer.settings.single_gpus import why_not
 from bftrainer.settings.values import Settings
 from bftrainer.store.sql import SqlStore
 
@@ -46,28 +44,8 @@ def test_what_is_shared_out() -> None:
     assert gpus_shared(Settings(share="gpu", gpus_per_node=4), GENERATED) == 2
 
 
-@pytest.mark.parametrize(
-    ("said", "settings"),
-    [
-        ("share nodes with main jobs on Slurm; set harvest: gpus", {"scheduler": "slurm"}),
-        ("with lsf_submission: easy LSF gives a pilot a whole host", {"lsf_submission": "easy"}),
-        ("lsf_submission: expert .*; set lsf_submission: plain, or leave", {"lsf_submission": "expert"}),
-        ("lsf_gpus: 0 says that hosts have no GPUs; leave lsf_gpus out", {"lsf_gpus": 0}),
-        ("lsf_options asks for -gpu 'num=4'; write num=1", {"lsf_options": "-gpu num=4"}),
-        ("asks for -gpu 'num=1/task'", {"lsf_options": "-gpu num=1/task"}),
-        ("asks for -gpu '-'", {"lsf_options": "-G g -gpu -"}),
-    ],
-)
-def test_settings_with_which_pilots_have_no_single_gpus_are_refused(
-    tmp_path: Path, said: str, settings: dict[str, Any]
-) -> None:
+def test_slurm_refuses_without_parts_of_nodes(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    with pytest.raises(BftrainerError, match=f"share: gpu: .*{said}"):
-        compose(Settings(**{"share": "gpu", "scheduler": "lsf", **settings}), store, GENERATED, print)
+    with pytest.raises(BftrainerError, match="share nodes with main jobs on Slurm; set harvest: gpus"):
+        compose(Settings(share="gpu", scheduler="slurm"), store, GENERATED, print)
     store.close()
-
-
-@pytest.mark.parametrize("options", ["", "-gpu num=1", "-gpu mode=shared:num=1/host:j_exclusive=no -G g"])
-def test_plain_lsf_gives_single_gpus(options: str) -> None:
-    assert why_not(Settings(share="gpu", scheduler="lsf", lsf_options=options)) == ""
-    assert why_not(Settings(share="node", scheduler="lsf", lsf_submission="easy")) == ""

@@ -6,16 +6,20 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.errors import BftrainerError, NoRoomError, SchedulerError
 from bftrainer.model.machine import Claim, Node, Pilot
 from bftrainer.nodes import vacate
 from bftrainer.schedulers.lsf import places
 from bftrainer.schedulers.lsf.findings import single_gpus
+from bftrainer.schedulers.lsf.make import make
 from bftrainer.schedulers.lsf.pilot import Named, command, name_of, named
 from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow
+from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.lsf.view import Shown, View, interpret
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.settings.values import Settings
@@ -216,6 +220,34 @@ def test_whole_hosts_and_gpus_are_not_mixed_up() -> None:
     for node, gpus in (("a", 4), ("a:1", 0)):
         with pytest.raises(NoRoomError, match="no such GPU is known to be free"):
             command(PILOTS, Pilot(tag="0" * 32, node=node), 7, None, gpus=gpus)
+
+
+# what the daemon refuses
+
+
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [
+        ("with lsf_submission: easy LSF gives a pilot a whole host", {"lsf_submission": "easy"}),
+        ("lsf_submission: expert .*; set lsf_submission: plain, or leave", {"lsf_submission": "expert"}),
+        ("lsf_gpus: 0 says that hosts have no GPUs; leave lsf_gpus out", {"lsf_gpus": 0}),
+        ("lsf_options asks for -gpu 'num=4'; write num=1", {"lsf_options": "-gpu num=4"}),
+        ("asks for -gpu 'num=1/task'", {"lsf_options": "-gpu num=1/task"}),
+        ("asks for -gpu '-'", {"lsf_options": "-G g -gpu -"}),
+    ],
+)
+def test_settings_with_which_pilots_have_no_single_gpus(
+    tmp_path: Path, said: str, settings: dict[str, Any]
+) -> None:
+    own = Settings(share="gpu", scheduler="lsf", state_dir=tmp_path, **settings)
+    with pytest.raises(BftrainerError, match=f"share: gpu: .*{said}"):
+        make(SimpleNamespace(settings=own, agents_at="127.0.0.1:1", clock=None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", ["", "-gpu num=1", "-gpu mode=shared:num=1/host:j_exclusive=no -G g"])
+def test_plain_lsf_gives_single_gpus(words: str) -> None:
+    assert why_not(Settings(share="gpu", scheduler="lsf", lsf_options=words)) == ""
+    assert why_not(Settings(share="node", scheduler="lsf", lsf_submission="easy")) == ""
 
 
 # the scheduler and the check

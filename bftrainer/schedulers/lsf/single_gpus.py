@@ -1,4 +1,4 @@
-"""Whether the settings of a batch system allow what `share: gpu` asks for."""
+"""Whether the settings allow what `share: gpu` asks of LSF. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shlex
 from itertools import pairwise
 
-from bftrainer.settings.schedulers import SCHEDULERS
 from bftrainer.settings.values import Settings
 
 ONE = re.compile(r"(?:[^:]+:)*num=1(?:/host)?(?::[^:]+)*")
@@ -17,16 +16,6 @@ def why_not(settings: Settings) -> str:
     """Why the daemon cannot share out single GPUs, and what to set; "" if it can, or is not to."""
     if settings.share != "gpu":
         return ""
-    if not SCHEDULERS[settings.scheduler].shares_gpus:
-        return f"share: gpu: pilots of the scheduler {settings.scheduler} hold whole nodes; leave share out"
-    if settings.scheduler == "slurm" and settings.harvest != "gpus":
-        return (
-            "share: gpu: pilots of single GPUs share nodes with main jobs on Slurm; set harvest: gpus as well"
-        )
-    return _on_lsf(settings) if settings.scheduler == "lsf" else ""
-
-
-def _on_lsf(settings: Settings) -> str:
     if settings.lsf_submission != "plain":
         return (
             f"share: gpu: with lsf_submission: {settings.lsf_submission} LSF gives a pilot a whole host; set "
