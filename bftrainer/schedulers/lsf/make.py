@@ -24,12 +24,9 @@ def make(context: Context) -> LsfScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
 
     Raises:
-        BftrainerError: LSF cannot give the single GPUs that are to be shared out, the state directory is
-            another user's, logs can have no folder, or the template of pilots cannot be read.
+        BftrainerError: the state directory is another user's, logs can have no folder, or see `batch`.
     """
     own = context.settings
-    if why := why_not(own):
-        raise BftrainerError(why)
     make_log_dir(own.pilot_log_dir)
     return batch(own, context.agents_at, instance(own.state_dir, create=True), context.clock)
 
@@ -41,8 +38,11 @@ def batch(
     `asks` asks LSF; None: what runs its commands.
 
     Raises:
-        BftrainerError: the template of pilots cannot be read.
+        BftrainerError: LSF cannot give the single GPUs that are to be shared out, or the template of pilots
+            cannot be read.
     """
+    if why := why_not(settings):
+        raise BftrainerError(why)
     return LsfScheduler(
         _pilot_job(settings, agents_at, instance),
         asks or questions(settings),

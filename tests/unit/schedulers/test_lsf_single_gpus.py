@@ -16,13 +16,14 @@ from bftrainer.model.machine import Claim, Node, Pilot
 from bftrainer.nodes import vacate
 from bftrainer.schedulers.lsf import places
 from bftrainer.schedulers.lsf.findings import single_gpus
-from bftrainer.schedulers.lsf.make import make
+from bftrainer.schedulers.lsf.make import make, observer
 from bftrainer.schedulers.lsf.pilot import Named, command, name_of, named
 from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow
 from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.lsf.view import Shown, View, interpret
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.settings.values import Settings
+from tests.support.lsf_schedulers import Clock
 from tests.unit.schedulers.test_lsf_commands import ANSWERS, polled, scheduler
 from tests.unit.schedulers.test_lsf_pilot import JOB, options
 from tests.unit.schedulers.test_lsf_view import NOW, OURS, QUEUES, host, job, small, waiting
@@ -242,6 +243,7 @@ def test_settings_with_which_pilots_have_no_single_gpus(
     own = Settings(share="gpu", scheduler="lsf", state_dir=tmp_path, **settings)
     with pytest.raises(BftrainerError, match=f"share: gpu: .*{said}"):
         make(SimpleNamespace(settings=own, agents_at="127.0.0.1:1", clock=None))  # type: ignore[arg-type]
+    asyncio.run(observer(own, Clock()).close())  # it only looks, at whole hosts
 
 
 @pytest.mark.parametrize("words", ["", "-gpu num=1", "-gpu mode=shared:num=1/host:j_exclusive=no -G g"])
