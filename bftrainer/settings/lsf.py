@@ -35,6 +35,7 @@ class LsfSettings(Section):
         Setting(
             help="how a pilot gets its host: plain LSF; Summit's easy mode, which chooses the host itself; "
             "or its expert mode",
+            more="`share: gpu` needs plain.",
             commands=COMMANDS,
         ),
     ] = "plain"

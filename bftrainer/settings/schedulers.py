@@ -58,6 +58,7 @@ SCHEDULERS: Mapping[str, SchedulerKind] = {
         folder="lsf_bin",
         template="lsf-pilot.sh.j2",
         on_a_node="bsub -I -q {lsf_queue} -W 5",
+        shares_gpus=True,
         # one daemon of LSF answers all questions; a host between two jobs does not count as idle
         defaults={"poll_s": 10.0, "debounce_s": 10.0},
     ),

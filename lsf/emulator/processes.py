@@ -132,8 +132,8 @@ class Processes:
         }
         if len(text := " ".join(names)) <= MOST_HOSTS_TEXT:
             given["LSB_HOSTS"] = text
-        if request.gpus:
-            given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(request.gpus)))
+        if job.devices:  # of the host that the script runs on, in its own numbering: there are no cgroups
+            given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, job.devices[rows[0][0]]))
         if request.error:
             given["LSB_ERRORFILE"] = request.error.replace("%J", str(job.id))
         return given

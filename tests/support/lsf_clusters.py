@@ -31,9 +31,9 @@ def whole(
 
 
 def sound(cluster: Cluster) -> None:
-    """No host has more jobs than slots, and what is free is what no job holds."""
+    """No host has more jobs than slots, no GPU two jobs, and what is free is what no job holds."""
     state = cluster.state
-    used = np.zeros_like(state.free)
+    used, gpus = np.zeros_like(state.free), [list[int]() for _ in state.hosts.all]
     for job in state.active.values():
         assert not job.holds or job.started
         assert job.holds or job.state is not State.RUN
@@ -42,6 +42,12 @@ def sound(cluster: Cluster) -> None:
             assert job.placement.slots.sum() == job.request.demand.slots
             assert (job.placement.slots <= job.placement.taken).all()
             used[job.placement.hosts] += job.placement.taken
+            assert all(len(own) == job.request.demand.gpus for own in job.devices.values())
+            for at, own in job.devices.items():
+                gpus[at] += own
+    for host, numbers, free in zip(state.hosts.all, gpus, state.gpus.tolist(), strict=True):
+        assert len(set(numbers)) == len(numbers) == host.gpus - free
+        assert set(numbers) <= set(range(host.gpus))
     capacity = np.where(state.hosts.compute, state.hosts.slots, 0)
     assert (used <= capacity).all()
     assert (state.free == capacity - used).all()

@@ -19,6 +19,7 @@ from bftrainer.schedulers.lsf.findings import (
     policy_findings,
     preempted_gpus,
     queue_findings,
+    single_gpus,
     version_finding,
     window_findings,
 )
@@ -115,7 +116,11 @@ async def _gpus(settings: Settings, asked: Questions, hosts: Mapping[str, HostRo
     source = "bhosts -gpu or lshosts -gpu" if settings.lsf_gpus is None else "lsf_gpus"
     found = await asked.gpus(mine)
     asks = any(found[name].count for name in mine if name in found) and settings.lsf_submission == "plain"
-    return [*gpu_findings(found, mine, source), *preempted_gpus(settings.lsf_mode, asks=asks)]
+    return [
+        *gpu_findings(found, mine, source),
+        *single_gpus(settings, found, mine),
+        *preempted_gpus(settings.lsf_mode, asks=asks),
+    ]
 
 
 def _trouble(name: str, said: str, *, needed: bool) -> Finding:

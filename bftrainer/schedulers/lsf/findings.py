@@ -11,7 +11,9 @@ from bftrainer.model.text import duration
 from bftrainer.schedulers.lsf import values
 from bftrainer.schedulers.lsf.queues_text import Identity
 from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, QueueRow, Window
+from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.lsf.view import HELD, IDLE
+from bftrainer.settings.values import Settings
 
 KNOWN = (
     IDLE
@@ -89,6 +91,27 @@ def gpu_findings(gpus: Mapping[str, Gpus], hosts: Sequence[str], source: str) ->
         remedy = "give hosts of each kind a class of their own in node_classes, or watch one kind"
         found.append(warning(check, "hosts differ in their GPUs", remedy))
     return found
+
+
+def single_gpus(settings: Settings, gpus: Mapping[str, Gpus], hosts: Sequence[str]) -> list[Finding]:
+    """Where single GPUs are shared out: what forbids it, and whether hosts have `gpus_per_node`, which
+    trainers that ask for nodes get of each."""
+    check, each = "lsf single gpus", settings.gpus_per_node
+    if settings.share != "gpu":
+        return []
+    if why := why_not(settings):
+        return [wrong(check, f"the daemon refuses this: {why}", "change the settings as it says")]
+    having = Counter(gpus[name].count if name in gpus else 0 for name in hosts)
+    told = ", ".join(f"{many} with {count}" for count, many in having.most_common(MOST_NAMED))
+    if not having.keys() - {0}:
+        remedy = "set lsf_gpus to the number of GPUs of each host, or leave share out"
+        return [wrong(check, "no host has GPUs, so that there is nothing to share out", remedy)]
+    if having.keys() <= {0, each}:
+        return [ok(check, f"hosts by their GPUs: {told}; those without any are not used")]
+    usual = max(having.keys() - {0}, key=lambda count: having[count])
+    said = f"hosts by their GPUs: {told}; a trainer that asks for nodes gets {each} GPUs of one host for each"
+    remedy = f"set gpus_per_node: {usual}" if usual != each else "have trainers ask for gpus"
+    return [warning(check, f"{said} (gpus_per_node)", remedy)]
 
 
 def preempted_gpus(mode: str, *, asks: bool) -> list[Finding]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bftrainer.errors import BftrainerError
 from bftrainer.ports import Clock
 from bftrainer.schedulers.lsf.ask import Form, Scope
 from bftrainer.schedulers.lsf.observer import LsfObserver
 from bftrainer.schedulers.lsf.pilot import LsfPilotJob
 from bftrainer.schedulers.lsf.questions import Questions
 from bftrainer.schedulers.lsf.scheduler import LsfScheduler
+from bftrainer.schedulers.lsf.single_gpus import why_not
 from bftrainer.schedulers.shared.context import NOBODY, NOWHERE, Context
 from bftrainer.schedulers.shared.folders import make_log_dir
 from bftrainer.schedulers.shared.instance import instance
@@ -22,8 +24,7 @@ def make(context: Context) -> LsfScheduler:
     """The daemon's scheduler; what is missing in its state directory is created.
 
     Raises:
-        BftrainerError: the state directory is another user's, logs can have no folder, or the template of
-            pilots cannot be read.
+        BftrainerError: the state directory is another user's, logs can have no folder, or see `batch`.
     """
     own = context.settings
     make_log_dir(own.pilot_log_dir)
@@ -37,8 +38,11 @@ def batch(
     `asks` asks LSF; None: what runs its commands.
 
     Raises:
-        BftrainerError: the template of pilots cannot be read.
+        BftrainerError: LSF cannot give the single GPUs that are to be shared out, or the template of pilots
+            cannot be read.
     """
+    if why := why_not(settings):
+        raise BftrainerError(why)
     return LsfScheduler(
         _pilot_job(settings, agents_at, instance),
         asks or questions(settings),
@@ -49,13 +53,15 @@ def batch(
 
 
 def observer(settings: Settings, clock: Clock) -> LsfObserver:
-    """A scheduler that is only polled, before anything is set up, also for what jobstat says.
+    """A scheduler that is only polled, before anything is set up, also for what jobstat says. Hosts are seen
+    whole, whatever is shared out.
 
     Raises:
         BftrainerError: the template of pilots cannot be read.
     """
     asks = questions(settings)
-    return LsfObserver(batch(settings, NOWHERE, NOBODY, clock, asks), asks)
+    whole = settings.model_copy(update={"share": "node"})
+    return LsfObserver(batch(whole, NOWHERE, NOBODY, clock, asks), asks)
 
 
 def launch_hosts(settings: Settings) -> tuple[str, ...]:
@@ -86,4 +92,5 @@ def _pilot_job(settings: Settings, agents_at: str, instance: str) -> LsfPilotJob
         queue=settings.lsf_queue,
         project=settings.lsf_project,
         launch_slots=settings.lsf_launch_slots,
+        gpus=settings.share == "gpu",
     )

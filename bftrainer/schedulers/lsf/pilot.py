@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bftrainer.errors import SchedulerError
+from bftrainer.errors import NoRoomError, SchedulerError
+from bftrainer.model.gpus import SEPARATOR
 from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.lsf.rows import End, EndKind
 from bftrainer.schedulers.lsf.values import HOST_NAME
@@ -19,41 +20,80 @@ from bftrainer.schedulers.shared.pilot_job import PilotJob
 
 START_S = 20.0
 """A pilot's run limit ends so long before its hole does: LSF starts jobs in turns, some seconds apart."""
-NAME = re.compile(rf"{PREFIX}([0-9a-f]{{8}})-({TAG.pattern})-({HOST_NAME.pattern})")
-"""The names of pilots, of any daemon: instance, tag and the host that each is for. Every other job is a main
-job."""
+NAME = re.compile(
+    rf"{PREFIX}(?P<instance>[0-9a-f]{{8}})-(?P<tag>{TAG.pattern})(?:\.(?P<gpu>0|[1-9][0-9]{{0,3}}))?"
+    rf"-(?P<host>{HOST_NAME.pattern})"
+)
+"""The names of pilots, of any daemon: instance, tag, the number of a single GPU, and the host that each is
+for. Every other job is a main job. They have no character that a site's own bsub could stumble over."""
+GPU = re.compile(r"0|[1-9][0-9]{0,3}")
+"""The number of a GPU."""
 SECRET = "BFTRAINER_PILOT_SECRET"  # noqa: S105  the name of a variable
 GPU_OPTION = "-gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsfPilotJob(PilotJob):
-    """What all pilots on LSF have in common. `submission` is plain, easy or expert. `exec_prefix` has to keep
-    the variable `SECRET` (sudo: env_keep)."""
+    """What all pilots on LSF have in common. `submission` is plain, easy or expert. `gpus`: each has a single
+    GPU. `exec_prefix` has to keep the variable `SECRET` (sudo: env_keep)."""
 
     submission: str = "plain"
     queue: str = ""
     project: str = ""
     launch_slots: int = 0
+    gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the name of a pilot's job tells: whose it is, and the host or GPU that it is for."""
+
+    instance: str
+    tag: str
+    node: str
+
+
+def name_of(instance: str, pilot: Pilot) -> str:
+    """The name of a pilot's job, such as bftrainer-INSTANCE-TAG-h1, or with GPU 2 of a host
+    bftrainer-INSTANCE-TAG.2-h1."""
+    host, _, number = pilot.node.partition(SEPARATOR)
+    return f"{job_name(instance, pilot.tag)}{'.' if number else ''}{number}-{host}"
+
+
+def named(name: str) -> Named | None:
+    """What a job's name tells if it is one of a pilot."""
+    found = NAME.fullmatch(name)
+    if found is None:
+        return None
+    number = "" if found["gpu"] is None else f"{SEPARATOR}{found['gpu']}"
+    return Named(found["instance"], found["tag"], found["host"] + number)
 
 
 def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *, gpus: int = 0) -> list[str]:
-    """The command line of bsub for a pilot on a host of so many slots and GPUs; its script comes on its
-    standard input. Plain LSF is asked for all GPUs, unless the site's own options ask for some; on Summit
-    the script is.
+    """The command line of bsub for a pilot with so many slots and GPUs, those of its host or of a single GPU
+    there; its script comes on its standard input. Plain LSF is asked for the GPUs, unless the site's own
+    options ask for some; on Summit the script is.
 
     Raises:
         SchedulerError: a name that no shell or scheduler should see, or a hole that is too short.
+        NoRoomError: it is to have a single GPU of a host that no poll has shown.
     """
-    for what, value, fit in (("host", pilot.node, HOST_NAME), ("tag", pilot.tag, TAG)):
-        if not fit.fullmatch(value):
-            raise SchedulerError(f"{value!r} is no name of a {what}")
+    host, colon, number = pilot.node.partition(SEPARATOR)
+    wrong = pilot.node if not HOST_NAME.fullmatch(host) or (colon and not GPU.fullmatch(number)) else ""
+    if wrong or (colon and not job.gpus):
+        raise SchedulerError(f"{pilot.node!r} is no name of a host{' or GPU' if job.gpus else ''}")
+    if not TAG.fullmatch(pilot.tag):
+        raise SchedulerError(f"{pilot.tag!r} is no name of a tag")
+    if job.gpus and not (colon and slots and gpus):
+        raise NoRoomError(
+            f"{pilot.node}: no such GPU is known to be free, and pilots have single ones here, such as h1:0"
+        )
     return [
         "bsub",
-        *("-J", f"{job_name(job.instance, pilot.tag)}-{pilot.node}"),
+        *("-J", name_of(job.instance, pilot)),
         *(("-q", job.queue) if job.queue else ()),
         *(("-P", job.project) if job.project else ()),
-        *_where(job, pilot.node, slots),
+        *_where(job, host, slots),
         *_gpus(job, gpus),
         *("-W", str(job.minutes(limit_s, start_s=START_S))),
         "-rn",  # a pilot that was preempted does not come back by itself
@@ -63,8 +103,8 @@ def command(job: LsfPilotJob, pilot: Pilot, slots: int, limit_s: float | None, *
 
 
 def _where(job: LsfPilotJob, host: str, slots: int) -> tuple[str, ...]:
-    """A whole host: in plain LSF all slots of one, in Summit's modes as these ask for it. The easy one knows
-    no hosts."""
+    """So many slots of one host: in plain LSF all of it, or those of a single GPU; in Summit's modes a whole
+    one as these ask for it. The easy one knows no hosts."""
     if job.submission == "easy":
         return ("-nnodes", "1")
     if job.submission == "expert":

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bftrainer.errors import NoRoomError, SchedulerError, UnsureError
+from bftrainer.model.gpus import node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import Accounted
 from bftrainer.ports import Clock
@@ -32,6 +33,10 @@ log = logging.getLogger(__name__)
 
 UNSEEN = Node(name="", state=NodeState.BUSY, cpus=1)
 """What is taken of a host that no poll has shown."""
+NO_GPUS = (
+    "share: gpu: neither bhosts -gpu nor lshosts -gpu tells of a GPU of any host; see why with `bftrainer "
+    "lsf check`, or set lsf_gpus to the number of GPUs of each host"
+)
 
 
 class LsfScheduler:
@@ -53,7 +58,7 @@ class LsfScheduler:
         user = own_name()
         self._job, self._questions, self._clock = job, questions, clock
         users = None if job.exec_prefix else frozenset({user})
-        self._ours = Ours(job.instance, user, users, launch, job.launch_slots)
+        self._ours = Ours(job.instance, user, users, launch, job.launch_slots, job.gpus)
         self._patience = Patience(claim_patience_s)
         self._ending = Ending(questions.run, self._as)
         self._cancelling = Cancelling(lambda: self._jobs, self.pilots, self._ending.end)
@@ -62,19 +67,29 @@ class LsfScheduler:
         self._submitted: dict[str, tuple[Pilot, str]] = {}  # host -> the last pilot for it, and its job
         self._seen: Mapping[str, Node] = {}  # as of the last poll
         self._until: dict[str, float] = {}  # host -> when it is expected to be taken, on LSF's clock
+        self._kept: Mapping[str, str] = {}  # host whose pilots have ended for a main job -> that job
 
     async def poll(self) -> Snapshot:
-        """The machine as LSF's commands show it now."""
+        """The machine as LSF's commands show it now.
+
+        Raises:
+            SchedulerError: LSF does not answer, or single GPUs are shared out and it tells of none.
+        """
         # hosts first: a job that starts in between is seen twice, never not at all
         hosts, first = await self._questions.hosts()
         jobs, second = await self._list()
         queues, windows = await self._questions.queues(), await self._questions.windows()
         plans = await self._questions.plans()
-        shown = Shown(hosts, jobs, queues, windows, plans, await self._questions.gpus(hosts))
+        gpus = await self._questions.gpus(hosts)
+        if self._job.gpus and not gpus:
+            raise SchedulerError(NO_GPUS)  # all pilots would be given up
+        shown = Shown(hosts, jobs, queues, windows, plans, gpus)
         now, behind_s = self._clock.now(), self._clock.behind_s()  # LSF tells times of the machine's clock
-        known, before = self._patience.known(now, behind_s), dict(self._until)
+        known, before, kept = self._patience.known(now, behind_s), dict(self._until), self._kept
         view = await self._questions.apart(
-            lambda: lsf_view.interpret(shown, self._ours, now=now + behind_s, known=known, before=before)
+            lambda: lsf_view.interpret(
+                shown, self._ours, now=now + behind_s, known=known, before=before, kept=kept
+            )
         )
         self._remember(view, behind_s)
         return replace(shifted(view.snapshot, -behind_s), asked_s=first.took_s + second.took_s)
@@ -111,8 +126,8 @@ class LsfScheduler:
         self._submitted[pilot.node] = pilot, number
 
     def request(self, pilot: Pilot, secret: str, limit_s: float | None = None) -> Request:
-        """The command that submits a pilot, with slots and GPUs of its host as of the last poll, its secret,
-        and its standard input.
+        """The command that submits a pilot, with slots and GPUs of its host, or those of a single GPU, as of
+        the last poll, its secret, and its standard input.
 
         Raises:
             SchedulerError: there can be no such pilot.
@@ -171,7 +186,9 @@ class LsfScheduler:
     def _remember(self, view: View, behind_s: float) -> None:
         self._note(view.snapshot.pilots)
         self._seen = {node.name: node for node in view.snapshot.nodes}
-        self._until = {node.name: node.until for node in view.snapshot.nodes if node.until is not None}
+        ends = {node_of(node.name): node.until for node in view.snapshot.nodes}
+        self._until = {host: end for host, end in ends.items() if end is not None}
+        self._kept = view.kept
         self._patience.remember(view.found, view.snapshot.time - behind_s)
 
     def _note(self, pilots: Sequence[Pilot]) -> None:

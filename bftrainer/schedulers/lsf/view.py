@@ -3,14 +3,15 @@ claims of main jobs. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from bftrainer.model.gpus import SEPARATOR, node_of
 from bftrainer.model.machine import Node, NodeState, Pilot, Snapshot
 from bftrainer.model.main_jobs import MainJob
-from bftrainer.schedulers.lsf import holes, queue, values
-from bftrainer.schedulers.lsf.pilot import NAME
+from bftrainer.schedulers.lsf import holes, places, queue, values
+from bftrainer.schedulers.lsf.pilot import NAME, named
 from bftrainer.schedulers.lsf.rows import Gpus, HostRow, JobRow, Plan, QueueRow, Window
 from bftrainer.schedulers.shared.patience import Known
 from bftrainer.schedulers.shared.wanted import Claims
@@ -20,6 +21,7 @@ IDLE = frozenset({"ok", "closed_Full"})
 ends in time may have them."""
 HELD = frozenset({"ok", "closed_Full", "closed_Excl", "closed_Busy", "closed_cu_Excl"})
 """Statuses that a pilot of ours can give its host."""
+NO_GPUS = Gpus(0)
 LATELY_S = 120.0
 """A job that started longer ago has been seen at an earlier poll, or nobody knows how long it waited."""
 
@@ -41,6 +43,7 @@ class Ours:
     """What is ours: pilots are jobs named `bftrainer-<instance>-<tag>-<host>` of these users (None: of any).
 
     `launch` are patterns of hosts that only launch jobs, `launch_slots` what every job asks for there.
+    `gpus`: pilots have single GPUs, and no whole host (`share: gpu`).
     """
 
     instance: str
@@ -48,14 +51,20 @@ class Ours:
     users: frozenset[str] | None
     launch: tuple[str, ...] = ()
     launch_slots: int = 0
+    gpus: bool = False
+
+    def host(self, node: str) -> str:
+        """Where a pilot is; that of a single GPU is on its host if single ones are shared out."""
+        return node_of(node) if self.gpus else node
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One poll: the snapshot and what main jobs need."""
+    """One poll: the snapshot, what main jobs need, and for which job hosts are kept that give single GPUs."""
 
     snapshot: Snapshot
     found: Claims
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 def interpret(
@@ -65,9 +74,10 @@ def interpret(
     now: float,
     known: Known | None = None,
     before: Mapping[str, float] | None = None,
+    kept: Mapping[str, str] | None = None,
 ) -> View:
     """The snapshot. `known`: what earlier polls say of main jobs; `before`: when hosts were expected to be
-    taken."""
+    taken; `kept`: see the last view's."""
     hosts = {name: row for name, row in shown.hosts.items() if not values.is_launch(name, ours.launch)}
     found = pilots(shown.jobs, ours, now)
     mine = {pilot.job for pilot in found}
@@ -78,8 +88,8 @@ def interpret(
         if job.id not in mine and not job.pending
         for host, _ in values.without_launch(job.hosts, ours.launch)
     }
-    held = {pilot.node for pilot in found if not pilot.pending}
-    stopped = {pilot.node: pilot.pending for pilot in found if pilot.pending}
+    held = {ours.host(pilot.node) for pilot in found if not pilot.pending}
+    stopped = {ours.host(pilot.node): pilot.pending for pilot in found if pilot.pending}
     why = {
         name: said
         for name, row in hosts.items()
@@ -87,6 +97,7 @@ def interpret(
     }
     until = _until(hosts, why, held, shown, now, before or {})
     free = {name: row.slots for name, row in hosts.items() if name not in why and name not in held}
+    shared = running.keys() ^ held if ours.gpus else running.keys() - held  # by main jobs, or by pilots
     each = _usual(row.slots for row in hosts.values())
     wanted = queue.claims(
         main,
@@ -97,20 +108,26 @@ def interpret(
         launch_slots=ours.launch_slots,
         known=known or Known(),
         now=now,
-        spare=[_spare(row) for name, row in hosts.items() if name in running and name not in held],
+        spare=[_spare(row) for name, row in hosts.items() if name in shared],
     )
+    going: Mapping[str, str] = {}
+    if ours.gpus:
+        wanted, going = places.by_gpu(wanted, _by_host(found), free, kept or {})
+        nodes = _by_gpu(hosts, shown, found, why, until, going)
+    else:
+        nodes = [
+            _node(row, why.get(name, ""), until.get(name), shown.gpus.get(name, NO_GPUS))
+            for name, row in hosts.items()
+        ]
     snapshot = Snapshot(
         time=now,
-        nodes=tuple(
-            _node(row, why.get(name, ""), until.get(name), shown.gpus.get(name, Gpus(0)))
-            for name, row in hosts.items()
-        ),
+        nodes=tuple(nodes),
         claims=wanted.claims,
         pilots=found,
         main=tuple(_main_job(job, ours, each) for job in main if _counts(job, wanted, now)),
         waiting=frozenset(job.id for job in main if job.pending),
     )
-    return View(snapshot, wanted)
+    return View(snapshot, wanted, going)
 
 
 def pilots(jobs: Iterable[JobRow], ours: Ours, now: float) -> tuple[Pilot, ...]:
@@ -119,16 +136,19 @@ def pilots(jobs: Iterable[JobRow], ours: Ours, now: float) -> tuple[Pilot, ...]:
 
 
 def _pilot(job: JobRow, ours: Ours, now: float) -> Pilot | None:
-    named = NAME.fullmatch(job.name)
-    if not named or named[1] != ours.instance or (ours.users is not None and job.user not in ours.users):
+    told = named(job.name)
+    if told is None or told.instance != ours.instance:
         return None
-    where = [host for host, _ in values.without_launch(job.hosts, ours.launch)] or [named[3]]
+    if ours.users is not None and job.user not in ours.users:
+        return None
+    host, colon, number = told.node.partition(SEPARATOR)
+    where = [host for host, _ in values.without_launch(job.hosts, ours.launch)] or [host]
     if len(where) != 1:
         return None  # a job that only has the name: a pilot is on one host
     running = job.state == "RUN" and bool(job.hosts)
     return Pilot(
-        tag=named[2],
-        node=where[0],
+        tag=told.tag,
+        node=f"{where[0]}{colon}{number}",
         user="" if job.user == ours.user else job.user,
         job=job.id,
         ends=now + job.left_s if running and job.left_s is not None else None,
@@ -143,7 +163,7 @@ def _why_not(row: HostRow, *, held: bool, running: Mapping[str, str], stopped: M
     if row.status not in (HELD if held else IDLE):
         return row.status or "no status"
     if row.active and not held:
-        return f"our pilot there is {stopped[row.name]}" if row.name in stopped else "in use"
+        return f"{places.STOPPED} {stopped[row.name]}" if row.name in stopped else places.IN_USE
     if not row.slots:
         return "bhosts tells no limit of its slots (MAX)"
     return row.status if row.status == "closed_Full" and not (row.reserved or held) else ""
@@ -168,7 +188,7 @@ def _until(
 
 
 def _spare(row: HostRow) -> int:
-    """How many slots of a host that main jobs use are free for others."""
+    """How many slots of a host that others use are free."""
     return max(0, row.slots - row.active - row.reserved) if row.status == "ok" else 0
 
 
@@ -190,6 +210,49 @@ def _node(row: HostRow, why: str, until: float | None, gpus: Gpus) -> Node:
         cpus=row.slots,
         spare=max(0.0, 1.0 - row.active / row.slots) if row.active and row.slots else 0.0,
     )
+
+
+def _by_host(pilots: Iterable[Pilot]) -> Mapping[str, set[str]]:
+    """The GPUs of pilots that run, by their hosts."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for pilot in pilots:
+        if not pilot.pending:
+            found[node_of(pilot.node)].add(pilot.node)
+    return found
+
+
+def _by_gpu(
+    hosts: Mapping[str, HostRow],
+    shown: Shown,
+    pilots: Collection[Pilot],
+    why: Mapping[str, str],
+    until: Mapping[str, float],
+    going: Mapping[str, str],
+) -> list[Node]:
+    """The GPUs of hosts as the nodes of the snapshot; hosts without GPUs give none. Nothing more is ours of
+    hosts that are `going` to main jobs."""
+    rows = {job.id: job for job in shown.jobs}
+    there: defaultdict[str, list[Pilot]] = defaultdict(list)
+    for pilot in pilots:
+        there[node_of(pilot.node)].append(pilot)
+    nodes = []
+    for name, row in hosts.items():
+        gpus = shown.gpus.get(name, NO_GPUS)
+        own = [(pilot, dict(rows[pilot.job].hosts)) for pilot in there[name]]
+        here = places.Here(
+            count=gpus.count,
+            held=[pilot.node for pilot, _ in own if not pilot.pending],
+            stopped={pilot.node: pilot.pending for pilot, slots in own if pilot.pending and slots},
+            waiting=[pilot.node for pilot, slots in own if not slots],
+            slots=sum(slots.get(name, 0) for _, slots in own),
+            why=why.get(name, ""),
+            shut=f"claimed by job {going[name]}" if name in going else "",
+        )
+        one = replace(gpus, count=1)
+        for gpu, reason in places.reasons(row, here).items() if gpus.count else ():
+            node = replace(_node(row, reason, until.get(name), one), name=gpu, spare=0.0)
+            nodes.append(replace(node, cpus=places.slots_of(row.slots, gpus.count, gpu)))
+    return nodes
 
 
 def _counts(job: JobRow, found: Claims, now: float) -> bool:

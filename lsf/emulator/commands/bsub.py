@@ -105,8 +105,9 @@ def _request(call: Call, given: dict[str, str], words: list[str], script: str) -
         limit = limit_s(given["W"]) if "W" in given else 0.0
     except ValueError:
         raise SubmitError(f"{given['W']}: Bad RUNLIMIT specification") from None
+    gpus = demands.gpus(given["gpu"], hosts) if "gpu" in given else 0
     return Request(
-        demand=demands.demand(given, hosts, hostfile),
+        demand=replace(demands.demand(given, hosts, hostfile), gpus=gpus),
         user=call.user,
         uid=call.uid,
         queue=given.get("q", site.default_queue),
@@ -131,7 +132,6 @@ def _request(call: Call, given: dict[str, str], words: list[str], script: str) -
         requirement=given.get("R", ""),
         group=given.get("G", given.get("P", "") if call.lsf.manners.wrapped else ""),
         estimate_s=limit_s(given["We"]) if "We" in given else 0.0,
-        gpus=demands.gpus(given["gpu"], hosts) if "gpu" in given else 0,
     )
 
 

@@ -16,15 +16,12 @@ def bhosts(call: Call) -> Answer:
     if isinstance(hosts, Answer):
         return hosts
     state = call.lsf.cluster.state
-    run, susp = Counter[str](), Counter[str]()
-    for job in state.active.values():
-        if job.started and job.request.gpus and job.placement is not None:
-            kind = run if job.state is State.RUN else susp
-            kind.update({state.hosts.names[at]: job.request.gpus for at in job.placement.hosts.tolist()})
+    run, susp = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for job in state.started():
+        kind = run if job.state is State.RUN else susp
+        kind.update((state.hosts.names[at], number) for at, own in job.devices.items() for number in own)
     rows = [
-        text.BatchRow(
-            host.name, number, host.gpu_model, int(number < run[host.name]), int(number < susp[host.name])
-        )
+        text.BatchRow(host.name, number, host.gpu_model, run[host.name, number], susp[host.name, number])
         for host in hosts
         for number in range(host.gpus)
     ]

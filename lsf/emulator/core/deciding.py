@@ -51,6 +51,8 @@ class Running:
         end: When it reaches its run limit.
         safe_until: It is not preempted before.
         ending: It has been told to end: its slots are free soon.
+        gpus: That it has on each host.
+        movable: It may start again elsewhere: a job with GPUs that may not is never preempted.
     """
 
     id: int
@@ -61,17 +63,20 @@ class Running:
     safe_until: float = 0.0
     priority: int = 0
     ending: bool = False
+    gpus: int = 0
+    movable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """The slots that are kept for the first job that has to wait, from `start` on; `spare` are the slots of
-    every host that are free then besides."""
+    every host that are free then besides, and `gpus` the GPUs."""
 
     job: int
     start: float
     placement: Placement
     spare: Ints
+    gpus: Ints
 
 
 @dataclass(slots=True)
@@ -101,13 +106,15 @@ def decide(
     caps: Mapping[str, int] | None = None,
     *,
     reserve: bool = True,
+    gpus: Ints | None = None,
 ) -> Decisions:
     """One pass over `waiting`, in their order.
 
-    `free` are the slots that no job has, `usable` the hosts that take jobs; `caps` the slots that each limit
-    leaves.
+    `free` are the slots that no job has, `gpus` the GPUs (None: all); `usable` the hosts that take jobs;
+    `caps` the slots that each limit leaves.
     """
-    turn = _Pass(hosts, free, usable, running, now, dict(caps or {}), reserve)
+    unused = hosts.gpus if gpus is None else gpus
+    turn = _Pass(hosts, free, unused, usable, running, now, dict(caps or {}), reserve)
     for job in waiting:
         turn.consider(job)
     return turn.made
@@ -118,6 +125,7 @@ class _Pass:
         self,
         hosts: Hosts,
         free: Ints,
+        gpus: Ints,
         usable: Bools,
         running: Sequence[Running],
         now: float,
@@ -131,10 +139,11 @@ class _Pass:
         self._reserve = reserve
         self._running = list(running)
         self._soon = np.zeros_like(self._free)  # slots of jobs that have been told to end
+        self._gpus, self._soon_gpus = gpus.copy(), np.zeros_like(gpus)  # the same of GPUs
         for job in running:
             if job.ending:
                 self._add_soon(job)
-        self._gains: dict[frozenset[str], tuple[Ints, list[Running]]] = {}
+        self._gains: dict[tuple[frozenset[str], bool], tuple[Ints, Ints, list[Running]]] = {}
 
     def consider(self, job: Waiting) -> None:
         """Start it, have others make room for it, reserve slots for it, or let it wait."""
@@ -150,18 +159,28 @@ class _Pass:
             return
         found = None
         if self._left >= job.demand.slots:
-            found = place(self._hosts, self._open_to(job, self._free), job.demand)
+            found = self._place(job, self._free, self._gpus)
         if found is not None:
             self._start(job, found)
         elif not self._make_room(job) and self.made.reservation is None and self._reserve:
             self.made.reservation = self._reserved(job)
 
+    def _place(self, job: Waiting, slots: Ints, gpus: Ints, last: Bools | None = None) -> Placement | None:
+        """The hosts for a job of these slots and GPUs, such that it does not delay the job that some are
+        reserved for."""
+        kept = self.made.reservation
+        if kept is not None and job.demand.gpus and not self._is_before(job, kept):
+            gpus = np.minimum(gpus, kept.gpus)
+        return place(self._hosts, self._open_to(job, slots), job.demand, last, gpus)
+
     def _open_to(self, job: Waiting, slots: Ints) -> Ints:
         """Those of `slots` that a job may take without delaying the job that slots are reserved for."""
         kept = self.made.reservation
-        if kept is None or (job.backfill and self._now + job.limit_s <= kept.start):
-            return slots
-        return np.minimum(slots, kept.spare)
+        return slots if kept is None or self._is_before(job, kept) else np.minimum(slots, kept.spare)
+
+    def _is_before(self, job: Waiting, kept: Reservation) -> bool:
+        """Whether a job may use what is reserved, as it ends in time."""
+        return job.backfill and self._now + job.limit_s <= kept.start
 
     @staticmethod
     def _fits(placement: Placement, slots: Ints) -> bool:
@@ -178,33 +197,39 @@ class _Pass:
         self._free[at] -= now
         self._soon[at] -= np.minimum(self._soon[at], found.taken - now)
         self._left -= int(now.sum())
+        first = np.minimum(self._gpus[at], job.demand.gpus)
+        self._gpus[at] -= first
+        self._soon_gpus[at] -= np.minimum(self._soon_gpus[at], job.demand.gpus - first)
         kept = self.made.reservation
         if kept is not None and self._now + job.limit_s > kept.start:
             kept.spare[at] = np.maximum(kept.spare[at] - found.taken, 0)
+            kept.gpus[at] = np.maximum(kept.gpus[at] - job.demand.gpus, 0)
         for cap in job.caps:
             if cap in self._caps:
                 self._caps[cap] -= job.demand.slots
-        self._running.append(
-            Running(id=job.id, queue="", placement=found, end=self._now + job.limit_s, started=self._now)
-        )
+        end, gpus = self._now + job.limit_s, job.demand.gpus
+        own = Running(id=job.id, queue="", placement=found, end=end, started=self._now, gpus=gpus)
+        self._running.append(own)
 
     def _make_room(self, job: Waiting) -> bool:
         """Whether the job fits once other jobs have ended or made room; then it gets these slots."""
-        gain, candidates = self._gain(job.preempts)
-        soon = self._free + self._soon
-        found = place(self._hosts, self._open_to(job, soon + gain), job.demand, last=gain > 0)
+        gain, gpus, candidates = self._gain(job)
+        soon, unused = self._free + self._soon, self._gpus + self._soon_gpus
+        found = self._place(job, soon + gain, unused + gpus, gain > 0)
         if found is None:
             return False
-        needed = np.zeros_like(soon)
+        needed, lacking = np.zeros_like(soon), np.zeros_like(soon)
         needed[found.hosts] = np.maximum(found.taken - soon[found.hosts], 0)
+        lacking[found.hosts] = np.maximum(job.demand.gpus - unused[found.hosts], 0)
         for victim in candidates:
             at = victim.placement.hosts
-            got = np.minimum(needed[at], victim.placement.taken)
-            if got.any():
+            got, more = np.minimum(needed[at], victim.placement.taken), np.minimum(lacking[at], victim.gpus)
+            if got.any() or more.any():
                 needed[at] -= got
+                lacking[at] -= more
                 self.made.victims[victim.id] = job.id
                 self._add_soon(victim)
-        if needed.any():  # no host is taken by more than one job's gain, so that this cannot be
+        if needed.any() or lacking.any():  # no host is taken by more than one job's gain: this cannot be
             raise AssertionError(f"no room for job {job.id} although its victims make it")
         self._gains.clear()
         self._take(job, found)
@@ -213,29 +238,35 @@ class _Pass:
     def _add_soon(self, job: Running) -> None:
         at = job.placement.hosts
         self._soon[at] += np.where(self._usable[at], job.placement.taken, 0)
+        self._soon_gpus[at] += np.where(self._usable[at], job.gpus, 0)
 
-    def _gain(self, preempts: frozenset[str]) -> tuple[Ints, list[Running]]:
-        """The slots that preemption can free now, and the jobs that have them, in the order of their turn."""
-        found = self._gains.get(preempts)
+    def _gain(self, waiting: Waiting) -> tuple[Ints, Ints, list[Running]]:
+        """The slots and GPUs that preemption can free now, and the jobs that have them, in the order of their
+        turn."""
+        preempts, gpus = waiting.preempts, waiting.demand.gpus > 0
+        found = self._gains.get((preempts, gpus))
         if found is None:
             jobs = [
                 job
                 for job in self._running
-                if job.queue in preempts
+                if _yields(job, preempts, gpus=gpus)
                 and not job.ending
                 and job.safe_until <= self._now
                 and job.id not in self.made.victims
             ]
             jobs.sort(key=lambda job: (job.priority, -job.started, -job.id))
-            slots = np.zeros_like(self._free)
+            slots, devices = np.zeros_like(self._free), np.zeros_like(self._free)
             for job in jobs:
                 slots[job.placement.hosts] += job.placement.taken
-            found = self._gains[preempts] = (np.where(self._usable, slots, 0), jobs)
+                devices[job.placement.hosts] += job.gpus
+            usable = self._usable
+            found = np.where(usable, slots, 0), np.where(usable, devices, 0), jobs
+            self._gains[preempts, gpus] = found
         return found
 
     def _reserved(self, job: Waiting) -> Reservation | None:
         """The earliest start of a job that has to wait; None: it can never start."""
-        slots = self._free + self._soon
+        slots, gpus = self._free + self._soon, self._gpus + self._soon_gpus
         idle = slots > 0
         for time, together in groupby(
             sorted(self._releases(job), key=attrgetter("time")), attrgetter("time")
@@ -243,12 +274,14 @@ class _Pass:
             for release in together:
                 at = release.job.placement.hosts
                 slots[at] += np.where(self._usable[at], release.job.placement.taken, 0)
+                gpus[at] += np.where(self._usable[at], release.job.gpus, 0)
             if time == NEVER or int(slots.sum()) < job.demand.slots:
                 continue
-            found = place(self._hosts, slots, job.demand, last=idle)
+            found = place(self._hosts, slots, job.demand, idle, gpus)
             if found is not None:
                 slots[found.hosts] -= found.taken
-                return Reservation(job.id, time, found, slots)
+                gpus[found.hosts] -= job.demand.gpus
+                return Reservation(job.id, time, found, slots, gpus)
         return None
 
     def _releases(self, job: Waiting) -> Iterable[_Release]:
@@ -256,9 +289,15 @@ class _Pass:
             if running.ending or running.id in self.made.victims:
                 continue  # its slots are free soon
             end = max(self._now, running.end)
-            if running.queue in job.preempts:
+            if _yields(running, job.preempts, gpus=job.demand.gpus > 0):
                 end = max(self._now, min(end, running.safe_until))
             yield _Release(end, running)
+
+
+def _yields(job: Running, preempts: frozenset[str], *, gpus: bool) -> bool:
+    """Whether a job makes room for one that preempts these queues, and wants `gpus`: only GPU jobs preempt
+    GPU jobs, and only such as may start again elsewhere."""
+    return job.queue in preempts and (not job.gpus or (gpus and job.movable))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Job:
         gone_code: The exit code of a run that has ended and is not reported yet.
         pid: Of its first process, where it is a real one.
         holds: It has its slots; one that was suspended by a preemption has none.
+        devices: The numbers of its GPUs, by the place of their host.
         said: What has happened to it, and when.
     """
 
@@ -72,6 +73,7 @@ class Job:
     gone_code: int | None = None
     pid: int = 0
     holds: bool = False
+    devices: dict[int, tuple[int, ...]] = field(default_factory=dict)
     said: list[tuple[float, str | Dispatched]] = field(default_factory=list)
 
     @property

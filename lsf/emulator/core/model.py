@@ -104,6 +104,7 @@ class Demand:
         only: The hosts that may be used (`-m`); None: any.
         never: Hosts that may not.
         launch: Whether the job also gets a slot of a launch host.
+        gpus: On each host (-gpu); no other job has them meanwhile, as with j_exclusive=yes.
     """
 
     slots: int
@@ -113,6 +114,7 @@ class Demand:
     only: frozenset[str] | None = None
     never: frozenset[str] = frozenset()
     launch: bool = False
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,6 @@ class Request:
         default_queue: No queue was named.
         exclusive: -x was given; easy: -nnodes was.
         requirement: The text of -R.
-        gpus: That it asks for on each host (-gpu).
         estimate_s: How long its user thinks that it runs (-We); 0: not said.
     """
 
@@ -163,7 +164,6 @@ class Request:
     requirement: str = ""
     group: str = ""
     estimate_s: float = 0.0
-    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

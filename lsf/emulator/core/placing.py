@@ -38,6 +38,7 @@ class Hosts:
         self.names = tuple(host.name for host in hosts)
         self.index: Mapping[str, int] = {name: at for at, name in enumerate(self.names)}
         self.slots: Ints = np.array([host.slots for host in hosts], dtype=np.int64)
+        self.gpus: Ints = np.array([host.gpus for host in hosts], dtype=np.int64)
         self.compute: Bools = np.array([not host.launch for host in hosts], dtype=np.bool_)
         self.launch: Ints = np.flatnonzero(~self.compute)
         self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], Bools] = {}
@@ -64,13 +65,17 @@ class Hosts:
         return [self.index[name] for name in names if name in self.index]
 
 
-def place(hosts: Hosts, free: Ints, demand: Demand, last: Bools | None = None) -> Placement | None:
-    """The hosts for a job where `free` slots are left; None: they do not suffice.
+def place(
+    hosts: Hosts, free: Ints, demand: Demand, last: Bools | None = None, gpus: Ints | None = None
+) -> Placement | None:
+    """The hosts for a job where `free` slots and `gpus` (None: all) are left; None: they do not suffice.
 
     A job that fits somewhere is always placed, and one that fits still does when more is free. Hosts where
     `last` holds are taken only if the others do not suffice.
     """
     usable = hosts.allowed(demand) & (free > 0)
+    if demand.gpus:
+        usable &= (hosts.gpus if gpus is None else gpus) >= demand.gpus
     if demand.whole:
         usable &= free >= hosts.slots
     each = demand.per_host or (demand.slots if demand.one_host else 0)

@@ -48,6 +48,7 @@ def decided(state: ClusterState) -> Decisions:
         state.now,
         _caps(state, held),
         reserve=state.site.reserve,
+        gpus=state.gpus,
     )
     made.blocked.update(dict.fromkeys(late, "time until the machine closes"))
     return made
@@ -87,6 +88,8 @@ def _running(state: ClusterState, job: Job) -> Running:
         safe_until=job.start + queue.guaranteed_s,
         priority=queue.priority,
         ending=job.told or job.gone_code is not None,
+        gpus=job.request.demand.gpus,
+        movable=job.request.rerunnable and queue.on_preempt is not OnPreempt.SUSPEND,
     )
 
 
@@ -118,9 +121,7 @@ def _start(state: ClusterState, job: Job, placement: Placement) -> None:
     """Dispatch a job, or continue a suspended one."""
     again = job.state is State.SSUSP
     if not job.holds:
-        state.free[placement.hosts] -= placement.taken
-        job.holds = True
-    job.placement = placement
+        state.take(job, placement)
     job.change(State.RUN, state.now)
     if again:
         if job.request.duration_s is None:

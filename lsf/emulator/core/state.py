@@ -10,7 +10,7 @@ from lsf.emulator.core.deciding import Reservation
 from lsf.emulator.core.effects import Effect
 from lsf.emulator.core.jobs import Job
 from lsf.emulator.core.model import Closed, Site
-from lsf.emulator.core.placing import Hosts
+from lsf.emulator.core.placing import Hosts, Placement
 from lsf.emulator.core.timers import Timers
 
 
@@ -21,6 +21,7 @@ class ClusterState:
         jobs: id -> job; finished ones are among them for CLEAN_PERIOD.
         active: Those that have not ended.
         free: Slots of each host that no job has.
+        gpus: GPUs of each host that no job has.
         open: Whether a host takes jobs.
         closed: Why a host takes none, by its place.
         effects: What is to be done to real jobs; whoever does it empties the list.
@@ -41,6 +42,7 @@ class ClusterState:
         self.jobs: dict[int, Job] = {}
         self.active: dict[int, Job] = {}
         self.free = np.where(self.hosts.compute, self.hosts.slots, 0)
+        self.gpus = self.hosts.gpus.copy()
         self.open = self.hosts.compute.copy()
         self.closed: dict[int, Closed] = {}
         self.effects: list[Effect] = []
@@ -67,8 +69,22 @@ class ClusterState:
         found = job.placement
         return found is not None and (at in found.hosts or self.hosts.names[at] == job.launch_host)
 
+    def take(self, job: Job, placement: Placement) -> None:
+        """Give a job its slots, and of each host the first GPUs that no job has."""
+        wanted = job.request.demand.gpus
+        if wanted:
+            job.devices = {at: self._unused(at)[:wanted] for at in placement.hosts.tolist()}
+        self.free[placement.hosts] -= placement.taken
+        self.gpus[placement.hosts] -= wanted
+        job.placement, job.holds = placement, True
+
     def release(self, job: Job) -> None:
-        """Free the slots that a job holds."""
+        """Free the slots and GPUs that a job holds."""
         if job.holds and job.placement is not None:
             self.free[job.placement.hosts] += job.placement.taken
-        job.holds = False
+            self.gpus[job.placement.hosts] += job.request.demand.gpus
+        job.holds, job.devices = False, {}
+
+    def _unused(self, at: int) -> tuple[int, ...]:
+        used = {number for job in self.started() for number in job.devices.get(at, ())}
+        return tuple(number for number in range(self.hosts.all[at].gpus) if number not in used)

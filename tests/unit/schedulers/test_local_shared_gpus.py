@@ -44,10 +44,8 @@ def test_what_is_shared_out() -> None:
     assert gpus_shared(Settings(share="gpu", gpus_per_node=4), GENERATED) == 2
 
 
-def test_schedulers_whose_pilots_hold_whole_nodes_refuse(tmp_path: Path) -> None:
+def test_slurm_refuses_without_parts_of_nodes(tmp_path: Path) -> None:
     store = SqlStore(tmp_path / "store.db")
-    with pytest.raises(BftrainerError, match="share: gpu: pilots of the scheduler lsf hold whole nodes"):
-        compose(Settings(share="gpu", scheduler="lsf"), store, GENERATED, print)
     with pytest.raises(BftrainerError, match="share nodes with main jobs on Slurm; set harvest: gpus"):
         compose(Settings(share="gpu", scheduler="slurm"), store, GENERATED, print)
     store.close()

@@ -29,14 +29,14 @@ ANSWERS = {
 DOWN = "echo 'LSF is down. Please wait ...' >&2; sleep 60"
 
 
-def scheduler(folder: Path, **answers: str) -> LsfScheduler:
+def scheduler(folder: Path, *, gpus: bool = False, **answers: str) -> LsfScheduler:
     commands = folder / "bin"
     commands.mkdir(exist_ok=True)
     for name, body in {**ANSWERS, **answers}.items():
         path = commands / name
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
-    return lsf_scheduler(folder, commands, os.environ)
+    return lsf_scheduler(folder, commands, os.environ, gpus=gpus)
 
 
 def run(made: LsfScheduler, story: Callable[[LsfScheduler], Coroutine[Any, Any, Any]]) -> Any:

@@ -15,7 +15,7 @@ from bftrainer.model.machine import Pilot
 from bftrainer.schedulers.lsf import ask
 from bftrainer.schedulers.lsf.command import environment
 from bftrainer.schedulers.lsf.make import TEMPLATES
-from bftrainer.schedulers.lsf.pilot import NAME, START_S, LsfPilotJob, command, failure, secretly
+from bftrainer.schedulers.lsf.pilot import START_S, LsfPilotJob, Named, command, failure, named, secretly
 from bftrainer.schedulers.lsf.rows import End, EndKind
 from bftrainer.schedulers.shared import templates
 from bftrainer.schedulers.shared.template import Template
@@ -53,9 +53,7 @@ def test_a_whole_host_of_plain_lsf() -> None:
         "-o": "/state/50%%/logs/agent-a01n10.log",
         "-G": "g",
     }
-    named = NAME.fullmatch(options(words)["-J"])
-    assert named is not None
-    assert named.groups() == ("0a1b2c3d", TAG, "a01n10")
+    assert named(options(words)["-J"]) == Named("0a1b2c3d", TAG, "a01n10")
 
 
 def test_a_host_in_the_modes_of_summit() -> None:
