@@ -23,7 +23,7 @@ from bftrainer.elastic import once
 from bftrainer.elastic.attach import attach
 from bftrainer.elastic.fixed_batch import cut, require_even
 from bftrainer.elastic.huggingface_order import begin_epoch, length_of, order_of
-from bftrainer.elastic.huggingface_refused import require_arguments, require_data
+from bftrainer.elastic.huggingface_refused import require_arguments, require_data, tell_of_filled_up
 from bftrainer.elastic.loss_by_items import (
     means,
     require_function_by_items,
@@ -102,9 +102,11 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
 
     def on_init_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Have the Trainer restore its callbacks from checkpoints, too, such as the patience of an early
-        stopping: by default they would begin anew in every process."""
+        stopping: by default they would begin anew in every process. And have it evaluate alike on any number
+        of nodes."""
         args.restore_callback_states_from_checkpoint = True
         resumed.keep_callbacks(self)
+        resumed.evaluate_alike(self)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse arguments that would go wrong, and listen for SIGTERM.
@@ -279,8 +281,10 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                 "numbers of nodes: Hugging Face would count epochs wrongly. Say "
                 f"TrainingArguments(**elastic.batch({self._batch}), ...) and give no other batch size"
             )
-        require_data(args, loader, self._batch, is_fixed=fewest == most)
         require_arguments(args, is_fixed=fewest == most)
+        require_data(args, loader, self._batch, is_fixed=fewest == most)
+        if fewest != most and self._job.rank == 0:
+            tell_of_filled_up(loader, self._batch)
         if not args.restore_callback_states_from_checkpoint:
             raise ValueError("give the callback to the Trainer itself: Trainer(..., callbacks=[elastic])")
         if getattr(args, "enable_jit_checkpoint", False):

@@ -7,6 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 
 from bftrainer.elastic.huggingface_order import dataset_of, length_of, sampler_of
+from bftrainer.elastic.warned import note_warning
 
 
 def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
@@ -57,6 +58,17 @@ def require_data(args: Any, loader: Any, batch: int, *, is_fixed: bool) -> None:
         )
 
 
+def tell_of_filled_up(loader: Any, batch: int) -> None:
+    """Tell of epochs whose last step has fewer samples than others, where the number of nodes may change."""
+    length = length_of(loader)
+    if length is not None and (left := length % batch):
+        note_warning(
+            f"the last step of each epoch has {left} samples, not {batch}. On several nodes Hugging Face "
+            "fills it up with samples that the epoch has had, so that what is trained depends on the number "
+            f"of nodes: leave {left} of the {length} samples out, or take a batch that divides them"
+        )
+
+
 def _require_stream(args: Any, data: Any, *, is_fixed: bool) -> None:
     """Refuse what makes a stream's order depend on the nodes, or on when a process began.
 
@@ -94,8 +106,8 @@ def require_arguments(args: Any, *, is_fixed: bool) -> None:
     strategy = getattr(args, "train_sampling_strategy", "random")
     if strategy not in ("random", "sequential") or getattr(args, "group_by_length", False):
         raise ValueError(
-            "samples in groups come in another order on another number of nodes: "
-            "leave train_sampling_strategy and group_by_length out"
+            "samples in groups of a length come in another order on another number of nodes: leave "
+            "group_by_length, or train_sampling_strategy, out of TrainingArguments"
         )
     if args.accelerator_config.split_batches:
         raise ValueError(

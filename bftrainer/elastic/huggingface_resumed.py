@@ -6,7 +6,7 @@ import dis
 import gc
 import inspect
 import random
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -80,6 +80,26 @@ def keep_callbacks(callback: Any) -> None:
     script has made. Hugging Face makes new ones, and the script's stay as they were at the start."""
     for trainer in _trainers_of(callback):
         trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
+
+
+def evaluate_alike(callback: Any) -> None:
+    """Have the Trainer that has `callback` divide the loss of each batch of an evaluation by that batch's own
+    items, as it does on one node. On several it divides by those of the batches of all nodes at that moment,
+    so that `eval_loss` would depend on their number."""
+    for trainer in _trainers_of(callback):
+        trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
+
+
+def _by_own_items(trainer: Any, step: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    args, name = trainer.args, "average_tokens_across_devices"
+    before = getattr(args, name, None)
+    if before is None:  # a version that never does
+        return step(*given, **options)
+    setattr(args, name, False)
+    try:
+        return step(*given, **options)
+    finally:
+        setattr(args, name, before)
 
 
 def _load_into(callbacks: list[Any], trainer: Any) -> None:

@@ -49,9 +49,9 @@ try:
         require_averaged,
         require_data,
         require_goes_on,
-        require_no_finder,
         require_resumed,
         require_schedulers,
+        require_set_up,
         require_steps,
         resume_windows,
         tell_of_callbacks,
@@ -147,12 +147,12 @@ class ElasticCallback(Callback):  # type: ignore[misc]  # lightning need not be 
     # what the Trainer calls
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Refuse what would train before `on_fit_start`.
+        """Refuse what would train before `on_fit_start`, and weights that a checkpoint would round.
 
         Raises:
             ValueError: what.
         """
-        require_no_finder(trainer)
+        require_set_up(trainer, pl_module)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Note what its counts of batches mean, and tell of what the checkpoint lacks."""

@@ -35,8 +35,9 @@ FOLLOW = (
 """Lightning's callbacks that go on where a run goes on, or whose part in it is refused elsewhere."""
 
 
-def require_no_finder(trainer: Any) -> None:
-    """Refuse callbacks that train before the training.
+def require_set_up(trainer: Any, module: Any) -> None:
+    """Refuse callbacks that train before the training, and weights that Lightning converts to a wider type
+    after they have come from a checkpoint.
 
     Raises:
         ValueError: which, and what to do instead.
@@ -47,6 +48,8 @@ def require_no_finder(trainer: Any) -> None:
             f"{type(finders[0]).__name__} would train for itself after every start, each time to another "
             "end: find the value beforehand, by a script of its own, and give it to this one"
         )
+    if str(getattr(trainer, "precision", "")) == "64-true":
+        _require_made_wide(module)
 
 
 def require_data(data: Any, options: Mapping[str, Any]) -> None:
@@ -113,6 +116,16 @@ def require_schedulers(trainer: Any, *, accumulates: bool) -> None:
             "and a step has fewer on more nodes: give it frequency 1 and a schedule for each step, or leave "
             "at_most out"
         )
+
+
+def _require_made_wide(module: Any) -> None:
+    for name, value in module.named_parameters():
+        if value.dtype == torch.float32:
+            raise ValueError(
+                f'{name} is made in float32, and Trainer(precision="64-true") converts it after a start has '
+                "restored it from a checkpoint, rounded. Make the module in float64 at once, such as by "
+                "torch.set_default_dtype(torch.float64)"
+            )
 
 
 def tell_of_callbacks(

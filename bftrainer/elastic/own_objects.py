@@ -3,6 +3,7 @@ makes batches of it, its optimiser, and its own variables."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -98,8 +99,17 @@ def _is_function(value: Any) -> bool:
 
 
 def _set_anew(data: Any) -> frozenset[str]:
-    """What a framework tells a data set at each start."""
-    return frozenset({"epoch", "_epoch"}) if hasattr(data, "set_epoch") else frozenset()
+    """What a framework tells a data set at each start: what its `set_epoch` sets and does not read, as it
+    does with a count of its own."""
+    told = getattr(data, "set_epoch", None)
+    if told is None:
+        return frozenset()
+    code = getattr(inspect.unwrap(told), "__code__", None)
+    steps = [] if code is None else list(dis.get_instructions(code))
+    stored, read = (
+        {one.argval for one in steps if one.opname == name} for name in ("STORE_ATTR", "LOAD_ATTR")
+    )
+    return frozenset({"epoch", "_epoch"} | stored - read)
 
 
 def _data_sets(data: Any) -> Iterator[Any]:

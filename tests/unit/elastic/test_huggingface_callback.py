@@ -173,7 +173,7 @@ def test_a_batch_that_follows_the_nodes_is_refused(callback: Any) -> None:
     ("changed", "said"),
     [
         ({"dataloader_drop_last": True, "length": 61}, "leave 1 samples out yourself"),
-        ({"train_sampling_strategy": "group_by_length"}, "samples in groups"),
+        ({"train_sampling_strategy": "group_by_length"}, "samples in groups of a length"),
         ({"save_only_model": True}, "leave save_only_model out"),
         ({"save_total_limit": 1}, "save_total_limit 2 or more"),
         ({"enable_jit_checkpoint": True}, "leave enable_jit_checkpoint out"),
@@ -201,6 +201,16 @@ def test_arguments_that_would_go_wrong_are_refused(callback: Any, changed: dict[
     begin(elastic)
     with pytest.raises(ValueError, match=said):
         begin(elastic, **changed)
+
+
+@pytest.mark.parametrize(("length", "told"), [(60, False), (61, True)])
+def test_epochs_that_hugging_face_fills_up_on_several_nodes_are_told_of(
+    callback: Any, capfd: pytest.CaptureFixture[str], length: int, told: bool
+) -> None:
+    elastic = callback()
+    elastic.batch(12)
+    begin(elastic, length=length)
+    assert ("has 1 samples, not 12." in "".join(capfd.readouterr())) == told
 
 
 class Stream(IterableDataset[int]):

@@ -96,6 +96,21 @@ def test_an_order_that_every_process_draws_anew_is_refused(
         process(tmp_path, monkeypatch, None, "steps", kind=Weighted)
 
 
+def test_batches_of_an_evaluation_are_divided_by_their_own_items_and_steps_by_those_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[bool, bool]] = set()
+
+    class Looks(transformers.Trainer):  # type: ignore[misc,name-defined]  # need not be installed
+        def compute_loss(self, model: Any, *given: Any, **options: Any) -> Any:
+            seen.add((model.training, self.args.average_tokens_across_devices))
+            return super().compute_loss(model, *given, **options)
+
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    process(tmp_path, monkeypatch, None, "steps", kind=Looks)
+    assert seen == {(True, True), (False, False)}
+
+
 @pytest.mark.parametrize(("every", "stops_at"), [("steps", 4), ("epoch", 8)])
 @pytest.mark.parametrize("leave_after", [None, 2, 3])
 def test_early_stopping_keeps_its_patience(

@@ -270,13 +270,12 @@ def test_gradients_that_wait_for_further_batches_are_not_lost(
         torch.testing.assert_close(found, whole)
 
 
-def test_a_model_that_is_converted_after_it_was_restored_is_refused(
+def test_a_model_that_would_be_converted_after_it_was_restored_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(once, "_begun", set[Any]())
-    process(tmp_path, monkeypatch, 2, "loader", asks=False, precision="64-true")
-    with pytest.raises(ValueError, match=r"rounded to torch.float32: .*set_default_dtype\(torch.float64\)"):
-        process(tmp_path, monkeypatch, None, "loader", asks=False, precision="64-true")
+    with pytest.raises(ValueError, match=r"is made in float32, .*set_default_dtype\(torch.float64\)"):
+        process(tmp_path, monkeypatch, 2, "loader", asks=False, precision="64-true")
 
 
 class Steered(Seeing):

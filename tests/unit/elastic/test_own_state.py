@@ -158,10 +158,11 @@ def test_what_an_optimizer_keeps_beside_its_state_dict_is_named(carries: bool) -
 def test_what_changes_in_data_sets_and_collators_is_named() -> None:
     class Weighted(torch.utils.data.Dataset[Any]):
         def __init__(self) -> None:
-            self.weight, self.epoch = torch.ones(200), 0
+            self.weight, self.at, self.passes = torch.ones(200), 0, 0
 
         def set_epoch(self, epoch: int) -> None:
-            self.epoch = epoch
+            self.at = epoch
+            self.passes += 1
 
     class Collator:
         mask = 0.5
@@ -182,7 +183,7 @@ def test_what_changes_in_data_sets_and_collators_is_named() -> None:
     subset.indices = [1, 2]
     lost = {name: state.lost() for name, state in found.items()}
     assert {name: names for name, names in lost.items() if names} == {
-        "Weighted": ["weight"],
+        "Weighted": ["passes", "weight"],
         "TensorDataset": ["tensors"],
         "Collator": ["share"],
         "Subset": ["indices"],
