@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "state_dir": {"errors"},
     "store": {"errors", "model"},
     "settings": {"errors", "yaml_files", "model", "allocate"},
-    "spec": {"errors", "files", "model", "performance"},
+    "spec": {"errors", "files", "yaml_files", "model", "performance"},
     "telemetry": {"errors", "model"},
     "api": {"errors", "model", "threads", "wire"},
     "traces": {"errors", "files", "model"},
