@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from bftrainer.elastic import counted, warned
+from bftrainer.elastic.begin_anew import begin_anew
 from bftrainer.elastic.member_group import peers_of
 from bftrainer.elastic.members.channel import Orders
 from bftrainer.elastic.members.group import lost_peer
@@ -271,7 +272,9 @@ class Run(Steps):
     def together(self) -> Iterator[None]:
         """Around the script's own collectives, in `torch.distributed`'s default group.
 
-        If a node is lost in it the block is left, `step` returns False, and the batch comes again.
+        If a node is lost in it the block is left, `step` returns False, and the batch comes again. Where a
+        step has been taken already, as in hooks, no batch could come again: the process ends then, for
+        another to begin from a whole state.
         """
         try:
             yield
@@ -279,3 +282,5 @@ class Run(Steps):
             if self._peers.group.size == 1 or not lost_peer(error):
                 raise
             self._peers.group.fail(str(error))
+            if self._turn is None or self._turn.is_taken:
+                begin_anew(f"a node was lost in together(), after step {self._state.position.step} was taken")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -14,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from bftrainer.elastic import course
+from bftrainer.elastic.begin_anew import begin_anew
 from bftrainer.elastic.members import default_group
 from bftrainer.elastic.members.channel import Channel, Orders
 from bftrainer.elastic.members.group import Group, GroupBroken, Pending
@@ -27,8 +25,6 @@ from bftrainer.elastic.state.handover import HandOver, TornError
 from bftrainer.elastic.state.state import TrainingState
 from bftrainer.elastic.train.sampler import Position
 from bftrainer.elastic.train.stopped import Stopped
-
-log = logging.getLogger(__name__)
 
 
 class MemberGroup(SingleProcess):
@@ -204,8 +200,7 @@ class MemberGroup(SingleProcess):
                 roll = self._hand_over.enter(group, is_stopped=self.is_stopped, waited_s=waited_s)
             self.is_stopped = self._stopped.told() if roll.latest is None else roll.is_stopped
         except TornError as error:
-            log.error("%s: this process ends, for another to start anew", error)
-            os.kill(os.getpid(), signal.SIGKILL)  # nothing is wrong with the program
+            begin_anew(str(error))
         self._is_broken = False
         default_group.install(group)
         self._comparison.changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,19 @@ def test_a_run_that_its_script_has_stopped_takes_no_further_step_after_the_loss_
     for node in "ab":
         (notes / f"hold@{node}").unlink()
     assert site.until_ended("t")["status"] == "completed"
+
+
+@pytest.mark.parametrize("nodes", ["ab", "abc"])
+def test_an_exchange_in_a_hook_is_whole_although_a_node_was_lost_in_it(nodes: str) -> None:
+    with running_at_will(*nodes) as site:
+        site.change(give=nodes)
+        where = site.root / "where"
+        where.mkdir()
+        kept = {"every_s": 0.2}
+        site.submit("t", "sums.py", str(where), str(len(nodes)), n_max=len(nodes), checkpoint=kept)
+        assert site.until_ended("t")["status"] == "completed"
+        assert (where / "killed").exists()
+        assert json.loads((where / "sums.json").read_text()) == [40.0] * 8
 
 
 def test_a_trainer_ends_when_a_node_leaves_after_rank_0_has_ended(site: Site) -> None:
