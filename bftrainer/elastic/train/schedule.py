@@ -45,10 +45,11 @@ class Schedule:
         otherwise, or if it ends too early on as many nodes as are allowed, where the run has the `fewest`."""
         if epochs is None or steps is None or fewest is None:
             return
-        for scheduler in self._schedulers.values():
+        for name, scheduler in self._schedulers.items():
             told = self._doubt(scheduler, epochs, steps) or self._cut_short(scheduler, steps, fewest)
             if told:
-                warned.warn(f"scheduler: {type(scheduler).__name__} {told}")
+                of = f" of {name}" if len(self._schedulers) > 1 else ""
+                warned.warn(f"scheduler{of}: {type(scheduler).__name__} {told}")
 
     def _cut_short(self, scheduler: Any, steps: float, fewest: float) -> str:
         course = max(_courses(scheduler), default=0)
@@ -70,7 +71,8 @@ class Schedule:
         if self._every == "step" or steps < MUCH * epochs:
             return ""
         if course is not None and course <= 2 * epochs:
-            ends = f"has done its course after {course} steps"
+            has_period = isinstance(getattr(scheduler, "step_size", None), int)
+            ends = f"has {'a period of' if has_period else 'done its course after'} {course} steps"
         elif _decay(scheduler) ** steps < NOTHING:
             ends = f"makes the learning rate less than {NOTHING:g} times as large"
         else:
