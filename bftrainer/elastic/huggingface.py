@@ -29,6 +29,7 @@ from bftrainer.elastic.loss_by_items import (
     require_function_by_items,
     require_loss_by_items,
     require_smoothing_by_items,
+    unscaled,
     watch_first_loss,
 )
 from bftrainer.elastic.note import begun, note
@@ -57,6 +58,12 @@ KEEP = 2
 AVERAGED = (
     "In compute_loss, call the argument model and not self.model, which averages nothing; change weights by "
     "nothing that is a rank's own"
+)
+UNSCALED = (
+    "{}.compute_loss divides by num_items_in_batch, which counts the items of all nodes, and does not "
+    "multiply by the number of nodes, by which averaging divides: gradients get smaller with every node. As "
+    "Hugging Face's own does, say: if self.args.average_tokens_across_devices: loss = loss * "
+    "self.accelerator.num_processes"
 )
 
 
@@ -132,6 +139,8 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
                     "self.model_accepts_loss_kwargs = False in the Trainer's __init__, or divide the sum by "
                     "num_items_in_batch"
                 )
+            for name in unscaled(Trainer, model) if self._job.rank == 0 else ():
+                note_warning(UNSCALED.format(name))
         require_same_start(state.global_step)
         before = _mark(Path(self.checkpoint)) if self.checkpoint else {}
         loader = given.get("train_dataloader")

@@ -20,6 +20,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.huggingface_order import dataset_of
+from bftrainer.elastic.loss_by_items import is_hugging_faces
 from bftrainer.elastic.marks import is_scripts_own
 from bftrainer.elastic.own_model import Restored
 from bftrainer.elastic.own_objects import by_name, of_model, own_objects, with_inner
@@ -85,8 +86,11 @@ def keep_callbacks(callback: Any) -> None:
 def evaluate_alike(callback: Any) -> None:
     """Have the Trainer that has `callback` divide the loss of each batch of an evaluation by that batch's own
     items, as it does on one node. On several it divides by those of the batches of all nodes at that moment,
-    so that `eval_loss` would depend on their number."""
+    so that `eval_loss` would depend on their number. A `compute_loss` of the script's own may count on
+    that: it is left alone."""
     for trainer in _trainers_of(callback):
+        if not is_hugging_faces(trainer, Trainer):
+            continue
         trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
 
 

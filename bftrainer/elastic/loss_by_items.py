@@ -16,6 +16,8 @@ import torch
 ITEMS = "num_items_in_batch"
 KNOW = {ITEMS, "super", "model_accepts_loss_kwargs", "loss_is_scaled_for_ga"}
 """What a Trainer's `compute_loss` or `__init__` names that knows how Hugging Face scales losses."""
+SCALED = {"super", "num_processes", "world_size", "get_world_size"}
+"""What a Trainer's `compute_loss` names that multiplies by the number of ranks."""
 
 
 def require_loss_by_items(model: torch.nn.Module) -> None:
@@ -123,19 +125,41 @@ def require_smoothing_by_items(smoother: type, model: torch.nn.Module) -> None:
 def means(base: type, model: torch.nn.Module) -> list[str]:
     """The names of a script's classes derived from Hugging Face's Trainer whose `compute_loss` returns a
     mean, as far as can be told, where Hugging Face expects a sum divided by `num_items_in_batch`."""
+    return [
+        kind.__name__
+        for kind, names in _own_losses(base, model)
+        if not KNOW & (names | _names(vars(kind).get("__init__")) - {"super"})
+    ]
+
+
+def unscaled(base: type, model: torch.nn.Module) -> list[str]:
+    """The names of those whose `compute_loss` divides by the items of all ranks, and does not multiply by the
+    number of ranks, as Hugging Face's own does: DDP then divides by it once more."""
+    return [
+        kind.__name__ for kind, names in _own_losses(base, model) if ITEMS in names and not SCALED & names
+    ]
+
+
+def is_hugging_faces(trainer: Any, base: type) -> bool:
+    """Whether a Trainer's losses come from Hugging Face's own `compute_loss`, maybe with more around it."""
+    own: Any = type(trainer).compute_loss
+    return own is base.compute_loss or "super" in _names(own)  # type: ignore[attr-defined]
+
+
+def _own_losses(base: type, model: torch.nn.Module) -> list[tuple[type, set[Any]]]:
+    """A script's classes with a `compute_loss` of their own, and the names in it, by the classes' names; none
+    where the model takes no items, so that there are none."""
     if not getattr(model, "accepts_loss_kwargs", bool(_rest(type(model).forward))):
         return []
-    found: list[str] = []
+    found: list[tuple[type, set[Any]]] = []
     ahead: list[type] = base.__subclasses__()
     while ahead:
         each = ahead.pop()
         ahead += each.__subclasses__()
         own = vars(each).get("compute_loss")
-        if own is None or each.__module__.partition(".")[0] in ("transformers", "trl"):
-            continue
-        if not KNOW & (_names(own) | _names(vars(each).get("__init__")) - {"super"}):
-            found.append(each.__name__)
-    return sorted(found)
+        if own is not None and each.__module__.partition(".")[0] not in ("transformers", "trl"):
+            found.append((each, _names(own)))
+    return sorted(found, key=lambda one: one[0].__name__)
 
 
 def _rest(function: Any) -> list[str]:

@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from bftrainer.elastic.loss_by_items import (
+    is_hugging_faces,
     means,
     require_function_by_items,
     require_loss_by_items,
     require_smoothing_by_items,
+    unscaled,
     watch_first_loss,
 )
 
@@ -101,6 +103,17 @@ def test_a_loss_that_a_trainer_computes_as_a_mean_is_named() -> None:
 
     assert means(Base, Ignores()) == means(Base, PassesOn()) == ["Mean"]
     assert means(Base, SaysSo()) == means(Base, torch.nn.Linear(1, 1)) == []
+
+    class Scaled(Base):
+        accelerator: Any = None
+
+        def compute_loss(self, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            return inputs.sum() / num_items_in_batch * self.accelerator.num_processes
+
+    assert unscaled(Base, PassesOn()) == ["Sum"], "averaging over ranks divides it once more"
+    assert unscaled(Base, SaysSo()) == []
+    whose = {kind.__name__: is_hugging_faces(kind(), Base) for kind in (Base, Sum, Scaled, Beside, Told)}
+    assert whose == {"Base": True, "Sum": False, "Scaled": False, "Beside": True, "Told": False}
 
 
 class Divides(Ignores):
