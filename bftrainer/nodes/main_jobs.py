@@ -51,7 +51,8 @@ class MainJobs:
         self._waiting: frozenset[str] = frozenset()
         self._running: dict[str, float] = {}  # job -> the last poll that showed it running
         self._requeued: Counter[str] = Counter()
-        self._held: dict[str, float] = {}  # node -> the last poll at which what we have lost of it was ours
+        self._held: dict[str, float] = {}  # node -> the poll until which it may have been ours
+        self._ours: frozenset[str] = frozenset()  # the nodes that were at the last poll
         self._pilots: frozenset[str] = frozenset()  # nodes, or GPUs, that pilots had at the last poll
 
     def given_back(self, jobs: Collection[str], seconds: float) -> None:
@@ -65,9 +66,9 @@ class MainJobs:
         back, also in part; nodes are cleared within `clearing_s`. Returns the starts that it shows."""
         now, last = snapshot.time, self._last
         there = frozenset(pilot.node for pilot in snapshot.pilots if not pilot.pending)
-        if last is not None:
-            self._held |= dict.fromkeys(map(node_of, self._pilots - there), last)
-        self._pilots = there
+        gone = map(node_of, self._pilots - there)  # since the last poll, maybe for a job that came after it
+        self._held |= dict.fromkeys([*self._ours, *held, *gone], now)
+        self._pilots, self._ours = there, frozenset(held)
         running = [job for job in snapshot.main if job.on]
         found = [
             self._start(job, now, last)
@@ -80,7 +81,6 @@ class MainJobs:
         self._running |= dict.fromkeys((job.job for job in running), now)
         starts += self._note_queued(snapshot, now, last, IN_VAIN_S + clearing_s)
         self._held = {node: at for node, at in self._held.items() if now - at < REMEMBERED_S}
-        self._held |= dict.fromkeys(held, now)
         self._waiting, self._last = snapshot.waiting, now
         return starts
 
@@ -99,7 +99,7 @@ class MainJobs:
         affected = Affected.NO
         if queued is not None and queued.claimed_at is not None:
             affected = Affected.CLAIMED
-        elif any(self._held.get(node, -inf) >= min(since, last) for node in job.on):
+        elif any(self._held.get(node, -inf) > since for node in job.on):
             affected = Affected.TAKEN
         return MainStart(
             time=started,

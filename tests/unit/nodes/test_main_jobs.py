@@ -93,6 +93,18 @@ def test_a_job_on_a_node_that_was_ours_a_moment_before_has_taken_it() -> None:
 
 
 @pytest.mark.parametrize("gone", [[], ["n1:1"], ["n2:0"]])
+def test_a_job_that_preempts_pilots_before_a_poll_sees_it_wait_has_taken_their_node() -> None:
+    polls = Polls()
+    polls.at(1.0, held=NODE, pilots=NODE)
+    polls.at(2.0, waits(submitted=1.5), waiting={"17"})  # the batch system has ended the pilot meanwhile
+    (start,) = polls.at(3.0, runs("17", 2.5, 1.5))
+    assert start.affected is Affected.TAKEN
+    polls.at(4.0, held=NODE, pilots=NODE)
+    polls.at(5.0)  # given back for nobody
+    (start,) = polls.at(6.0, runs("18", 5.8, 5.5))
+    assert start.affected is Affected.NO
+
+
 def test_a_job_beside_pilots_of_single_gpus_has_taken_one_if_a_pilot_of_that_node_is_gone(
     gone: list[str],
 ) -> None:
