@@ -92,7 +92,6 @@ def test_a_job_on_a_node_that_was_ours_a_moment_before_has_taken_it() -> None:
     assert start.affected is Affected.TAKEN
 
 
-@pytest.mark.parametrize("gone", [[], ["n1:1"], ["n2:0"]])
 def test_a_job_that_preempts_pilots_before_a_poll_sees_it_wait_has_taken_their_node() -> None:
     polls = Polls()
     polls.at(1.0, held=NODE, pilots=NODE)
@@ -105,6 +104,7 @@ def test_a_job_that_preempts_pilots_before_a_poll_sees_it_wait_has_taken_their_n
     assert start.affected is Affected.NO
 
 
+@pytest.mark.parametrize("gone", [[], ["n1:1"], ["n2:0"]])
 def test_a_job_beside_pilots_of_single_gpus_has_taken_one_if_a_pilot_of_that_node_is_gone(
     gone: list[str],
 ) -> None:
