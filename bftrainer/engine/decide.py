@@ -130,7 +130,8 @@ def _kept(state: State, t: Trainer, size: int) -> frozenset[str]:
 
 
 def candidates(state: State) -> tuple[Trainer, ...]:
-    """The trainers among which nodes are shared out, in order; none while the site drains."""
+    """The trainers among which nodes are shared out, none while the site drains. Their order decides where
+    plans are equally good: those that hold nodes first, then by priority and arrival."""
     if state.draining:
         return ()
     placed = (t for t in state.active.values() if t.id not in state.displaced and not state.set_aside(t))
@@ -139,9 +140,8 @@ def candidates(state: State) -> tuple[Trainer, ...]:
         found = sorted(found + _eligible(state), key=rank)
         per_trainer = state.settings.nodes_per_trainer
         if per_trainer is not None:
-            first = dealt(found, state.settings.user_shares)[: math.ceil(len(state.pool) / per_trainer)]
-            found = sorted(first, key=rank)
-    return tuple(found)
+            found = dealt(found, state.settings.user_shares)[: math.ceil(len(state.pool) / per_trainer)]
+    return tuple(sorted(found, key=lambda t: (not t.nodes, rank(t))))
 
 
 def _seats(state: State, t: Trainer) -> bool:

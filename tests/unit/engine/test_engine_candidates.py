@@ -110,7 +110,7 @@ def test_the_objective_that_is_named_decides() -> None:
     """A fast one, and one that is slow but matters more."""
     for text, winner in (
         ("throughput", 1),
-        ("efficiency", 1),  # alike: the first
+        ("efficiency", 2),  # alike: the one of the higher priority
         ("priority", 2),
         ("0.01*throughput + priority", 2),
         ("0.9*throughput + 0.1*priority", 1),

@@ -56,6 +56,17 @@ def test_a_higher_priority_brings_a_waiting_trainer_to_the_front() -> None:
     assert (step.plan, step.actions) == (None, ())
 
 
+def test_of_trainers_that_are_alike_the_one_with_the_highest_priority_gets_the_next_node() -> None:
+    world = World()
+    world.nodes(joined="a")
+    for number in (1, 2, 3):
+        world.submit(number, n_max=1)
+    step = world.take(PriorityChanged(time=0.0, trainer=3, to=5.0))
+    assert step.actions == (), "who has the node keeps it"
+    step = world.take(TrainerCancelled(time=0.0, trainer=1))
+    assert StartWorker(trainer=3, generation=1, node="a") in step.actions
+
+
 def test_only_the_first_max_parallel_trainers_hold_nodes() -> None:
     world = World(EngineSettings(max_parallel=2))
     world.nodes(joined="abcd")
