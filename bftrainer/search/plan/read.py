@@ -50,6 +50,11 @@ def search(path: Path, profile_path: Path | None) -> Search:
             f"{where}:1: how fast is a trial? Give curve: [[1, 100.0], [2, 190.0]], workers and samples/s, "
             "in the profile or in the trainer of a study"
         )
+    if own.least > (room := own.nodes * own.node_workers):
+        raise SpecError(
+            f"{profile_path or path}:1: a trial has at least {own.least:,} workers, and {own.nodes:,} nodes "
+            f"with {own.node_workers} each have {room:,}: raise nodes or node_workers, or lower workers"
+        )
     if study is None:
         return Search(experiments(found), own, None)
     return Search(of_study.experiments(study, own.iteration_samples), own, study.deadline_s)

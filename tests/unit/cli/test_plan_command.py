@@ -142,6 +142,11 @@ def test_a_purchase_needs_a_pool(folder: Path) -> None:
         (SEARCH, PROFILE + "colour: red\n", "profile.yaml:8: unknown key 'colour'"),
         (SEARCH, "curve: [[1, 10]]\ninit: {mean: -1}\n", "profile.yaml:2: init.mean: -1: "),
         (SEARCH, "curve: [[1, 10]]\nworkers: [4, 2]\n", "the least comes first"),
+        (
+            SEARCH,
+            "curve: [[1, 10]]\nworkers: [513, 600]\n",
+            "at least 513 workers, and 512 nodes with 1 each",
+        ),
     ],
 )
 def test_errors_name_the_line_and_the_remedy(folder: Path, search: str, profile: str, said: str) -> None:
