@@ -144,6 +144,11 @@ def _order(order: str, study: str, config: Path | None, state_dir: str | None, a
         say(f"{order}: {study_line(row)}")
 
 
+def _early(best: dict[str, Any]) -> str:
+    """After how many samples the best trial reported, if it has ended no rung; else nothing."""
+    return "" if best.get("short_of") is None else f" after {best['samples']:,} of {best['short_of']:,}"
+
+
 def _row(study: dict[str, Any]) -> tuple[object, ...]:
     counts, best = study["counts"], study["best"]
     still = stalled(study, time.time())
@@ -156,7 +161,7 @@ def _row(study: dict[str, Any]) -> tuple[object, ...]:
         study["trials"],
         counts.get("running", 0),
         sum(count for status, count in counts.items() if status not in moving),
-        f"{study['metric']}={best['value']:.5g}" if best else "-",
+        f"{study['metric']}={best['value']:.5g}{_early(best)}" if best else "-",
         params_text(best["params"]) if best else "-",
         f"{study['node_s'] / 3600:.2f}",
     )

@@ -13,7 +13,7 @@ import click
 from bftrainer.api.client import Client
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
-from bftrainer.cli.shared.studies import WIDTH, study_argument
+from bftrainer.cli.shared.studies import WIDTH, short, study_argument
 from bftrainer.cli.shared.study_forecast import forecast, learnt
 from bftrainer.cli.shared.study_tables import chosen, columns, head, rung_rows, trial_row
 from bftrainer.cli.shared.tables import print_json, print_table
@@ -87,14 +87,18 @@ def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) 
     own = found["best"]
     if own is None:
         if found["ended_at"]:
-            raise BftrainerError(f"no trial of {study} has a result; see why: bftrainer study show {study}")
+            raise BftrainerError(
+                f"no trial of {study} has reported {found['metric']!r}; see why: bftrainer study show {study}"
+            )
         raise BftrainerError(
-            f"no trial of {study} has a result yet; follow it: bftrainer study show --watch {study}"
+            f"no trial of {study} has reported {found['metric']!r} yet; follow it: "
+            f"bftrainer study show --watch {study}"
         )
     if as_json:
         print_json(own)
         return
-    say(f"{found['metric']} {own['value']:.6g} in trial {own['number']} after {own['samples']:,} samples")
+    after = short(own) or f" after {own['samples']:,} samples"
+    say(f"{found['metric']} {own['value']:.6g} in trial {own['number']}{after}")
     for name, value in own["params"].items():
         say(f"  {name}: {value}")
     row = next(t for t in found["table"] if t["number"] == own["number"])

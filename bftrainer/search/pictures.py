@@ -59,7 +59,10 @@ def _summary(study: Mapping[str, Any]) -> str:
     best = study["best"]
     text = f"{study['status']}; {study['trials']} trials, {study['sampler']}, {study['stopping']}"
     if best:
-        text += f"; best {study['metric']} {best['value']:.6g} in trial {best['number']}: {best['params']}"
+        text += f"; best {study['metric']} {best['value']:.6g} in trial {best['number']}"
+        if best.get("short_of") is not None:
+            text += f" (not trained to a rung: after {best['samples']:,} of {best['short_of']:,} samples)"
+        text += f": {best['params']}"
     return text
 
 

@@ -62,10 +62,11 @@ def brief(study: Study) -> dict[str, Any]:
         "best": None
         if best is None
         else {
-            "number": best.number,
-            "value": best.results[-1].value,
-            "samples": best.results[-1].samples,
-            "params": dict(best.params),
+            "number": best.trial.number,
+            "value": best.value,
+            "samples": best.samples,
+            "short_of": best.short_of,
+            "params": dict(best.trial.params),
         },
         "node_s": study.used_node_s,
         "priority": spec.trainer.priority,

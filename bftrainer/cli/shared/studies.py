@@ -26,8 +26,15 @@ def study_line(study: Mapping[str, Any]) -> str:
     text = f"{study['name']} ({study['id']}): {study['status']}; {study['trials']:,} trials"
     text += f": {counts}" if counts else ""
     if best:
-        text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}"
+        text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}{short(best)}"
     return text + (f" ({study['reason']})" if study["reason"] else "")
+
+
+def short(best: Mapping[str, Any]) -> str:
+    """Return, in brackets, how far the best trial came if it has ended no rung; else nothing."""
+    if best.get("short_of") is None:
+        return ""
+    return f" (not trained to a rung: after {best['samples']:,} of {best['short_of']:,} samples)"
 
 
 def stalled(study: Mapping[str, Any], now: float) -> str:

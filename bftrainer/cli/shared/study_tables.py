@@ -73,8 +73,7 @@ def chosen(study: dict[str, Any], most: int) -> list[dict[str, Any]]:
     sign = -1.0 if study["direction"] == "maximize" else 1.0
 
     def order(t: dict[str, Any]) -> tuple[bool, float, float]:
-        value = t["results"][-1][1] if t["results"] else None
-        reached = t["results"][-1][0] if t["results"] else 0
+        reached, value = t["results"][-1] if t["results"] else (0, t["value"])
         return t["status"] != "running", -reached, float("inf") if value is None else sign * value
 
     return sorted(rows, key=order)[:most]

@@ -11,11 +11,13 @@ from typing import Any
 import optuna
 import pytest
 
-from bftrainer.cli.shared.studies import sparkline
+from bftrainer.cli.shared.studies import sparkline, study_line
+from bftrainer.cli.shared.study_tables import chosen as of_table
 from bftrainer.cli.study_export import write_csv
 from bftrainer.daemon.study_views import Now, TrialTexts, chosen, study_view, trial_view
 from bftrainer.errors import BftrainerError
-from bftrainer.search import Study
+from bftrainer.search import Study, events
+from bftrainer.search import trial as model
 from bftrainer.search.export import as_optuna, in_storage
 from bftrainer.search.pictures import page
 from bftrainer.search.stored import loaded, stored_study, stored_trial
@@ -36,14 +38,19 @@ def run() -> Run:
 
 def told(run: Run) -> dict[str, Any]:
     """What the API tells of a study."""
+    return told_of(run.study)
+
+
+def told_of(study: model.Study) -> dict[str, Any]:
+    """What the API tells of a study at one moment."""
     import yaml
 
     text = yaml.safe_dump({**TEXT, "stopping": HALVING, "sampler": "random"}, sort_keys=False)
-    view = study_view(run.study, {}, Now())
+    view = study_view(study, {}, Now())
     return {
         **view,
         "text": text,
-        "table": [trial_view(run.study, trial) for _, trial in sorted(run.study.trials.items())],
+        "table": [trial_view(study, trial) for _, trial in sorted(study.trials.items())],
     }
 
 
@@ -74,6 +81,30 @@ def test_of_many_trials_the_best_are_told(run: Run) -> None:
     assert [t.number for t in chosen(running, 2)] == [6, 0]
     assert [t.number for t in chosen(running, 8)] == list(range(8))
     assert study_view(run.study, {}, Now())["failed"] is None
+
+
+def test_a_study_that_ends_before_a_rung_has_the_best_last_report() -> None:
+    own = Run(
+        spec_of(parallelism=3, stopping=HALVING, sampler="random"), lambda n, samples: n + 100 / samples
+    )
+    assert told(own)["best"] is None
+    for number, samples in ((0, 20), (1, 40), (1, 50), (2, 80)):
+        own.report(number, samples)
+    own.tell(events.Over(reason="its deadline has come"))
+    view = told(own)
+    assert (view["ended_at"], view["status"]) == (1.0, "ended")
+    wanted = {"number": 1, "value": 3.0, "samples": 50, "short_of": 100}
+    assert view["best"] == {**wanted, "params": dict(own.study.trials[1].params)}
+    said = "best loss 3 in trial 1 (not trained to a rung: after 50 of 100 samples)"
+    assert said in study_line(view)
+    assert said in page(view)
+    assert [t.number for t in chosen(own.study, 1)] == [t["number"] for t in of_table(view, 1)] == [1]
+
+
+def test_a_result_at_a_rung_goes_before_a_better_report_on_the_way(run: Run) -> None:
+    early = run.study.trials[6].reported(20, -5.0)
+    best = told_of(run.study.put(replace(early, results=())))["best"]
+    assert (best["number"], best["samples"], best["short_of"]) == (0, 800, None)
 
 
 def test_csv_has_a_row_for_each_trial(run: Run) -> None:
