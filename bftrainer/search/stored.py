@@ -82,7 +82,7 @@ def loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
     """
     source = Source(text=kept.text, file=kept.file, base=kept.base)
     try:
-        spec = parse(kept.text, kept.file, Path(kept.base), SPECS)
+        spec = parse(kept.text, kept.file, Path(kept.base), SPECS, accepted=True)
         status = StudyStatus(kept.status)
         found = {trial.number: TRIAL.validate_python(trial.data) for trial in trials}
     except (BftrainerError, ValidationError, ValueError) as error:
