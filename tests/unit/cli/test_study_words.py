@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bftrainer.cli import app, study_command, study_export, study_mirror, study_show
 from bftrainer.daemon.study_views import Now, study_view, trial_view
+from bftrainer.errors import BftrainerError
 from bftrainer.search import events
-from tests.support.studies import Run, spec_of
+from bftrainer.search.storage import FORMS
+from tests.support.studies import TEXT, Run, spec_of
+
+
+class Answers:
+    """A daemon that says one thing after the other, and the last for ever."""
+
+    def __init__(self, answers: list[dict[str, Any]]) -> None:
+        self._answers = answers
+
+    def call(self, *_args: object) -> dict[str, Any]:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
 def ended(reported: bool = True) -> dict[str, Any]:
@@ -49,3 +63,30 @@ def test_the_best_of_a_study_that_ended_before_a_rung_says_how_far_it_came(
     assert "(not trained to a rung: after 2,228 of 5,000 samples)" in said[0]
     none = say(monkeypatch, ended(reported=False), "best", "s")
     assert "no trial of s has reported 'loss'; see why: bftrainer study show s" in str(none.exception)
+
+
+def test_a_mirror_refuses_what_is_no_url_and_does_not_wait_for_a_folder_once_the_study_has_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = say(monkeypatch, ended(), "mirror", "s", "--url", "foo")
+    assert isinstance(found.exception, BftrainerError)
+    assert str(found.exception) == f"--url: 'foo' is no URL of a storage; {FORMS}"
+    url = f"sqlite:///{tmp_path}/gone/o.db"
+    over = {**ended(), "text": yaml.safe_dump({**TEXT, "budget": 5000}), "base": "/"}
+    told = say(monkeypatch, over, "mirror", "s", "--url", url)
+    assert isinstance(told.exception, BftrainerError)
+    assert str(told.exception) == f"{url}: there is no folder {tmp_path}/gone; make it"
+    (tmp_path / "gone").mkdir()
+    assert f"writing {url} as s" in say(monkeypatch, over, "mirror", "s", "--url", url).output
+
+
+def test_the_daemons_helper_and_a_study_that_goes_on_wait_for_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    over = {**ended(), "text": yaml.safe_dump({**TEXT, "budget": 5000}), "base": "/"}
+    for answer, patient in ((over, True), ({**over, "ended_at": None}, False)):
+        folder = tmp_path / f"{patient}"
+        client, told = Answers([answer, over]), list[dict[str, Any]]()
+        monkeypatch.setattr(study_mirror.time, "sleep", lambda _s, new=folder: new.mkdir(exist_ok=True))
+        study_mirror.follow(client, "s", 0.2, told.append, f"sqlite:///{folder}/o.db", patient=patient)  # type: ignore[arg-type]
+        assert ["there is no folder" in row["error"] for row in told] == [True, False]
