@@ -20,6 +20,7 @@ from bftrainer.spec.explain import explain
 from bftrainer.spec.located_yaml import SPEC, Bounds, Document, SpecError, compose
 from bftrainer.spec.parse import convert
 
+NEEDS = "a study needs at least name, trainer, space, metric, trials and budget"
 THEIRS = ("name", "work", "weight", "priority")
 """What a study says for all its trainers, and the template cannot."""
 
@@ -32,7 +33,7 @@ def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC, *, accepted: 
     Raises:
         SpecError: not a valid study; each line says where, what and what to do.
     """
-    document = compose(text, name, bounds)
+    document = compose(text, name, bounds, NEEDS)
     if not isinstance(document.value, dict):
         raise SpecError(f"{name}:1: no study; expected 'name: ...', 'trainer: ...', 'space: ...'")
     try:

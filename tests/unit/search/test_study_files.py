@@ -209,3 +209,10 @@ def test_a_storage_starts_at_the_study_file_and_hides_its_password() -> None:
     assert spec_of(storage="sqlite:///o.db").storage == "sqlite:////work/o.db"
     assert spec_of(storage="sqlite:////tmp/o.db").storage == "sqlite:////tmp/o.db"
     assert shown("postgresql+psycopg2://ann:se:cret@host/db") == "postgresql+psycopg2://ann:***@host/db"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_an_empty_study_file_is_told_which_keys_it_needs(text: str) -> None:
+    needs = "a study needs at least name, trainer, space, metric, trials and budget"
+    with pytest.raises(SpecError, match=rf"^s\.yaml:1: empty; {needs}$"):
+        parse(text, "s.yaml", Path("/"))
