@@ -9,7 +9,7 @@ import click
 
 from bftrainer.cli.shared.completion import complete_study
 from bftrainer.cli.shared.types import TrainerName
-from bftrainer.model.text import duration
+from bftrainer.model.text import counted, duration
 
 study_argument = click.argument("study", type=TrainerName(), shell_complete=complete_study)
 BARS = "▁▂▃▄▅▆▇█"
@@ -23,7 +23,7 @@ def study_line(study: Mapping[str, Any]) -> str:
     """Return a study in a line: its status, how many trials do what, and the best so far."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(study["counts"].items()))
     best = study["best"]
-    text = f"{study['name']} ({study['id']}): {study['status']}; {study['trials']:,} trials"
+    text = f"{study['name']} ({study['id']}): {study['status']}; {counted(study['trials'], 'trial')}"
     text += f": {counts}" if counts else ""
     if best:
         text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}{short(best)}"

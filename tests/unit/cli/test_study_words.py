@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,11 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bftrainer.cli import app, study_command, study_export, study_mirror, study_show
+from bftrainer.cli.shared.studies import study_line
+from bftrainer.cli.shared.study_tables import head
 from bftrainer.daemon.study_views import Now, study_view, trial_view
 from bftrainer.errors import BftrainerError
+from bftrainer.model.trainer import TrainerStatus
 from bftrainer.search import events
 from bftrainer.search.storage import FORMS
 from tests.support.studies import TEXT, Run, spec_of
@@ -40,7 +44,8 @@ def ended(reported: bool = True) -> dict[str, Any]:
         run.report(0, 2228)
     run.tell(events.Over(reason="its deadline has come"))
     table = [trial_view(run.study, trial) for trial in run.study.trials.values()]
-    return {**study_view(run.study, {}, Now()), "storage": None, "table": table}
+    own = {"storage": None, "table": table, "checkpoint_dir": "/c/s.0.1"}  # the last one is the trainer's
+    return {**study_view(run.study, {}, Now()), **own}
 
 
 def say(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], *words: str) -> Result:
@@ -59,6 +64,8 @@ def test_the_best_of_a_study_that_ended_before_a_rung_says_how_far_it_came(
     assert said[2].startswith("trainer s.0.1: python t.py --lr ")
     found = json.loads(say(monkeypatch, ended(), "best", "s", "--json").output)
     assert (found["number"], found["samples"], found["short_of"]) == (0, 2228, 5000)
+    assert (found["trainer"], found["command"][:3]) == ("s.0.1", ["python", "t.py", "--lr"])
+    assert found["checkpoints"] == "/c/s.0.1"
     said = say(monkeypatch, ended(), "show", "s").output.splitlines()
     assert "(not trained to a rung: after 2,228 of 5,000 samples)" in said[0]
     none = say(monkeypatch, ended(reported=False), "best", "s")
@@ -90,3 +97,42 @@ def test_the_daemons_helper_and_a_study_that_goes_on_wait_for_the_folder(
         monkeypatch.setattr(study_mirror.time, "sleep", lambda _s, new=folder: new.mkdir(exist_ok=True))
         study_mirror.follow(client, "s", 0.2, told.append, f"sqlite:///{folder}/o.db", patient=patient)  # type: ignore[arg-type]
         assert ["there is no folder" in row["error"] for row in told] == [True, False]
+
+
+def test_a_study_that_has_ended_is_watched_with_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = say(monkeypatch, ended(), "show", "s", "--watch").output.splitlines()
+    assert said[0].startswith("s (1): ended; 8 trials")
+    assert len([line for line in said if line == said[0]]) == 1
+    assert said[1:] == say(monkeypatch, ended(), "show", "s").output.splitlines()[1:]
+
+
+def test_a_study_that_has_ended_says_so_when_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "the study s has ended (ended) already; its results and checkpoints stay"
+    assert say(monkeypatch, {**ended(), "note": note}, "cancel", "s").output == f"{note}\n"
+    assert say(monkeypatch, ended(), "cancel", "s").output.startswith("cancel: s (1): ended; 8 trials")
+
+
+def test_a_url_without_optuna_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = say(monkeypatch, ended(), "export", "s", "--url", "sqlite:///s.db")
+    assert found.exit_code == 2
+    assert "--url is for --to optuna, and this is --to csv" in found.output
+
+
+def test_one_trial_is_no_trials() -> None:
+    run = Run(spec_of(trials=1))
+    assert study_line(study_view(run.study, {}, Now())) == "s (1): running; 1 trial: 1 running"
+    run = Run(spec_of(trials=2, parallelism=1, retries=0, give_up_after=1))
+    run.end(0, TrainerStatus.FAILED, says=False)
+    assert run.study.reason.startswith("1 trial ended without a report of 'loss'")
+
+
+def test_an_error_of_a_storage_names_it_once_and_how_long_it_lasts() -> None:
+    own = {"url": "sqlite:////x/o.db", "name": "", "at": None, "since": time.time() - 10}
+    study = {
+        **ended(),
+        "nodes": 0,
+        "storage": {**own, "error": f"{own['url']}: there is no folder /x; make it"},
+    }
+    assert head(study)[2] == (
+        "storage sqlite:////x/o.db: there is no folder /x; make it (not written for 10 s; it is tried again)"
+    )

@@ -12,6 +12,7 @@ import yaml
 from bftrainer.search.brackets import Bracket, brackets
 from bftrainer.search.fill import command_of, trainer_of
 from bftrainer.search.parse import parse
+from bftrainer.search.schema import RESERVED
 from bftrainer.search.space import grid
 from bftrainer.search.storage import shown
 from bftrainer.search.study import Sampler, Stopping, StoppingKind
@@ -67,6 +68,15 @@ def test_a_whole_file_becomes_a_spec() -> None:
         ({"trials": 0}, "trials: 0: input should be greater than or equal to 1"),
         ({"name": "A"}, "use lower-case letters"),
         ({"sampler": "grid"}, "space.lr: not a grid; add points: N"),
+        ({"parallelism": "all"}, "parallelism: 'all': give a number of trials, or auto"),
+        ({"give_up_after": "no"}, "give_up_after: 'no': give a number of trials, or never"),
+        *(
+            (
+                {"space": {name: {"float": [0, 1]}}},
+                f"'{name}': reserved, as {{{name}}} in a command stands for {what}; choose another name",
+            )
+            for name, what in RESERVED.items()
+        ),
         (
             {"space": {"lr": {"float": [0.1, 1], "points": 3}}},
             "space.lr.points: 3 points make a grid, and the sampler is tpe; add sampler: grid, or leave",
