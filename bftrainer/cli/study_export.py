@@ -19,7 +19,7 @@ from bftrainer.cli.shared.types import Input
 from bftrainer.errors import BftrainerError
 from bftrainer.model.text import counted
 
-FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "reason")
+FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "bracket", "reason")
 
 
 @click.command("export")

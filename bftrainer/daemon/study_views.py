@@ -161,6 +161,7 @@ def trial_view(study: Study, trial: Trial, live: tuple[int, int] = NOTHING, poin
         "status": trial.status.value,
         "params": dict(trial.params),
         "rung": trial.rung,
+        "bracket": study.group(trial.number),
         "samples": max(trial.samples, live[1]),
         "until": study.samples(trial),
         "value": trial.results[-1].value

@@ -1,4 +1,4 @@
-"""Texts that come from outside: what a terminal, a database and JSON can bear; counts and time spans in words."""
+"""Texts that come from outside: what a terminal, a database and JSON can bear; counts and spans in words."""
 
 from __future__ import annotations
 

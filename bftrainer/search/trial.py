@@ -163,6 +163,10 @@ class Study:
         """The bracket of a trial."""
         return bracket_of(self.brackets, number)
 
+    def group(self, number: int) -> int:
+        """Which of the brackets a trial is in, from 0 on."""
+        return self.brackets.index(self.bracket(number))
+
     def samples(self, trial: Trial) -> int:
         """At how many samples the rung of a trial ends."""
         return self.bracket(trial.number).budgets[trial.rung]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
@@ -115,6 +116,18 @@ def test_csv_has_a_row_for_each_trial(run: Run) -> None:
     assert head.endswith(",lr")
     assert first.startswith("0,completed,3,800,0.125,4,0,")
     assert len(rest) == 7
+
+
+def test_the_brackets_of_hyperband_are_named_as_rungs_count_within_them() -> None:
+    own = Run(spec_of(parallelism=8, stopping={"hyperband": {"least": 200, "eta": 2}}, sampler="random"))
+    own.finish()
+    out = io.StringIO()
+    write_csv(told(own), out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert [b.first for b in own.study.brackets] == [0, 3, 5]
+    assert [row["bracket"] for row in rows] == ["0", "0", "0", "1", "1", "2", "2", "2"]
+    whole = [row for row in rows if row["samples"] == "800"]
+    assert {(row["bracket"], row["rung"]) for row in whole} >= {("1", "1"), ("2", "0")}
 
 
 def test_a_frame_of_pandas_has_a_row_for_each_trial(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
