@@ -16,6 +16,7 @@ from bftrainer.cli.shared.studies import params_text, stalled, study_argument, s
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input, Positive
+from bftrainer.model.text import counted
 
 COLUMNS = ("id", "user", "name", "status", "trials", "running", "ended", "best", "parameters", "node-hours")
 
@@ -70,7 +71,7 @@ def submit(study: Path, config: Path | None, state_dir: str | None, as_json: boo
         print_json(answer)
         return
     say(
-        f"submitted {wanted.name} as study {answer['id']} of {wanted.trials:,} trials; follow it: "
+        f"submitted {wanted.name} as study {answer['id']} of {counted(wanted.trials, 'trial')}; follow it: "
         f"bftrainer study show --watch {wanted.name}"
     )
     if answer.get("note"):
@@ -141,7 +142,12 @@ def _order(order: str, study: str, config: Path | None, state_dir: str | None, a
     if as_json:
         print_json(row)
     else:
-        say(f"{order}: {study_line(row)}")
+        say(row.get("note") or f"{order}: {study_line(row)}")
+
+
+def _early(best: dict[str, Any]) -> str:
+    """After how many samples the best trial reported, if it has ended no rung; else nothing."""
+    return "" if best.get("short_of") is None else f" after {best['samples']:,} of {best['short_of']:,}"
 
 
 def _row(study: dict[str, Any]) -> tuple[object, ...]:
@@ -156,7 +162,7 @@ def _row(study: dict[str, Any]) -> tuple[object, ...]:
         study["trials"],
         counts.get("running", 0),
         sum(count for status, count in counts.items() if status not in moving),
-        f"{study['metric']}={best['value']:.5g}" if best else "-",
+        f"{study['metric']}={best['value']:.5g}{_early(best)}" if best else "-",
         params_text(best["params"]) if best else "-",
         f"{study['node_s'] / 3600:.2f}",
     )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bftrainer.cli.shared.options import json_option
-from bftrainer.cli.shared.studies import params_text
+from bftrainer.cli.shared.studies import params_text, short
 from bftrainer.cli.shared.study_forecast import learnt
 from bftrainer.cli.shared.tables import print_json, print_table
 from bftrainer.cli.shared.terminal import say
@@ -105,5 +105,6 @@ def _tell(study: dict[str, Any], forecasts: list[dict[str, Any]], ended: bool) -
     if study["best"]:
         own = study["best"]
         say(
-            f"best: trial {own['number']}, {study['metric']} {own['value']:.4f}, {params_text(own['params'])}"
+            f"best: trial {own['number']}, {study['metric']} {own['value']:.4f}{short(own)}, "
+            f"{params_text(own['params'])}"
         )

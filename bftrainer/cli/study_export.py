@@ -17,8 +17,9 @@ from bftrainer.cli.shared.studies import study_argument
 from bftrainer.cli.shared.terminal import say
 from bftrainer.cli.shared.types import Input
 from bftrainer.errors import BftrainerError
+from bftrainer.model.text import counted
 
-FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "reason")
+FIGURES = ("number", "status", "rung", "samples", "value", "run", "failures", "seed", "bracket", "reason")
 
 
 @click.command("export")
@@ -49,6 +50,10 @@ def command(
 
     optuna-dashboard and other code of Optuna read that storage; a study of the same name there is replaced.
     """
+    if url is not None and form != "optuna":
+        raise click.UsageError(
+            f"--url is for --to optuna, and this is --to {form}; add --to optuna, or leave it out"
+        )
     found = connect(config, state_dir).call("GET", f"studies/{study}")
     if form == "optuna":
         from bftrainer.search.export import in_storage
@@ -56,7 +61,10 @@ def command(
         if not url:
             raise BftrainerError("--to optuna needs --url, such as --url sqlite:///studies.db")
         count = len(in_storage(found, url).trials)
-        say(f"wrote {count:,} trials of {found['name']} to {url}; look at them: optuna-dashboard {url}")
+        say(
+            f"wrote {counted(count, 'trial')} of {found['name']} to {url}; look at them: "
+            f"optuna-dashboard {url}"
+        )
         return
     text = _text(found, "json" if as_json else form)
     try:

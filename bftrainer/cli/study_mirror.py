@@ -71,28 +71,37 @@ def command(
             say(text)
         last = text
 
-    follow(client, study, every_s, tell, url)
+    follow(client, study, every_s, tell, _whole(url), patient=False)
 
 
-def follow(client: Client, study: str, every_s: float, tell: Tell, url: str | None = None) -> None:
+def _whole(url: str | None) -> str | None:
+    """The URL of a storage, whose file starts at the present folder; raises BftrainerError if it is none."""
+    from bftrainer.search.storage import checked
+
+    try:
+        return checked(url, Path.cwd()) if url is not None else None
+    except ValueError as error:
+        raise BftrainerError(f"--url: {error}") from error
+
+
+def follow(
+    client: Client, study: str, every_s: float, tell: Tell, url: str | None = None, *, patient: bool = True
+) -> None:
     """Write a study again and again until it has ended and its end is written; tell each time how that went.
 
     Raises:
-        BftrainerError: the study has no storage, or the daemon does not answer.
+        BftrainerError: the study has no storage, or the daemon does not answer; or, unless it is `patient`,
+            the study has ended and there is no folder for the storage.
     """
-    from bftrainer.search.mirror import Mirror
-    from bftrainer.search.storage import checked, shown
+    from bftrainer.search.mirror import Mirror, NoFolderError
+    from bftrainer.search.storage import shown
 
     mirror: Mirror | None = None
     pause_s = every_s
     while True:
         found = client.call("GET", f"studies/{study}")
         if mirror is None:
-            url = (
-                checked(url, Path.cwd())
-                if url
-                else parse(found["text"], study, Path(found["base"]), SPECS).storage
-            )
+            url = url or parse(found["text"], study, Path(found["base"]), SPECS, accepted=True).storage
             if url is None:
                 raise BftrainerError(
                     f"{study} has no storage; give --url, such as --url sqlite:///studies.db"
@@ -102,6 +111,8 @@ def follow(client: Client, study: str, every_s: float, tell: Tell, url: str | No
         try:
             known["name"], pause_s = mirror.update(found), every_s
         except BftrainerError as error:
+            if found["ended_at"] and not patient and isinstance(error, NoFolderError):
+                raise
             known["error"], pause_s = str(error), min(2 * pause_s, MOST_S)
         tell(known)
         if found["ended_at"] and not known["error"]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from bftrainer.api.client import Client
+from bftrainer.api.client import Client, DaemonError
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
-from bftrainer.cli.shared.studies import WIDTH, study_argument
+from bftrainer.cli.shared.studies import WIDTH, short, study_argument
 from bftrainer.cli.shared.study_forecast import forecast, learnt
 from bftrainer.cli.shared.study_tables import chosen, columns, head, rung_rows, trial_row
 from bftrainer.cli.shared.tables import print_json, print_table
@@ -75,7 +75,7 @@ def command(
     else:
         last = _watched(views()) if watch else next(views())
         if last is not None:
-            _print(last, SHOWN if not every else len(last["table"]))
+            _print(last, SHOWN if not every else len(last["table"]), said=1 if watch else 0)
 
 
 @click.command("best")
@@ -83,23 +83,37 @@ def command(
 @client_options
 def best(study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
     """Show the parameters of the best trial of STUDY, and the command that it ran."""
-    found = connect(config, state_dir).call("GET", f"studies/{study}", course=0)
+    client = connect(config, state_dir)
+    found = client.call("GET", f"studies/{study}", course=0)
     own = found["best"]
     if own is None:
         if found["ended_at"]:
-            raise BftrainerError(f"no trial of {study} has a result; see why: bftrainer study show {study}")
+            raise BftrainerError(
+                f"no trial of {study} has reported {found['metric']!r}; see why: bftrainer study show {study}"
+            )
         raise BftrainerError(
-            f"no trial of {study} has a result yet; follow it: bftrainer study show --watch {study}"
+            f"no trial of {study} has reported {found['metric']!r} yet; follow it: "
+            f"bftrainer study show --watch {study}"
         )
+    row = next(t for t in found["table"] if t["number"] == own["number"])
     if as_json:
-        print_json(own)
+        more = {"trainer": row["trainer"], "command": row["command"]}
+        print_json({**own, **more, "checkpoints": _checkpoints(client, row["trainer"])})
         return
-    say(f"{found['metric']} {own['value']:.6g} in trial {own['number']} after {own['samples']:,} samples")
+    after = short(own) or f" after {own['samples']:,} samples"
+    say(f"{found['metric']} {own['value']:.6g} in trial {own['number']}{after}")
     for name, value in own["params"].items():
         say(f"  {name}: {value}")
-    row = next(t for t in found["table"] if t["number"] == own["number"])
     say(f"trainer {row['trainer']}: {shlex.join(row['command'])}")
     say(f"checkpoints: bftrainer show {row['trainer']}")
+
+
+def _checkpoints(client: Client, trainer: str) -> str | None:
+    """The folder of a trainer's checkpoints; None: the daemon knows the trainer no more."""
+    try:
+        return str(client.call("GET", f"trainers/{trainer}")["checkpoint_dir"])
+    except (DaemonError, BftrainerError):
+        return None
 
 
 def _one(client: Client, study: str, trial: int, *, as_json: bool) -> None:
@@ -127,8 +141,9 @@ def _spec(client: Client, study: str, trial: int, *, as_json: bool) -> None:
     say(yaml.safe_dump(wanted, sort_keys=False, width=1000).rstrip("\n"))
 
 
-def _print(study: dict[str, Any], most: int) -> None:
-    for text in head(study):
+def _print(study: dict[str, Any], most: int, said: int) -> None:
+    """Print a study with so many trials, but the first lines that have been `said`."""
+    for text in head(study)[said:]:
         say(text)
     if ahead := forecast(study):
         say(ahead)

@@ -108,13 +108,17 @@ class StudyAnswers:
         return await lane.run(caller.user, make)
 
     async def order(self, caller: Caller, name: str, order: str) -> View:
-        """Pause a study, let it go on, or end it. Idempotent; raises as `show`, and if it has ended."""
+        """Pause a study, let it go on, or end it. Idempotent: to end one that has ended does nothing, and the
+        answer's `note` says so. Raises as `show`, and for other orders if it has ended."""
         study = self._live(caller, name)
         if study is None:
             over = await self.lanes.store.run(caller.user, lambda: self._stored(caller, name))
             if order != "cancel":
                 raise BftrainerError(f"the study {over.name} has ended ({over.status}); submit it anew")
-            return stored_row(over)
+            note = (
+                f"the study {over.name} has ended ({over.status}) already; its results and checkpoints stay"
+            )
+            return stored_row(over) | {"note": note}
         self.telemetry.ordered(f"study {order}", caller.user, study=study.id, name=study.spec.name)
         return study_row(await self.studies.order(study, ORDERS[order]()))
 

@@ -144,11 +144,14 @@ def chosen(study: Study, most: int | None) -> list[Trial]:
         return every
 
     def order(t: Trial) -> tuple[bool, int, float]:
-        last = t.results[-1] if t.results else None
-        reached, value = (last.samples, study.spec.order(last.value)) if last else (0, float("inf"))
-        return t.status is not TrialStatus.RUNNING, -reached, value
+        reached, value = (t.results[-1].samples, t.results[-1].value) if t.results else (0, t.value)
+        return t.status is not TrialStatus.RUNNING, -reached, _first(study, value)
 
     return sorted(every, key=order)[:most]
+
+
+def _first(study: Study, value: float | None) -> float:
+    return float("inf") if value is None else study.spec.order(value)
 
 
 def trial_view(study: Study, trial: Trial, live: tuple[int, int] = NOTHING, points: int = COURSE) -> View:
@@ -158,6 +161,7 @@ def trial_view(study: Study, trial: Trial, live: tuple[int, int] = NOTHING, poin
         "status": trial.status.value,
         "params": dict(trial.params),
         "rung": trial.rung,
+        "bracket": study.group(trial.number),
         "samples": max(trial.samples, live[1]),
         "until": study.samples(trial),
         "value": trial.results[-1].value

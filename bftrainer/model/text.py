@@ -1,4 +1,4 @@
-"""Texts that come from outside: what a terminal, a database and JSON can bear; and time spans in words."""
+"""Texts that come from outside: what a terminal, a database and JSON can bear; counts and spans in words."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def plain(text: str, *, lines: bool = False) -> str:
 def shown(text: str) -> str:
     """The text as a terminal may show it: what `plain` refuses is escaped."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def counted(number: int, one: str) -> str:
+    """A number with a noun that fits it: "1 trial", "2,000 trials"."""
+    return f"{number:,} {one if number == 1 else f'{one}s'}"
 
 
 def duration(seconds: float) -> str:

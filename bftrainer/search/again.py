@@ -24,7 +24,7 @@ def again(text: str, base: str, number: int, params: Params, samples: int) -> di
     Raises:
         SpecError: not a valid study.
     """
-    spec = parse(text, "study", Path(base), SPECS)
+    spec = parse(text, "study", Path(base), SPECS, accepted=True)
     found = compose(text, "study", SPECS).value
     assert isinstance(found, dict)  # noqa: S101  it has been parsed
     template: Mapping[str, Any] = found["trainer"]

@@ -257,5 +257,7 @@ def _end(study: Study, now: float) -> Study:
         return replace(study, ended_at=now)
     if study.status is StudyStatus.RUNNING and len(study.trials) == study.spec.trials:
         reason = "" if any(t.results for t in study.trials.values()) else "no trial has a result"
+        if reason and study.best() is not None:
+            reason = "no trial has come to a rung's end"
         return replace(study, status=StudyStatus.COMPLETED, ended_at=now, reason=reason)
     return study

@@ -36,7 +36,7 @@ def in_storage(study: Mapping[str, Any], url: str) -> optuna.Study:
 
 def as_optuna(study: Mapping[str, Any], storage: optuna.storages.BaseStorage | None = None) -> optuna.Study:
     """A study of Optuna with the trials that have ended, or have a result; in memory without a storage."""
-    spec = parse(study["text"], study["name"], Path("/"), SPECS)
+    spec = parse(study["text"], study["name"], Path("/"), SPECS, accepted=True)
     made = optuna.create_study(study_name=study["name"], storage=storage, direction=study["direction"])
     for row in study["table"]:
         trial = trial_of(row)

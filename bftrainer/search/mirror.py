@@ -61,6 +61,10 @@ class Opened:
     trials: dict[int, Written] = field(default_factory=dict)
 
 
+class NoFolderError(BftrainerError, OSError):
+    """The folder of a storage's file is missing."""
+
+
 class Mirror:
     """Writes one study into the storage `url`. To be used by one thread."""
 
@@ -73,6 +77,7 @@ class Mirror:
         the study, and behind it its number if another study there has that name.
 
         Raises:
+            NoFolderError: there is no folder for the storage's file.
             BftrainerError: the storage cannot be reached or written now; to be tried again.
         """
         try:
@@ -81,7 +86,8 @@ class Mirror:
             _write(self._opened, study)
         except FAILURES as error:
             self._opened = None
-            raise BftrainerError(f"{shown(self._url)}: {why(error)}") from error
+            kind = NoFolderError if isinstance(error, NoFolderError) else BftrainerError
+            raise kind(f"{shown(self._url)}: {why(error)}") from error
         return self._opened.name
 
 
@@ -95,7 +101,7 @@ def why(error: BaseException) -> str:
 def _open(url: str, study: Mapping[str, Any]) -> Opened:
     path = file_of(url)
     if path is not None and not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent}; make it")
+        raise NoFolderError(f"there is no folder {path.parent}; make it")
     options = {"connect_args": {"timeout": LOCKED_S}} if path is not None else {"pool_pre_ping": True}
     storage = RDBStorage(url, engine_kwargs=options)
     owner = [study["id"], study["submitted_at"]]
@@ -126,7 +132,7 @@ def _known(trials: Iterable[FrozenTrial]) -> dict[int, Written]:
 
 
 def _write(opened: Opened, study: Mapping[str, Any]) -> None:
-    spec = parse(study["text"], study["name"], Path("/"), SPECS)
+    spec = parse(study["text"], study["name"], Path("/"), SPECS, accepted=True)
     for row in study["table"]:
         known = opened.trials.get(row["number"])
         if known is None or not known.over:

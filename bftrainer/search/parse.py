@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bftrainer.model.trainer import TrainerSpec
+from bftrainer.search.checks import check_meant
 from bftrainer.search.fill import NAMED
 from bftrainer.search.schema import RESERVED, Range, StoppingForm, StudyForm
 from bftrainer.search.space import Kind, Parameter, grid_size
@@ -19,17 +20,20 @@ from bftrainer.spec.explain import explain
 from bftrainer.spec.located_yaml import SPEC, Bounds, Document, SpecError, compose
 from bftrainer.spec.parse import convert
 
+NEEDS = "a study needs at least name, trainer, space, metric, trials and budget"
 THEIRS = ("name", "work", "weight", "priority")
 """What a study says for all its trainers, and the template cannot."""
 
 
-def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> StudySpec:
+def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC, *, accepted: bool = False) -> StudySpec:
     """A study from its YAML text. `name` is its file's, for messages; relative paths start at `base`.
+
+    `accepted`: a daemon has taken it before, so what can be run is read, though it be hardly meant.
 
     Raises:
         SpecError: not a valid study; each line says where, what and what to do.
     """
-    document = compose(text, name, bounds)
+    document = compose(text, name, bounds, NEEDS)
     if not isinstance(document.value, dict):
         raise SpecError(f"{name}:1: no study; expected 'name: ...', 'trainer: ...', 'space: ...'")
     try:
@@ -56,7 +60,11 @@ def parse(text: str, name: str, base: Path, bounds: Bounds = SPEC) -> StudySpec:
         storage=None if form.storage is None else checked(form.storage, base),
     )
     _check_names(document, spec)
-    return _on_grid(document, spec) if spec.sampler is Sampler.GRID else spec
+    if spec.sampler is Sampler.GRID:
+        spec = _on_grid(document, spec)
+    if not accepted:
+        check_meant(document, spec)
+    return spec
 
 
 def _template(document: Document, form: StudyForm, base: Path) -> TrainerSpec:

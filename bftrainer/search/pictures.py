@@ -15,6 +15,7 @@ import numpy as np
 import optuna
 from optuna.visualization import matplotlib as plots
 
+from bftrainer.model.text import counted
 from bftrainer.search.export import as_optuna
 
 STYLE = (
@@ -57,9 +58,12 @@ def page(study: Mapping[str, Any]) -> str:
 
 def _summary(study: Mapping[str, Any]) -> str:
     best = study["best"]
-    text = f"{study['status']}; {study['trials']} trials, {study['sampler']}, {study['stopping']}"
+    text = f"{study['status']}; {counted(study['trials'], 'trial')}, {study['sampler']}, {study['stopping']}"
     if best:
-        text += f"; best {study['metric']} {best['value']:.6g} in trial {best['number']}: {best['params']}"
+        text += f"; best {study['metric']} {best['value']:.6g} in trial {best['number']}"
+        if best.get("short_of") is not None:
+            text += f" (not trained to a rung: after {best['samples']:,} of {best['short_of']:,} samples)"
+        text += f": {best['params']}"
     return text
 
 

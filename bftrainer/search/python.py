@@ -90,7 +90,11 @@ class Study:
 
     @property
     def best(self) -> Mapping[str, Any] | None:
-        """The best trial so far: its number, value, samples and params; None: no trial has a result."""
+        """The best trial so far: its number, value, samples and params; None: no trial has reported.
+
+        `short_of` is None; where no trial has ended a rung, it says how many samples the rung has to which
+        the one with the best last report was on its way.
+        """
         found: Mapping[str, Any] | None = self.show()["best"]
         return found
 

@@ -16,7 +16,11 @@ MOST_TRIALS = 100_000
 MOST_PARAMETERS = 100
 MOST_CHOICES = 256
 MOST_SAMPLES = 10**15
-RESERVED = ("trial", "seed", "params")
+RESERVED = {
+    "trial": "the trial's number",
+    "seed": "the trial's seed",
+    "params": "all parameters as JSON",
+}
 """What braces in a command may name beside parameters."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -39,11 +43,18 @@ def _span(value: Any) -> Any:
 
 
 def _auto(value: Any) -> Any:
-    return None if value == "auto" else value
+    return _count_or("auto", value)
 
 
 def _never(value: Any) -> Any:
-    return None if value == "never" else value
+    return _count_or("never", value)
+
+
+def _count_or(word: str, value: Any) -> Any:
+    """None for the word; other texts are refused."""
+    if isinstance(value, str) and value != word:
+        raise ValueError(f"{value[:40]!r}: give a number of trials, or {word}")
+    return None if value == word else value
 
 
 def _form(value: Any) -> Any:
@@ -187,7 +198,12 @@ class StudyForm(_Strict):
     def _in_order(cls, space: dict[str, Range]) -> dict[str, Range]:
         before: set[str] = set()
         for name, own in space.items():
-            if not _PARAMETER.fullmatch(name) or name in RESERVED:
+            if name in RESERVED:
+                raise ValueError(
+                    f"{name!r}: reserved, as {{{name}}} in a command stands for {RESERVED[name]}; choose "
+                    "another name"
+                )
+            if not _PARAMETER.fullmatch(name):
                 raise ValueError(f"{name[:70]!r}: no name for a parameter; use letters, digits and '_'")
             for other in own.when:
                 if other not in before:

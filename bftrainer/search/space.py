@@ -72,8 +72,10 @@ class Parameter:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are the same one: true is not 1."""
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
+    """Whether two values are the same one: true is not 1, and 0.1 * 3, a value in steps of 0.1, is 0.3."""
+    if isinstance(one, bool | str) or isinstance(other, bool | str):
+        return one == other and isinstance(one, bool) is isinstance(other, bool)
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-300)
 
 
 def grid(space: tuple[Parameter, ...]) -> Iterator[Params]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
+from bftrainer.model.text import counted
 from bftrainer.search.brackets import Bracket
 from bftrainer.search.study import StoppingKind
 from bftrainer.search.trial import Study, Trial, TrialStatus
@@ -75,7 +76,7 @@ def falls_behind(study: Study, trial: Trial) -> str:
     best = min((value for _, value in trial.course), key=study.spec.order, default=trial.value)
     if len(there) < own.startup or not study.spec.better(median(there), best):
         return ""
-    middle = f"{median(there):g}, the median of {len(there)} others"
+    middle = f"{median(there):g}, the median of {counted(len(there), 'other')}"
     return f"its best {study.spec.metric} of {best:g} is worse than {middle}"
 
 
@@ -97,7 +98,7 @@ def hopeless(study: Study) -> str:
         return ""
     first = min((t for t in begun if t.status is TrialStatus.FAILED), key=lambda t: t.number)
     return (
-        f"{len(begun)} trials ended without a report of {study.spec.metric!r} (give_up_after: "
+        f"{counted(len(begun), 'trial')} ended without a report of {study.spec.metric!r} (give_up_after: "
         f"{study.spec.give_up_after}); trial {first.number}: {first.reason[:REASON]}"
     )
 

@@ -62,10 +62,11 @@ def brief(study: Study) -> dict[str, Any]:
         "best": None
         if best is None
         else {
-            "number": best.number,
-            "value": best.results[-1].value,
-            "samples": best.results[-1].samples,
-            "params": dict(best.params),
+            "number": best.trial.number,
+            "value": best.value,
+            "samples": best.samples,
+            "short_of": best.short_of,
+            "params": dict(best.trial.params),
         },
         "node_s": study.used_node_s,
         "priority": spec.trainer.priority,
@@ -81,7 +82,7 @@ def loaded(kept: StoredStudy, trials: Sequence[StoredTrial]) -> Study:
     """
     source = Source(text=kept.text, file=kept.file, base=kept.base)
     try:
-        spec = parse(kept.text, kept.file, Path(kept.base), SPECS)
+        spec = parse(kept.text, kept.file, Path(kept.base), SPECS, accepted=True)
         status = StudyStatus(kept.status)
         found = {trial.number: TRIAL.validate_python(trial.data) for trial in trials}
     except (BftrainerError, ValidationError, ValueError) as error:

@@ -114,6 +114,19 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The best trial of a study, and its value after so many samples.
+
+    `short_of`: it has ended no rung, and the value is its last report on the way to one of so many samples.
+    """
+
+    trial: Trial
+    value: float
+    samples: int
+    short_of: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A study at one moment.
 
@@ -150,6 +163,10 @@ class Study:
         """The bracket of a trial."""
         return bracket_of(self.brackets, number)
 
+    def group(self, number: int) -> int:
+        """Which of the brackets a trial is in, from 0 on."""
+        return self.brackets.index(self.bracket(number))
+
     def samples(self, trial: Trial) -> int:
         """At how many samples the rung of a trial ends."""
         return self.bracket(trial.number).budgets[trial.rung]
@@ -158,11 +175,21 @@ class Study:
         """The study with these trials in place of those with their numbers."""
         return replace(self, trials={**self.trials, **{t.number: t for t in trials}})
 
-    def best(self) -> Trial | None:
-        """The trial with the best result of those that came furthest; None: no trial has a result."""
-        with_result = [t for t in self.trials.values() if t.results]
-        return min(
-            with_result,
-            key=lambda t: (-t.results[-1].samples, self.spec.order(t.results[-1].value), t.number),
-            default=None,
-        )
+    def best(self) -> Best | None:
+        """The trial with the best result of those that came furthest; where none has a result, as when the
+        study's time was over before, the one whose last report is best. None: no trial has reported."""
+        found = [
+            Best(trial=t, value=t.results[-1].value, samples=t.results[-1].samples, short_of=None)
+            for t in self.trials.values()
+            if t.results
+        ] or [
+            Best(trial=t, value=t.course[-1][1], samples=t.course[-1][0], short_of=self.samples(t))
+            for t in self.trials.values()
+            if t.course
+        ]
+
+        def order(own: Best) -> tuple[int, float, int, int]:
+            reached = own.samples if own.short_of is None else 0
+            return -reached, self.spec.order(own.value), -own.samples, own.trial.number
+
+        return min(found, key=order, default=None)

@@ -54,6 +54,9 @@ SPEC = Bounds(kb=32, values=4096)
 SPECS = Bounds(kb=16_000, values=2**22)
 """A list of specs, which only its user's own processes read."""
 
+NEEDS = "a spec needs at least name, command and nodes"
+"""What an empty text lacks, where it should have a spec."""
+
 Location = tuple[int | str, ...]
 """The keys and indices that lead to a value from the top of its document."""
 
@@ -80,8 +83,8 @@ class Document:
         return value
 
 
-def compose(text: str, name: str, bounds: Bounds = SPEC) -> Document:
-    """The document of a YAML text. `name` is its file's, for messages.
+def compose(text: str, name: str, bounds: Bounds = SPEC, needs: str = NEEDS) -> Document:
+    """The document of a YAML text. `name` is its file's, and `needs` what an empty one lacks, for messages.
 
     Raises:
         SpecError: too long, empty, not YAML, or with aliases, tags, deep nesting, control characters or a key
@@ -91,7 +94,7 @@ def compose(text: str, name: str, bounds: Bounds = SPEC) -> Document:
         size = len(text.encode())
         if size > bounds.kb * 1000:
             raise SpecError(f"{name}: {size} bytes; a spec has at most {bounds.kb} kB: shorten it")
-        reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values)
+        reader = _Reader(yaml.parse(text, Loader=LOADER), name, bounds.values, needs)
         return Document(name, reader.document(), reader.lines)
     except yaml.YAMLError as error:
         raise SpecError(f"{name}{problem_of(error, MAX_DEPTH)}") from error
@@ -106,16 +109,17 @@ class _Reader:
     events: Iterator[Any]
     name: str
     left: int  # of the values that there may be
+    needs: str  # what an empty text lacks
     lines: dict[Location, int] = field(default_factory=dict)
 
     def document(self) -> Any:
         """The only document's value."""
         next(self.events)  # the stream's start
         if not isinstance(next(self.events), yaml.DocumentStartEvent):
-            raise SpecError(f"{self.name}:1: empty; a spec needs at least name, command and nodes")
+            raise SpecError(f"{self.name}:1: empty; {self.needs}")
         first = next(self.events)
         if isinstance(first, yaml.ScalarEvent) and not first.value and first.implicit[0]:
-            raise SpecError(f"{self.name}:1: empty; a spec needs at least name, command and nodes")
+            raise SpecError(f"{self.name}:1: empty; {self.needs}")
         value = self._value(first, ())
         next(self.events)  # the document's end
         after = next(self.events)

@@ -111,6 +111,23 @@ def test_a_trial_that_crashes_is_tried_again_and_one_that_is_broken_fails(site: 
     assert study["best"]["number"] == 0
 
 
+def test_a_study_that_ends_before_a_rung_keeps_its_best_last_report(site: Site) -> None:
+    keys = {"metric": "loss", "direction": "minimize"}  # it reports that one with each step
+    submit_scored(site, "early", trials=2, budget=4000, delay_s=0.5, **keys)
+
+    def told() -> bool:
+        return any(t["value"] is not None and t["samples"] for t in site.get("studies/early")["table"])
+
+    site.until(told, LONG_S, "a trial has reported")
+    site.client.call("POST", "studies/early/cancel")
+    study = until_ended(site, "early")
+    assert not any(t["results"] for t in study["table"])
+    best = study["best"]
+    assert best["short_of"] == 4000 and 0 < best["samples"] < 4000
+    assert best["value"] == min(t["value"] for t in study["table"] if t["value"] is not None)
+    assert "has ended (cancelled) already" in site.client.call("POST", "studies/early/cancel")["note"]
+
+
 def test_a_paused_study_gives_its_nodes_back_and_goes_on_from_its_checkpoints(site: Site) -> None:
     notes = submit_scored(site, "pauses", trials=2, budget=600, delay_s=1.0)
     site.until(lambda: any(t["samples"] for t in site.get("studies/pauses")["table"]), LONG_S, "progress")

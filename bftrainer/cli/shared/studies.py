@@ -9,7 +9,7 @@ import click
 
 from bftrainer.cli.shared.completion import complete_study
 from bftrainer.cli.shared.types import TrainerName
-from bftrainer.model.text import duration
+from bftrainer.model.text import counted, duration
 
 study_argument = click.argument("study", type=TrainerName(), shell_complete=complete_study)
 BARS = "▁▂▃▄▅▆▇█"
@@ -23,11 +23,18 @@ def study_line(study: Mapping[str, Any]) -> str:
     """Return a study in a line: its status, how many trials do what, and the best so far."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(study["counts"].items()))
     best = study["best"]
-    text = f"{study['name']} ({study['id']}): {study['status']}; {study['trials']:,} trials"
+    text = f"{study['name']} ({study['id']}): {study['status']}; {counted(study['trials'], 'trial')}"
     text += f": {counts}" if counts else ""
     if best:
-        text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}"
+        text += f"; best {study['metric']} {best['value']:.5g} in trial {best['number']}{short(best)}"
     return text + (f" ({study['reason']})" if study["reason"] else "")
+
+
+def short(best: Mapping[str, Any]) -> str:
+    """Return, in brackets, how far the best trial came if it has ended no rung; else nothing."""
+    if best.get("short_of") is None:
+        return ""
+    return f" (not trained to a rung: after {best['samples']:,} of {best['short_of']:,} samples)"
 
 
 def stalled(study: Mapping[str, Any], now: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bftrainer.cli.shared.studies import params_text, sparkline, stalled, study_line
 from bftrainer.cli.shared.units import units
+from bftrainer.model.text import duration
 
 COLUMNS = ("trial", "status", "rung", "samples", "of", "nodes", "value", "course", "parameters", "")
 
@@ -42,8 +43,10 @@ def _storage(own: dict[str, Any], *, ended: bool) -> str:
     """How the copy in a storage of Optuna is."""
     text = f"storage {own['url']}"
     if own["error"]:
-        again = f", for {time.time() - own['since']:.0f} s; it is tried again" if own["since"] else ""
-        return f"{text}: {own['error']}{again}"
+        again = ""
+        if own["since"]:
+            again = f" (not written for {duration(time.time() - own['since'])}; it is tried again)"
+        return f"{text}: {own['error'].removeprefix(own['url'] + ': ')}{again}"
     if own["at"] is None:
         return text if ended else f"{text}: not written yet"
     if ended:
@@ -73,8 +76,7 @@ def chosen(study: dict[str, Any], most: int) -> list[dict[str, Any]]:
     sign = -1.0 if study["direction"] == "maximize" else 1.0
 
     def order(t: dict[str, Any]) -> tuple[bool, float, float]:
-        value = t["results"][-1][1] if t["results"] else None
-        reached = t["results"][-1][0] if t["results"] else 0
+        reached, value = t["results"][-1] if t["results"] else (0, t["value"])
         return t["status"] != "running", -reached, float("inf") if value is None else sign * value
 
     return sorted(rows, key=order)[:most]

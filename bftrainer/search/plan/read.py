@@ -10,12 +10,17 @@ from pydantic import BaseModel, ValidationError
 
 from bftrainer.files import read_text
 from bftrainer.model.text import shown
-from bftrainer.search.parse import parse
+from bftrainer.search.parse import NEEDS, parse
 from bftrainer.search.plan import of_study
 from bftrainer.search.plan.experiment import Experiment, ExperimentError, Stage, hyperband, successive_halving
 from bftrainer.search.plan.profile import Profile
 from bftrainer.search.plan.schema import ProfileKeys, StagesFile
 from bftrainer.spec.located_yaml import QUOTED, SPEC, Document, SpecError, compose
+
+SEARCH_NEEDS = f"a search needs stages, halving or hyperband; {NEEDS}"
+PROFILE_NEEDS = (
+    "a profile needs at least curve, such as curve: [[1, 100.0], [2, 190.0]], workers and samples/s"
+)
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -36,13 +41,13 @@ def search(path: Path, profile_path: Path | None) -> Search:
         SpecError: a file is no valid one, or neither says how fast a trial is.
     """
     text = _text(path)
-    found = compose(text, path.name)
+    found = compose(text, path.name, needs=SEARCH_NEEDS)
     study = None
     if isinstance(found.value, dict) and "trainer" in found.value:
         study = parse(text, path.name, path.absolute().parent)
-    keys = (
-        _keys(compose(_text(profile_path), profile_path.name), ProfileKeys) if profile_path else ProfileKeys()
-    )
+    keys = ProfileKeys()
+    if profile_path:
+        keys = _keys(compose(_text(profile_path), profile_path.name, needs=PROFILE_NEEDS), ProfileKeys)
     own = keys.profile(of_study.profile(study) if study else None)
     if not own.curve:
         where = profile_path or path

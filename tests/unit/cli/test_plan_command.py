@@ -222,3 +222,14 @@ def test_a_study_whose_trainer_has_no_curve_needs_a_profile(folder: Path) -> Non
 def test_a_deadline_is_a_time_span(folder: Path, span: str) -> None:
     found = run(folder, "--deadline", span)
     assert found.exit_code == 2 and "is no time span; give 90s, 30m, 2h or 1d" in found.output
+
+
+def test_an_empty_file_is_told_which_keys_it_needs(folder: Path) -> None:
+    (folder / "empty.yaml").write_text("# nothing\n")
+    search = str(run(folder, search="empty.yaml").exception)
+    assert search == (
+        "empty.yaml:1: empty; a search needs stages, halving or hyperband; "
+        "a study needs at least name, trainer, space, metric, trials and budget"
+    )
+    (folder / "profile.yaml").write_text("")
+    assert "profile.yaml:1: empty; a profile needs at least curve, such as" in str(run(folder).exception)

@@ -30,7 +30,7 @@ def test_every_trial_has_the_whole_budget_where_none_is_stopped() -> None:
     assert [samples for _, samples in run.started] == [800] * 8
     assert run.study.ended_at == 1.0
     best = run.study.best()
-    assert best is not None and best.number == 0
+    assert best is not None and best.trial.number == 0
 
 
 def test_successive_halving_keeps_the_best_half_at_each_rung() -> None:
@@ -106,7 +106,10 @@ def test_a_crashed_trial_is_tried_again_and_then_fails() -> None:
         run.end(0, TrainerStatus.FAILED)
     trial = run.study.trials[0]
     assert (trial.status, trial.failures, trial.run, trial.reason) == (TrialStatus.FAILED, 3, 3, "why")
-    assert (run.study.status, run.study.reason) == (StudyStatus.COMPLETED, "no trial has a result")
+    assert (run.study.status, run.study.reason) == (
+        StudyStatus.COMPLETED,
+        "no trial has come to a rung's end",
+    )
 
 
 def test_a_study_whose_first_trials_fail_ends_and_says_why() -> None:
@@ -187,7 +190,7 @@ def test_a_study_that_ends_leaves_no_trial_behind(event: events.Event) -> None:
     assert set(statuses(run)) == {"cancelled"}
     assert run.study.ended_at == 1.0
     best = run.study.best()
-    assert best is not None and best.number == 0, "what it has shown stays"
+    assert best is not None and best.trial.number == 0, "what it has shown stays"
 
 
 def test_what_comes_twice_or_late_changes_nothing() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bftrainer.search.brackets import Bracket, brackets
 from bftrainer.search.fill import command_of, trainer_of
+from bftrainer.search.parse import parse
+from bftrainer.search.schema import RESERVED
 from bftrainer.search.space import grid
 from bftrainer.search.storage import shown
 from bftrainer.search.study import Sampler, Stopping, StoppingKind
@@ -64,12 +68,87 @@ def test_a_whole_file_becomes_a_spec() -> None:
         ({"trials": 0}, "trials: 0: input should be greater than or equal to 1"),
         ({"name": "A"}, "use lower-case letters"),
         ({"sampler": "grid"}, "space.lr: not a grid; add points: N"),
+        ({"parallelism": "all"}, "parallelism: 'all': give a number of trials, or auto"),
+        ({"give_up_after": "no"}, "give_up_after: 'no': give a number of trials, or never"),
+        *(
+            (
+                {"space": {name: {"float": [0, 1]}}},
+                f"'{name}': reserved, as {{{name}}} in a command stands for {what}; choose another name",
+            )
+            for name, what in RESERVED.items()
+        ),
+        (
+            {"space": {"lr": {"float": [0.1, 1], "points": 3}}},
+            "space.lr.points: 3 points make a grid, and the sampler is tpe; add sampler: grid, or leave",
+        ),
+        (
+            {"space": {"lr": {"float": [0, 1], "step": 2}}},
+            "space.lr.step: 2 is larger than the range from 0 to 1, so that lr would be 0 in each trial; "
+            "give at most 1, or widen the range",
+        ),
+        ({"space": {"lr": {"int": [8, 12], "step": 5}}}, "give at most 4, or widen the range"),
+        (
+            {"stopping": {"median": {"warmup": 800}}},
+            "stopping.median.warmup: 800 samples are not below the budget of 800; lower warmup, or raise",
+        ),
+        (
+            {"stopping": {"median": {"startup": 8}}},
+            "stopping.median.startup: 8 others are never there with 8 trials; give at most 7, or raise",
+        ),
+        ({"stopping": {"median": {}}, "trials": 1}, "give stopping: none"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line_and_remedy(change: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=r"^s\.yaml:\d+: ") as error:
         spec_of(**change)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parent", "value", "told"),
+    [
+        ({"choice": ["sgd", "adam"]}, "sgdm", "a is never 'sgdm'; give one of its values: 'sgd', 'adam'"),
+        ({"choice": [1, 2]}, True, "a is never True; give one of its values: 1, 2"),
+        ({"int": [1, 4]}, 5, "a is never 5; give one of its values, whole numbers from 1 to 4"),
+        ({"int": [1, 4]}, 2.5, "a is never 2.5"),
+        ({"int": [1, 4]}, "2", "a is never '2'"),
+        ({"int": [8, 60], "step": 8}, 20, "numbers in steps of 8 from 8 to 56"),
+        ({"float": [0, 1], "step": 0.1}, 0.35, "numbers in steps of 0.1 from 0 to 1"),
+        ({"float": [0.0, 1.0]}, 0.5, "a is any number from 0 to 1, and exactly 0.5 in no trial; give it a"),
+    ],
+)
+def test_a_condition_that_never_holds_is_told_with_the_values_that_there_are(
+    parent: dict[str, Any], value: Any, told: str
+) -> None:
+    space = {"a": parent, "lr": {"float": [0, 1], "when": {"a": value}}}
+    with pytest.raises(SpecError, match=r"^s\.yaml:\d+: space\.lr\.when\.a: ") as error:
+        spec_of(space=space)
+    assert told in str(error.value)
+    text = yaml.safe_dump({**TEXT, "space": space})
+    assert parse(text, "s", Path("/"), accepted=True).trials == 8, "a study of before is read"
+
+
+@pytest.mark.parametrize(
+    ("parent", "value"),
+    [
+        ({"choice": ["sgd", True]}, True),
+        ({"int": [1, 4]}, 4),
+        ({"int": [8, 64], "step": 8}, 24),
+        ({"float": [0.0, 1.0], "step": 0.1}, 0.3),
+    ],
+)
+def test_a_condition_may_name_each_value_that_there_is(parent: dict[str, Any], value: Any) -> None:
+    spec = spec_of(space={"a": parent, "lr": {"float": [0, 1], "when": {"a": value}}})
+    first, second = spec.space
+    assert any(second.applies({"a": other}) for other in first.on_grid())
+
+
+def test_a_condition_on_a_grid_may_name_one_of_its_points() -> None:
+    a = {"float": [0.0, 1.0], "points": 3}
+    lr = {"choice": [1, 2], "when": {"a": 0.5}}
+    assert spec_of(space={"a": a, "lr": lr}, sampler="grid").trials == 4
+    with pytest.raises(SpecError, match=r"one of its values: 0\.0, 0\.5, 1\.0"):
+        spec_of(space={"a": a, "lr": {**lr, "when": {"a": 0.4}}}, sampler="grid")
 
 
 def test_a_grid_has_every_point_once_and_conditions_hold_in_it() -> None:
@@ -140,3 +219,10 @@ def test_a_storage_starts_at_the_study_file_and_hides_its_password() -> None:
     assert spec_of(storage="sqlite:///o.db").storage == "sqlite:////work/o.db"
     assert spec_of(storage="sqlite:////tmp/o.db").storage == "sqlite:////tmp/o.db"
     assert shown("postgresql+psycopg2://ann:se:cret@host/db") == "postgresql+psycopg2://ann:***@host/db"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_an_empty_study_file_is_told_which_keys_it_needs(text: str) -> None:
+    needs = "a study needs at least name, trainer, space, metric, trials and budget"
+    with pytest.raises(SpecError, match=rf"^s\.yaml:1: empty; {needs}$"):
+        parse(text, "s.yaml", Path("/"))

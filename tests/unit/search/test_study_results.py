@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from dataclasses import replace
@@ -11,11 +12,13 @@ from typing import Any
 import optuna
 import pytest
 
-from bftrainer.cli.shared.studies import sparkline
+from bftrainer.cli.shared.studies import sparkline, study_line
+from bftrainer.cli.shared.study_tables import chosen as of_table
 from bftrainer.cli.study_export import write_csv
 from bftrainer.daemon.study_views import Now, TrialTexts, chosen, study_view, trial_view
 from bftrainer.errors import BftrainerError
-from bftrainer.search import Study
+from bftrainer.search import Study, events
+from bftrainer.search import trial as model
 from bftrainer.search.export import as_optuna, in_storage
 from bftrainer.search.pictures import page
 from bftrainer.search.stored import loaded, stored_study, stored_trial
@@ -36,14 +39,19 @@ def run() -> Run:
 
 def told(run: Run) -> dict[str, Any]:
     """What the API tells of a study."""
+    return told_of(run.study)
+
+
+def told_of(study: model.Study) -> dict[str, Any]:
+    """What the API tells of a study at one moment."""
     import yaml
 
     text = yaml.safe_dump({**TEXT, "stopping": HALVING, "sampler": "random"}, sort_keys=False)
-    view = study_view(run.study, {}, Now())
+    view = study_view(study, {}, Now())
     return {
         **view,
         "text": text,
-        "table": [trial_view(run.study, trial) for _, trial in sorted(run.study.trials.items())],
+        "table": [trial_view(study, trial) for _, trial in sorted(study.trials.items())],
     }
 
 
@@ -76,6 +84,30 @@ def test_of_many_trials_the_best_are_told(run: Run) -> None:
     assert study_view(run.study, {}, Now())["failed"] is None
 
 
+def test_a_study_that_ends_before_a_rung_has_the_best_last_report() -> None:
+    own = Run(
+        spec_of(parallelism=3, stopping=HALVING, sampler="random"), lambda n, samples: n + 100 / samples
+    )
+    assert told(own)["best"] is None
+    for number, samples in ((0, 20), (1, 40), (1, 50), (2, 80)):
+        own.report(number, samples)
+    own.tell(events.Over(reason="its deadline has come"))
+    view = told(own)
+    assert (view["ended_at"], view["status"]) == (1.0, "ended")
+    wanted = {"number": 1, "value": 3.0, "samples": 50, "short_of": 100}
+    assert view["best"] == {**wanted, "params": dict(own.study.trials[1].params)}
+    said = "best loss 3 in trial 1 (not trained to a rung: after 50 of 100 samples)"
+    assert said in study_line(view)
+    assert said in page(view)
+    assert [t.number for t in chosen(own.study, 1)] == [t["number"] for t in of_table(view, 1)] == [1]
+
+
+def test_a_result_at_a_rung_goes_before_a_better_report_on_the_way(run: Run) -> None:
+    early = run.study.trials[6].reported(20, -5.0)
+    best = told_of(run.study.put(replace(early, results=())))["best"]
+    assert (best["number"], best["samples"], best["short_of"]) == (0, 800, None)
+
+
 def test_csv_has_a_row_for_each_trial(run: Run) -> None:
     out = io.StringIO()
     write_csv(told(run), out)
@@ -84,6 +116,18 @@ def test_csv_has_a_row_for_each_trial(run: Run) -> None:
     assert head.endswith(",lr")
     assert first.startswith("0,completed,3,800,0.125,4,0,")
     assert len(rest) == 7
+
+
+def test_the_brackets_of_hyperband_are_named_as_rungs_count_within_them() -> None:
+    own = Run(spec_of(parallelism=8, stopping={"hyperband": {"least": 200, "eta": 2}}, sampler="random"))
+    own.finish()
+    out = io.StringIO()
+    write_csv(told(own), out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert [b.first for b in own.study.brackets] == [0, 3, 5]
+    assert [row["bracket"] for row in rows] == ["0", "0", "0", "1", "1", "2", "2", "2"]
+    whole = [row for row in rows if row["samples"] == "800"]
+    assert {(row["bracket"], row["rung"]) for row in whole} >= {("1", "1"), ("2", "0")}
 
 
 def test_a_frame_of_pandas_has_a_row_for_each_trial(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
