@@ -34,7 +34,7 @@ from bftrainer.elastic.loss_by_items import (
 )
 from bftrainer.elastic.note import begun, note
 from bftrainer.elastic.own_model import AsAtStart, Restored
-from bftrainer.elastic.own_state import OwnState, tell_of_lost
+from bftrainer.elastic.own_state import OwnState
 from bftrainer.elastic.same_weights import SameWeights
 from bftrainer.elastic.together import highest, require_same_start
 from bftrainer.elastic.told_data import tell_of_other_data
@@ -205,12 +205,13 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
             control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Mark a checkpoint as whole once all ranks have written their part."""
+        """Mark a checkpoint as whole once all ranks have written their part, or raise `ValueError`: it lacks
+        weights under the names that the model has."""
         highest([0])
         self._job.checkpointed()
         if self._job.rank == 0:
-            tell_of_lost(self._own, resumed.LOST)
             folder = Path(self.output_dir, f"checkpoint-{state.global_step}")
+            resumed.require_whole(folder, given.get("model"), self._own)
             mark = {"global_batch": self._batch, "ours": self._ours, "data": self._data}
             mark["order"] = self._order
             partial = folder / f".{WHOLE}"

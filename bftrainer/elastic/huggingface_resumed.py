@@ -22,9 +22,9 @@ from transformers.trainer_callback import ExportableState
 from bftrainer.elastic.huggingface_order import dataset_of
 from bftrainer.elastic.loss_by_items import is_hugging_faces
 from bftrainer.elastic.marks import is_scripts_own
-from bftrainer.elastic.own_model import Restored
+from bftrainer.elastic.own_model import Restored, require_names
 from bftrainer.elastic.own_objects import by_name, of_model, own_objects, with_inner
-from bftrainer.elastic.own_state import OwnState
+from bftrainer.elastic.own_state import OwnState, tell_of_lost
 from bftrainer.elastic.train.own_weights import LOOKED_AT
 
 LOST = (
@@ -52,6 +52,23 @@ def restored(checkpoint: str | None) -> Restored | None:
     Hugging Face wrote its weights."""
     files = [] if checkpoint is None else sorted(Path(checkpoint).glob("model*.safetensors"))
     return Restored(_tensors(files), *HOOKS) if files else None
+
+
+def require_whole(checkpoint: Path, model: torch.nn.Module | None, states: Mapping[str, OwnState]) -> None:
+    """Refuse a checkpoint that has just been written with other names for some of the model's weights; and
+    tell what it lacks of the `states`, see `own_states`.
+
+    Raises:
+        ValueError: see `require_names`.
+    """
+    tell_of_lost(states, LOST)
+    files = sorted(checkpoint.glob("model*.safetensors"))
+    names: set[str] = set()
+    for file in files:
+        with safe_open(file, framework="pt") as found:
+            names |= set(found.keys())
+    if files and model is not None:
+        require_names(names, model)
 
 
 def own_states(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import torch
@@ -42,6 +42,27 @@ class AsAtStart:
             )
 
 
+def require_names(names: Set[str], model: torch.nn.Module) -> None:
+    """Refuse a checkpoint with these weights that lacks some of those that train; others may be left out on
+    purpose.
+
+    Raises:
+        ValueError: how many, the first, and what to do instead.
+    """
+    same: dict[int, list[str]] = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        if value.requires_grad:
+            same.setdefault(id(value), []).append(name)
+    lacks = [own[0] for own in same.values() if not names & set(own)]
+    if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
+        raise ValueError(
+            f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
+            f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
+            "transformers save some models so that they cannot go on: take another version of it, or "
+            "another model"
+        )
+
+
 class Restored:
     """A few elements of each weight in a checkpoint, which the model has when the training goes on.
 
@@ -58,23 +79,8 @@ class Restored:
         }
 
     def require_complete(self, model: torch.nn.Module) -> None:
-        """Refuse a checkpoint that lacks some of the weights that train; others may be left out on purpose.
-
-        Raises:
-            ValueError: how many, the first, and what to do instead.
-        """
-        same: dict[int, list[str]] = {}
-        for name, value in model.named_parameters(remove_duplicate=False):
-            if value.requires_grad:
-                same.setdefault(id(value), []).append(name)
-        lacks = [names[0] for names in same.values() if not self._some.keys() & set(names)]
-        if lacks and len(lacks) < len(same):  # all: they have other names altogether, such as a wrapper's
-            raise ValueError(
-                f"the checkpoint lacks {len(lacks)} of {len(same)} weights under the names that the model "
-                f"has, such as {lacks[0]}: after a change of nodes they would begin anew. Some versions of "
-                "transformers save some models so that they cannot go on: take another version of it, or "
-                "another model"
-            )
+        """See `require_names`."""
+        require_names(self._some.keys(), model)
 
     def require_unchanged(self, model: torch.nn.Module) -> None:
         """Refuse a model that has been changed since it was restored.

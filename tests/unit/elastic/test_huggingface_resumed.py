@@ -291,6 +291,28 @@ def test_what_a_callback_does_not_export_is_told(
     assert "lacks what Forgets changes while it trains: beside." in capsys.readouterr().err
 
 
+class Renames(transformers.Trainer):  # type: ignore[misc,name-defined]
+    """Saves one of two weights under another name, as some versions of transformers do for some models."""
+
+    def __init__(self, model: Any, *args: Any, **given: Any) -> None:
+        model.head = torch.nn.Parameter(torch.zeros(1))
+        super().__init__(model, *args, **given)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        assert output_dir is not None
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        saved = {"weight": torch.zeros(1), "embed_out": torch.zeros(1)}
+        safetensors_torch.save_file(saved, Path(output_dir, "model.safetensors"))
+
+
+def test_a_checkpoint_with_other_names_than_the_models_is_refused_as_soon_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "_begun", set[Any]())
+    with pytest.raises(ValueError, match=r"lacks 1 of 2 weights .* such as head"):
+        process(tmp_path, monkeypatch, None, "steps", kind=Renames)
+
+
 def test_numbers_that_a_checkpoint_lacks_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
