@@ -39,9 +39,10 @@ COMPUTED_S = 1.0
 """So long the daemon's loop computes at most between the first poll that shows a main job and that job's
 start: what keeps a main job waiting on any machine, however busy others keep it. benchmarks/loop.py has the
 time by the clock."""
-POLLS = 20
-"""So many polls there are at most until pilots are cancelled for it. `vacate_s` is five times `poll_s`, and
-the nodes of several jobs at a time are given back one job after the other."""
+POLLS = 40
+"""So many polls there are at most until it starts. Pilots are cancelled after `vacate_s`, five times
+`poll_s`, the nodes of several jobs at a time are given back one job after the other, and on a machine that
+others keep busy it takes some more until the pilots' processes have ended."""
 MEMORY_MB = 400.0
 SOON_S = 60.0
 """What happens at all happens within this time."""
