@@ -112,8 +112,7 @@ class ElasticCallback(TrainerCallback):  # type: ignore[misc]  # transformers ne
         stopping: by default they would begin anew in every process. And have it evaluate alike on any number
         of nodes."""
         args.restore_callback_states_from_checkpoint = True
-        resumed.keep_callbacks(self)
-        resumed.evaluate_alike(self)
+        resumed.take_over(self)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Refuse arguments that would go wrong, and listen for SIGTERM.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dis
-import gc
 import inspect
 import random
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,7 +19,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
 from bftrainer.elastic.huggingface_order import dataset_of
-from bftrainer.elastic.loss_by_items import is_hugging_faces
+from bftrainer.elastic.loss_by_items import is_hugging_faces, trainers_of
 from bftrainer.elastic.marks import is_scripts_own
 from bftrainer.elastic.own_model import Restored, require_names
 from bftrainer.elastic.own_objects import by_name, of_model, own_objects, with_inner
@@ -82,7 +81,7 @@ def own_states(
     """
     found: list[tuple[Any, Container[str]]] = [] if model is None else [(model, ())]
     known, others = of_model(model), []
-    for trainer in _trainers_of(callback):
+    for trainer in trainers_of(Trainer, callback):
         every = trainer.callback_handler.callbacks
         known += [trainer, *every, *with_inner([trainer.lr_scheduler])]
         others.append(trainer.data_collator)
@@ -93,22 +92,18 @@ def own_states(
     return by_name([*beside, *(OwnState(each, but) for each, but in found)])
 
 
-def keep_callbacks(callback: Any) -> None:
+def take_over(callback: Any) -> None:
     """Have the Trainer that has `callback` restore what its callbacks export into the very objects that the
-    script has made. Hugging Face makes new ones, and the script's stay as they were at the start."""
-    for trainer in _trainers_of(callback):
+    script has made: Hugging Face makes new ones, and the script's stay as they were at the start.
+
+    And have it divide the loss of each batch of an evaluation by that batch's own items, as it does on one
+    node. On several it divides by those of the batches of all nodes at that moment, so that `eval_loss` would
+    depend on their number. A `compute_loss` of the script's own may count on that: it is left alone.
+    """
+    for trainer in trainers_of(Trainer, callback):
         trainer._load_callback_state = partial(_load_into, trainer.callback_handler.callbacks, trainer)
-
-
-def evaluate_alike(callback: Any) -> None:
-    """Have the Trainer that has `callback` divide the loss of each batch of an evaluation by that batch's own
-    items, as it does on one node. On several it divides by those of the batches of all nodes at that moment,
-    so that `eval_loss` would depend on their number. A `compute_loss` of the script's own may count on
-    that: it is left alone."""
-    for trainer in _trainers_of(callback):
-        if not is_hugging_faces(trainer, Trainer):
-            continue
-        trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
+        if is_hugging_faces(trainer, Trainer):
+            trainer.prediction_step = partial(_by_own_items, trainer, trainer.prediction_step)
 
 
 def _by_own_items(trainer: Any, step: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -143,13 +138,6 @@ def _load_into(callbacks: list[Any], trainer: Any) -> None:
 def _exported(callback: Any) -> Collection[str]:
     """The names of the attributes that go with checkpoints."""
     return callback.state()["attributes"].keys() if isinstance(callback, ExportableState) else ()
-
-
-def _trainers_of(callback: Any) -> Iterator[Any]:
-    """No callback is told which Trainer it is of."""
-    for each in gc.get_objects():
-        if issubclass(type(each), Trainer) and callback in each.callback_handler.callbacks:
-            yield each
 
 
 def _set_by(kind: type) -> frozenset[str]:

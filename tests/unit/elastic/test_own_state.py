@@ -229,7 +229,7 @@ def test_a_scheduler_that_hugging_face_keeps_is_not_named(
     trainer = SimpleNamespace(
         callback_handler=SimpleNamespace(callbacks=[]), data_collator=None, lr_scheduler=script.sched
     )
-    monkeypatch.setattr(resumed, "_trainers_of", lambda _: [trainer])
+    monkeypatch.setattr(resumed, "trainers_of", lambda *_: [trainer])
     found = resumed.own_states(None, None, None, optimizer)
     optimizer.step()
     for scheduler in (script.sched, script.sched, script.other):
