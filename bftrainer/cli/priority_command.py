@@ -22,8 +22,13 @@ def command(trainer: str, priority: float, config: Path | None, state_dir: str |
 
     It keeps the time of its arrival. For all trials of a study: bftrainer study priority.
     """
+    prioritise(f"trainers/{trainer}", priority, config, state_dir, as_json)
+
+
+def prioritise(what: str, priority: float, config: Path | None, state_dir: str | None, as_json: bool) -> None:
+    """Give what has this path in the API, a trainer or a study, another priority, and print it."""
     body = {"priority": priority}
-    row = connect(config, state_dir).call("POST", f"trainers/{trainer}/priority", body=body)
+    row = connect(config, state_dir).call("POST", f"{what}/priority", body=body)
     if as_json:
         print_json(row)
     else:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bftrainer.cli import study_demo, study_export, study_mirror, study_show
+from bftrainer.cli.priority_command import prioritise
 from bftrainer.cli.shared.connection import connect
 from bftrainer.cli.shared.options import client_options
 from bftrainer.cli.shared.studies import params_text, stalled, study_argument, study_line
@@ -128,13 +129,8 @@ def cancel(study: str, config: Path | None, state_dir: str | None, as_json: bool
 @click.argument("priority", type=Positive())
 @client_options
 def priority(study: str, priority: float, config: Path | None, state_dir: str | None, as_json: bool) -> None:
-    """Give all trainers of STUDY another PRIORITY, a number above 0: the highest gets nodes first."""
-    body = {"priority": priority}
-    row = connect(config, state_dir).call("POST", f"studies/{study}/priority", body=body)
-    if as_json:
-        print_json(row)
-    else:
-        say(f"{row['name']}: priority {row['priority']:g}")
+    """Give all trainers of STUDY another PRIORITY, a number above 0: the highest is first in the queue."""
+    prioritise(f"studies/{study}", priority, config, state_dir, as_json)
 
 
 def _order(order: str, study: str, config: Path | None, state_dir: str | None, as_json: bool) -> None:
